@@ -1,0 +1,50 @@
+# Two commands from nothing: `make demo` and `make test`. All that is made stays in this folder (.venv, .cache, .dagster).
+SHELL := /bin/sh
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/ready
+DAGSTER := $(CURDIR)/.dagster
+
+.PHONY: demo test ui lint bench clean setup constraints
+
+demo: $(READY)
+	$(BIN)/python -m pipelines.demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+
+ui: $(READY) $(DAGSTER)/dagster.yaml
+	DAGSTER_HOME=$(DAGSTER) $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+setup: $(READY)
+
+# The environment: every package at its pinned version and hash, then the project itself, which brings nothing of its own.
+$(READY): constraints.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later with venv is needed: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+$(DAGSTER)/dagster.yaml: dagster.yaml
+	mkdir -p $(DAGSTER)
+	cp dagster.yaml $(DAGSTER)/dagster.yaml
+
+# Writes the pins anew from pyproject.toml (no addresses go in: not even in comments).
+constraints:
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --quiet --output-file constraints.txt
+
+clean:
+	rm -rf .venv .cache .dagster build dist *.egg-info .hypothesis .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

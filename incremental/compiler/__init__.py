@@ -1,0 +1,1 @@
+"""Plan to plan to program, in pure Python: passes, lineage keys, monoid inference, factoring, strategy, explain."""

@@ -1,0 +1,1 @@
+"""Text to plan: Spark SQL, DataFrame functions and MRQL come in, plans of the algebra go out."""

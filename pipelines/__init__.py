@@ -1,0 +1,1 @@
+"""Declared pipelines, one folder each, and the command line that runs them."""
