@@ -1,0 +1,141 @@
+"""Pipelines room: the declared pipelines of a folder. In: folders. Out: Pipelines, and on request their running View.
+
+A pipeline is a folder with a pipeline.yaml and one query (`queries`). Loading reads and checks text only: it starts no
+Spark, imports no pyspark and runs no query.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pipelines import queries, reading
+from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
+from pipelines.reading import DeclarationError
+
+if TYPE_CHECKING:
+    from incremental.api import Landing, View, Warehouse
+    from pyspark.sql import SparkSession
+
+FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
+DECLARATION_FILE = "pipeline.yaml"
+DEFAULT_WAREHOUSE = ".warehouse"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one."""
+
+    name: str
+    folder: Path
+    declaration: Declaration
+    query: queries.Query
+
+    @property
+    def warehouse(self) -> str:
+        """Where the state and the answer are kept: a folder or URI that no other pipeline uses."""
+        root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
+        return f"{root.rstrip('/')}/{self.name}"
+
+    @property
+    def landed(self) -> tuple[str, ...]:
+        """The sources that are landed from dropped files."""
+        return tuple(name for name, source in self.declaration.sources.items() if source.files)
+
+    @property
+    def partitioned(self) -> tuple[str, ...]:
+        """The landed sources that are cut into partitions."""
+        sources = self.declaration.sources.items()
+        return tuple(name for name, source in sources if source.files and source.files.partition_by)
+
+    def check_partition(self, value: str) -> str:
+        """The value, unchanged, if it can be a partition of this pipeline; else DeclarationError."""
+        if not self.partitioned:
+            raise DeclarationError(f"{self.name} has no partitions: no source of it declares `partition_by`.")
+        try:
+            return self.declaration.cut.check(value)
+        except ValueError as error:
+            raise DeclarationError(f"{self.name}: {error}.") from None
+
+
+def pipelines_folder() -> Path:
+    """The folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it is there, else the ones that come along."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    here = Path.cwd() / "pipelines"
+    return here if here.is_dir() else Path(__file__).parent
+
+
+def names(folder: Path | None = None) -> tuple[str, ...]:
+    """The names of all declared pipelines, valid or not, in alphabetical order."""
+    folder = folder or pipelines_folder()
+    return tuple(sorted(path.parent.name for path in folder.glob(f"*/{DECLARATION_FILE}")))
+
+
+def load(name: str, folder: Path | None = None) -> Pipeline:
+    """The pipeline of this name. Raises DeclarationError if there is none or it is not declared well."""
+    folder = (folder or pipelines_folder()).absolute()
+    if not NAME.match(name):
+        raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
+    home = folder / name
+    if not (home / DECLARATION_FILE).is_file():
+        raise DeclarationError(f"There is no pipeline `{name}` in {folder}: {reading.nearest(name, names(folder))}")
+    declaration = reading.read(home / DECLARATION_FILE, os.environ)
+    return Pipeline(name, home, declaration, queries.find(home, tuple(declaration.sources)))
+
+
+def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
+    """All pipelines of a folder. Raises the DeclarationError of the first that is not declared well."""
+    return tuple(load(name, folder) for name in names(folder))
+
+
+def start(pipeline: Pipeline) -> SparkSession:
+    """The Spark session that a pipeline asks for."""
+    from incremental.runtime import session
+
+    spark = pipeline.declaration.spark
+    return session.start(
+        f"deltafold {pipeline.name}", master=spark.master, memory=spark.memory, settings=spark.settings
+    )
+
+
+def open(pipeline: Pipeline, spark: SparkSession) -> tuple[Warehouse, View]:
+    """The pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError)."""
+    from incremental.api import Warehouse
+
+    warehouse = Warehouse(spark, pipeline.warehouse)
+    for name, source in pipeline.declaration.sources.items():
+        warehouse.source(name, _declared(source))
+    declaration, query = pipeline.declaration, queries.runnable(pipeline.query)
+    return warehouse, warehouse.view(pipeline.name, query, policy=declaration.policy, publish=declaration.publish)
+
+
+def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
+    """Lands the dropped files of every source, and says what changed.
+
+    partitions: land just these, even if they look unchanged; by default every partition whose files changed.
+    """
+    chosen = [pipeline.check_partition(value) for value in partitions]
+    return tuple(
+        warehouse.land(name, chosen if chosen and name in pipeline.partitioned else None) for name in pipeline.landed
+    )
+
+
+def _declared(source: Source) -> Any:
+    from incremental.api import Delta, Files
+
+    if source.files is None:
+        return Delta(cast("str", source.delta), invariant=source.invariant)
+    files = source.files
+    return Files(
+        files.path,
+        format=files.format,
+        schema=files.schema_ddl,
+        partition_by=files.partition_by,
+        invariant=source.invariant,
+        options=files.options,
+    )

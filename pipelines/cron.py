@@ -1,0 +1,60 @@
+"""Pipelines room: cron schedules. In: the text of `schedule`. Out: nothing, or a ValueError that says what to write.
+
+Five fields as in crontab(5), or one of the names that Dagster's scheduler knows; so a wrong schedule is found when the
+declaration is read and not when the scheduler first looks at it.
+"""
+
+from __future__ import annotations
+
+import re
+
+NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+# What each field is called, its lowest and highest number, and the names that stand for its numbers.
+_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of the month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 7, _WEEKDAYS),
+)
+_ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?\Z")
+
+
+def check(text: str) -> str:
+    """The schedule, unchanged; ValueError, with what to write instead, if it is not a cron schedule."""
+    if text.startswith("@"):
+        if text not in NAMES:
+            raise ValueError(f"`{text}` is not a schedule; use one of {', '.join(NAMES)}, or five cron fields")
+        return text
+    fields = text.lower().split()
+    if len(fields) != len(_FIELDS):
+        raise ValueError(
+            f"`{text}` has {len(fields)} fields and a cron schedule has five: minute, hour, day of the month, month, "
+            'day of the week; for example "0 6 * * *" is every day at six'
+        )
+    for field, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
+        for item in field.split(","):
+            _check_item(item, name, low, high, words)
+    return text
+
+
+def _check_item(item: str, name: str, low: int, high: int, words: tuple[str, ...]) -> None:
+    found = _ITEM.match(item)
+    if found is None:
+        raise ValueError(f"`{item}` is not a {name} of a cron schedule; use *, a number, a range a-b or a step */n")
+    ends = [_number(end, words, low) for end in (found["first"], found["last"]) if end]
+    if any(end is None or not low <= end <= high for end in ends):
+        raise ValueError(f"`{item}` is not a {name} of a cron schedule; it goes from {low} to {high}")
+    if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
+        raise ValueError(f"`{item}` runs backwards; write the smaller {name} first")
+    if found["step"] and not 0 < int(found["step"]) <= high:
+        raise ValueError(f"`{item}` has an impossible step; a {name}'s step goes from 1 to {high}")
+
+
+def _number(text: str, words: tuple[str, ...], low: int) -> int | None:
+    if text.isdecimal():
+        return int(text)
+    return words.index(text) + low if text in words else None

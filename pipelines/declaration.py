@@ -1,0 +1,258 @@
+"""Pipelines room: what a pipeline is. In: the content of pipeline.yaml. Out: checked, frozen values.
+
+    description: Sales per shop and day            optional
+    sources:                                       the tables of the query, by name
+      sales:
+        files:                                     dropped files, landed per partition
+          path: data/sales                         a folder; partition_by: day means data/sales/day=2013-01-01/*.csv
+          format: csv                              csv, json or parquet
+          schema: id INT, amount DOUBLE, day DATE  Spark DDL, or a mapping from column to type
+          partition_by: day                        optional
+          options: {delimiter: ";"}                optional, Spark's reader options
+      shops:
+        delta: s3a://lake/shops                    a Delta table, whoever writes it
+        invariant: true                            never changes: joins with it keep nothing
+    partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
+    policy: incremental                            or auto (recompute what cannot be maintained), or definition
+    publish: auto                                  or table
+    schedule: "0 6 * * *"                          optional, cron
+    warehouse: ../.warehouse                       where state and answer are kept
+    spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
+
+Every relative path, the warehouse's too, starts at the pipeline's own folder, so that a pipeline can be moved as one.
+A path may hold `${VARIABLE}` or `${VARIABLE:-default}`, and may be a URI (`s3a://...`), which is taken as it stands.
+The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from pipelines import cron, schema
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MEMORY = re.compile(r"[1-9][0-9]*[mg]\Z", re.IGNORECASE)
+
+
+def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """The absolute form of a path of a declaration: variables filled in, relative to `folder`, URIs untouched.
+
+    ValueError if a variable is not set or nothing is left.
+    """
+    text = _VARIABLE.sub(lambda found: _variable(found, environment), path)
+    if "${" in text:
+        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
+    if not text.strip():
+        raise ValueError("the path is empty; name a folder")
+    if _CONTROL.search(text):
+        raise ValueError("the path holds a control character; remove it")
+    if _URI.match(text):
+        return text
+    return os.path.normpath(folder / Path(text).expanduser())
+
+
+def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
+    name, default = found.groups()
+    value = environment.get(name) or default
+    if value is None:
+        raise ValueError(f"the environment variable {name} is not set; set it, or write ${{{name}:-a default}}")
+    return value
+
+
+def _located(path: str, info: ValidationInfo) -> str:
+    context: Mapping[str, Any] = info.context or {}
+    return located(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
+
+
+def _as_text(value: object) -> object:
+    """Options and settings are text to Spark; YAML makes numbers and truth values of some."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _as_ddl(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    if not all(isinstance(part, str) for entry in value.items() for part in entry):
+        raise ValueError("every column of the mapping needs a type; write `name: TYPE`")
+    return schema.mapping_to_ddl(value)
+
+
+def _as_date(value: object) -> object:
+    """Only 2013-01-01: a number would pass for seconds since 1970."""
+    day = _day(value) if isinstance(value, str) else value
+    if isinstance(day, datetime.datetime) or not isinstance(day, datetime.date):
+        raise ValueError("it must be a day such as 2013-01-01")
+    return day
+
+
+def _day(text: str) -> datetime.date | None:
+    """The day, if the text is one in the one form that folders are named by."""
+    try:
+        day = datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if day.isoformat() == text else None
+
+
+def _as_source_name(name: str) -> str:
+    if not NAME.match(name):
+        raise ValueError(f"it cannot be a source: {NAME_RULE}")
+    return name
+
+
+def _as_setting(name: str) -> str:
+    if not name.startswith("spark."):
+        raise ValueError("it is not a Spark setting; their names start with `spark.`")
+    return name
+
+
+Location = Annotated[str, AfterValidator(_located)]
+Text = Annotated[str, BeforeValidator(_as_text)]
+SourceName = Annotated[str, AfterValidator(_as_source_name)]
+SettingName = Annotated[str, AfterValidator(_as_setting)]
+Day = Annotated[datetime.date, BeforeValidator(_as_date)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FilesSource(_Part):
+    """Dropped files. schema_ddl is Spark DDL and includes the partition column."""
+
+    path: Location
+    format: Literal["csv", "json", "parquet"]
+    schema_ddl: Annotated[str, BeforeValidator(_as_ddl)] = Field(alias="schema")
+    partition_by: str | None = None
+    options: dict[str, Text] = {}
+
+    @field_validator("schema_ddl")
+    @classmethod
+    def _has_columns(cls, ddl: str) -> str:
+        schema.column_names(ddl)
+        return ddl
+
+    @field_validator("partition_by")
+    @classmethod
+    def _is_a_column(cls, column: str | None, info: ValidationInfo) -> str | None:
+        columns = schema.column_names(info.data["schema_ddl"]) if "schema_ddl" in info.data else ()
+        if column is not None and columns and column not in columns:
+            raise ValueError(
+                f"`{column}` is not a column of the schema ({', '.join(columns)}); add it there with its type"
+            )
+        return column
+
+
+class Source(_Part):
+    """One table of the query: a Delta table or dropped files, exactly one of them."""
+
+    delta: Location | None = None
+    files: FilesSource | None = None
+    invariant: StrictBool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Source:
+        if (self.delta is None) == (self.files is None):
+            raise ValueError(
+                "a source has either `delta: path` or `files: {path, format, schema}`, exactly one of the two"
+            )
+        return self
+
+
+class Partitions(_Part):
+    """How dropped files are cut: one partition a day between start and end (both included), or whatever comes."""
+
+    kind: Literal["daily", "dynamic"]
+    start: Day | None = None
+    end: Day | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Partitions:
+        if self.kind == "dynamic" and (self.start or self.end):
+            raise ValueError("dynamic partitions have no start and no end; remove them, or use kind: daily")
+        if self.kind == "daily" and self.start is None:
+            raise ValueError("daily partitions need a start; add `start: 2013-01-01`, the first day there can be")
+        if self.start and self.end and self.end < self.start:
+            raise ValueError("the end lies before the start; exchange them")
+        return self
+
+    def check(self, value: str) -> str:
+        """The partition's value, unchanged; ValueError, with what to do, if no partition can have it."""
+        if not value or value in (".", "..") or _CONTROL.search(value) or "/" in value or "\\" in value:
+            raise ValueError(f"{value!r} is not a partition: it must be the name of one folder")
+        if self.kind == "dynamic" or self.start is None:
+            return value
+        day = _day(value)
+        if day is None:
+            raise ValueError(f"{value!r} is not a day; partitions here are days such as {self.start.isoformat()}")
+        if day < self.start or (self.end and day > self.end):
+            until = f"to {self.end.isoformat()}" if self.end else "on"
+            raise ValueError(
+                f"{value} is outside the pipeline's partitions, which go from {self.start.isoformat()} {until}"
+            )
+        return value
+
+
+class SparkPart(_Part):
+    """How Spark is started for this pipeline: heap of the one process, master URL, further settings."""
+
+    memory: str | None = None
+    master: str | None = None
+    settings: dict[SettingName, Text] = {}
+
+    @field_validator("memory")
+    @classmethod
+    def _is_an_amount(cls, memory: str | None) -> str | None:
+        if memory is not None and not _MEMORY.match(memory):
+            raise ValueError(f"`{memory}` is not an amount of memory; write for example 2g or 512m")
+        return memory
+
+
+class Declaration(_Part):
+    """The content of one pipeline.yaml, checked, with absolute paths."""
+
+    description: str = ""
+    sources: dict[SourceName, Source] = Field(min_length=1)
+    partitions: Partitions | None = None
+    policy: Literal["incremental", "auto", "definition"] = "incremental"
+    publish: Literal["auto", "table"] = "auto"
+    schedule: Annotated[str, AfterValidator(cron.check)] | None = None
+    warehouse: Location | None = None
+    spark: SparkPart = SparkPart()
+
+    @property
+    def cut(self) -> Partitions:
+        """How the sources with partition_by are cut: as declared, or into whatever comes."""
+        return self.partitions or Partitions(kind="dynamic")
+
+    @model_validator(mode="after")
+    def _partitions_cut_something(self) -> Declaration:
+        if self.partitions and not any(source.files and source.files.partition_by for source in self.sources.values()):
+            raise ValueError(
+                "`partitions` is declared, but no source has `partition_by`; add it to the source that is partitioned"
+            )
+        return self

@@ -1,0 +1,84 @@
+"""Pipelines room: the query of a pipeline. In: its folder. Out: the query, checked, and on request ready to be run.
+
+query.sql is one Spark SQL query over the sources by name. query.py defines `query(source, ...)`, which takes DataFrames
+and returns one. Finding a query only parses it; query.py is run when the view is opened, since it may import pyspark.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.reading import DeclarationError, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Query:
+    """The query's file and its text; `function` says whether it is query.py."""
+
+    path: Path
+    text: str
+    function: bool
+
+
+def find(home: Path, sources: Sequence[str]) -> Query:
+    """The one query in a pipeline's folder. Raises DeclarationError.
+
+    sources: the declared sources, which the parameters of a function must be named after.
+    """
+    found = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
+    if len(found) != 1:
+        count = "no query" if not found else " and ".join(path.name for path in found)
+        raise DeclarationError(f"{home}: there is {count}; a pipeline has exactly one, query.sql or query.py.")
+    path = found[0]
+    if path.suffix == ".mrql":
+        raise DeclarationError(f"{path}: MRQL queries cannot be run yet; write the query as query.sql or query.py.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise DeclarationError(f"{path}: it cannot be read as UTF-8 text; save it as UTF-8.") from None
+    if not text.strip():
+        raise DeclarationError(f"{path}: it is empty; write the query there.")
+    if path.suffix == ".py":
+        _check_function(path, text, sources)
+    return Query(path, text, path.suffix == ".py")
+
+
+def runnable(query: Query) -> str | Callable[..., DataFrame]:
+    """The query as the API takes it: SQL text, or the function of query.py, which is run for that."""
+    if not query.function:
+        return query.text
+    spec = importlib.util.spec_from_file_location(f"query_of_{query.path.parent.name}", query.path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DeclarationError(f"{query.path}: it fails when it is loaded: {type(error).__name__}: {error}.") from error
+    return module.query
+
+
+def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise DeclarationError(f"{path}{line}: it is not Python ({error.args[0]}); correct it.") from None
+    found = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "query"]
+    if not found:
+        raise DeclarationError(f"{path}: it defines no function `query`; add one with a parameter per source.")
+    arguments = found[-1].args
+    named = arguments.posonlyargs + arguments.args
+    needed = named[: len(named) - len(arguments.defaults)]
+    needed += [name for name, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not default]
+    for argument in needed:
+        if argument.arg not in sources:
+            hint = nearest(argument.arg, sources)
+            raise DeclarationError(f"{path}, line {argument.lineno}: `{argument.arg}` is not a declared source; {hint}")

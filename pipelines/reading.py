@@ -1,0 +1,146 @@
+"""Pipelines room: from pipeline.yaml to a Declaration. In: a file. Out: the declaration, or one sentence per mistake.
+
+Each sentence says the file, the line, the field, what is wrong and what to do. The YAML is composed first, because only
+its nodes know their lines, and because PyYAML itself would let the second of two equal keys win in silence.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from incremental.algebra.errors import DeltafoldError
+from pipelines.declaration import Declaration, FilesSource, Partitions, Source, SparkPart
+
+_Place = tuple[str | int, ...]
+
+# Keys that people expect here and that live elsewhere.
+_ELSEWHERE = {
+    "name": "a pipeline is named by its folder; remove it",
+    "query": "the query stands in query.sql or query.py beside this file; move it there",
+    "sql": "the query stands in query.sql beside this file; move it there",
+}
+_WHAT = {
+    "missing": "it is missing; add it",
+    "string_type": "it must be text; put it in quotation marks",
+    "bool_type": "it must be true or false",
+    "dict_type": "it must be a mapping; write `key: value` lines under it",
+    "model_type": "it must be a mapping; write `key: value` lines under it",
+    "too_short": "it is empty; declare at least one",
+}
+
+
+class DeclarationError(DeltafoldError):
+    """A pipeline is not declared as it must be; the message has one line per mistake."""
+
+
+def read(path: Path, environment: Mapping[str, str]) -> Declaration:
+    """The declaration in a pipeline.yaml. Raises DeclarationError.
+
+    path: the file, whose folder is where relative paths start; environment: the variables that paths may use.
+    """
+    content, lines = _parse(path)
+    try:
+        return Declaration.model_validate(
+            content, context={"folder": path.parent.absolute(), "environment": environment}
+        )
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=True)
+        raise DeclarationError("\n".join(_sentence(path, lines, mistake) for mistake in found)) from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A half sentence that suggests the known word nearest to this one, or lists them all."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return f"known here: {', '.join(known)}" if known else "nothing is known here"
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
+    try:
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8-sig"))
+        node = loader.get_single_node()
+        lines: dict[_Place, int] = {}
+        if node is not None:
+            _collect(path, node, (), lines, ())
+        content = loader.construct_document(node) if node is not None else None
+    except UnicodeDecodeError:
+        raise DeclarationError(f"{path}: it is not UTF-8 text; save it as UTF-8.") from None
+    except OSError as error:
+        raise DeclarationError(f"{path}: it cannot be read ({error.strerror}).") from None
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise DeclarationError(f"{path}{line}: it is not YAML ({error.problem}); correct it.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise DeclarationError(f"{path}: it is not YAML ({' '.join(str(error).split())}); correct it.") from None
+    if not isinstance(content, dict):
+        raise DeclarationError(f"{path}: it must be a mapping that declares at least `sources:`; add them.")
+    return content, lines
+
+
+def _collect(path: Path, node: yaml.Node, place: _Place, lines: dict[_Place, int], above: tuple[int, ...]) -> None:
+    """Notes the line of every key and item below a node, and refuses what YAML allows and nobody means."""
+    if id(node) in above:
+        raise DeclarationError(f"{path}, line {node.start_mark.line + 1}: a value contains itself; remove the anchor.")
+    above = (*above, id(node))
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            inner = (*place, str(key.value))
+            if inner in lines:
+                raise DeclarationError(f"{path}, line {line}: `{key.value}` is declared twice; remove one of the two.")
+            lines[inner] = line
+            _collect(path, value, inner, lines, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for position, value in enumerate(node.value):
+            lines[(*place, position)] = value.start_mark.line + 1
+            _collect(path, value, (*place, position), lines, above)
+
+
+def _sentence(path: Path, lines: Mapping[_Place, int], mistake: Any) -> str:
+    place: _Place = tuple(part for part in mistake["loc"] if part != "[key]")
+    known = next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
+    line = f", line {known}" if known else ""
+    field = ".".join(str(part) for part in place)
+    ending = _what(place, mistake)
+    return f"{path}{line}: {f'{field}: ' if field else ''}{ending}{'' if ending.endswith('?') else '.'}"
+
+
+def _what(place: _Place, mistake: Any) -> str:
+    kind, context = mistake["type"], mistake.get("ctx", {})
+    if kind == "extra_forbidden":
+        key = str(place[-1])
+        if len(place) == 1 and key in _ELSEWHERE:
+            return _ELSEWHERE[key]
+        return f"there is no such key; {nearest(key, _keys(place[:-1]))}"
+    if kind == "literal_error":
+        return f"`{mistake['input']}` is not one of {context['expected']}; choose one of them"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "string_type" and mistake["input"] is None:
+        return "it has no value; write one, or remove the key"
+    return _WHAT.get(kind, f"{mistake['msg']}; correct it")
+
+
+def _keys(place: _Place) -> list[str]:
+    """The keys that may stand in the mapping at this place."""
+    part: type[BaseModel]
+    match place:
+        case ("sources", _):
+            part = Source
+        case ("sources", _, "files"):
+            part = FilesSource
+        case ("partitions",):
+            part = Partitions
+        case ("spark",):
+            part = SparkPart
+        case _:
+            part = Declaration
+    return [field.alias or name for name, field in part.model_fields.items()]

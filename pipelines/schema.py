@@ -1,0 +1,84 @@
+"""Pipelines room: column schemas as people write them. In: DDL or a mapping. Out: a DDL string and its column names.
+
+Spark judges the types when the source is opened; here only the columns are found, so that a declaration can be checked
+without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+_OPENING, _CLOSING = "(<", ")>"
+
+
+def mapping_to_ddl(columns: Mapping[str, str]) -> str:
+    """The DDL of a mapping from column name to Spark type.
+
+    Each entry must stay one column: a type that would add columns raises ValueError.
+    """
+    ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+    if column_names(ddl) != tuple(columns):
+        raise ValueError(
+            "a column's type is not one type; write each column as `name: type`, for example `amount: DOUBLE`"
+        )
+    return ddl
+
+
+def column_names(ddl: str) -> tuple[str, ...]:
+    """The column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order.
+
+    Raises ValueError, with what to write instead, when a column has no name or no type, or a name comes twice.
+    """
+    names: list[str] = []
+    for part in _split(ddl):
+        name, rest = _first_word(part)
+        if not name or not rest:
+            raise ValueError(
+                f"`{part.strip()}` is not a column; write `name TYPE, name TYPE`, for example `id INT, day DATE`"
+            )
+        if name.lower() in (known.lower() for known in names):
+            raise ValueError(f"column `{name}` is declared twice; remove one")
+        names.append(name)
+    return tuple(names)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _split(ddl: str) -> Iterator[str]:
+    """The parts between the commas that are in no bracket and no quotation."""
+    depth, quote, start = 0, "", 0
+    for position, character in enumerate(ddl):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "`'\"":
+            quote = character
+        elif character in _OPENING:
+            depth += 1
+        elif character in _CLOSING:
+            depth -= 1
+        elif character == "," and depth == 0:
+            yield ddl[start:position]
+            start = position + 1
+    if quote or depth:
+        raise ValueError("a bracket or quotation mark is not closed; close it")
+    yield ddl[start:]
+
+
+def _first_word(part: str) -> tuple[str, str]:
+    """A column's name, unquoted, and what follows it. `name: TYPE` is DDL too."""
+    text = part.strip()
+    if not text.startswith("`"):
+        name, _, rest = text.replace(":", " ", 1).partition(" ") if _colon_first(text) else text.partition(" ")
+        return name, rest.strip()
+    position = 1
+    while (position := text.find("`", position)) >= 0 and text[position : position + 2] == "``":
+        position += 2
+    return text[1:position].replace("``", "`"), text[position + 1 :].strip().removeprefix(":").strip()
+
+
+def _colon_first(text: str) -> bool:
+    """Whether the name ends at a colon rather than at a blank (`name: TYPE`, not `name STRUCT<a: INT>`)."""
+    colon, blank = text.find(":"), text.find(" ")
+    return colon >= 0 and (blank < 0 or colon <= blank)

@@ -1,0 +1,277 @@
+"""What a declaration may say, and the one sentence for each thing that it may not."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines import reading
+from pipelines.declaration import Declaration, Partitions
+from pipelines.reading import DeclarationError
+from tests.pipelines.declared import MINIMAL, PARTITIONED
+
+
+def read(folder: Path, text: str, **environment: str) -> Declaration:
+    path = folder / "pipeline.yaml"
+    path.write_text(text, encoding="utf-8")
+    return reading.read(path, environment)
+
+
+def complaint(folder: Path, text: str, **environment: str) -> str:
+    """What is said about a declaration, without the file's name, which every line starts with."""
+    with pytest.raises(DeclarationError) as caught:
+        read(folder, text, **environment)
+    said = str(caught.value)
+    assert all(line.startswith(f"{folder}/pipeline.yaml") for line in said.splitlines())
+    return said.replace(f"{folder}/pipeline.yaml", "")
+
+
+def test_the_smallest_declaration_has_the_documented_defaults(tmp_path: Path) -> None:
+    declaration = read(tmp_path, MINIMAL)
+    assert (declaration.policy, declaration.publish, declaration.schedule) == ("incremental", "auto", None)
+    assert declaration.cut.kind == "dynamic"
+    assert declaration.sources["sales"].invariant is False
+
+
+def test_a_full_declaration(tmp_path: Path) -> None:
+    text = f"""\
+description: Sales
+{PARTITIONED}      options: {{header: false, maxColumns: 30}}
+  shops: {{delta: "s3a://lake/shops", invariant: true}}
+partitions: {{kind: daily, start: 2013-01-01, end: 2013-12-31}}
+policy: auto
+publish: table
+schedule: "*/5 6-18 * * mon-fri"
+warehouse: ../lake
+spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partitions: 4}}}}
+"""
+    declaration = read(tmp_path, text)
+    files = declaration.sources["sales"].files
+    assert files is not None and files.options == {"header": "false", "maxColumns": "30"}
+    assert files.path == f"{tmp_path}/data"
+    assert declaration.sources["shops"].delta == "s3a://lake/shops"
+    assert declaration.cut == Partitions(kind="daily", start=datetime.date(2013, 1, 1), end=datetime.date(2013, 12, 31))
+    assert declaration.warehouse == f"{tmp_path.parent}/lake"
+    assert declaration.spark.settings == {"spark.sql.shuffle.partitions": "4"}
+
+
+def test_a_schema_may_be_a_mapping(tmp_path: Path) -> None:
+    text = MINIMAL.replace("id INT, day DATE", "{id: INT, the day: DATE, m: 'MAP<STRING, INT>', 'q`q': STRING}")
+    files = read(tmp_path, text).sources["sales"].files
+    assert files is not None
+    assert files.schema_ddl == "`id` INT, `the day` DATE, `m` MAP<STRING, INT>, `q``q` STRING"
+
+
+@pytest.mark.parametrize(
+    ("path", "environment", "expected"),
+    [
+        ("data/in", {}, "{folder}/data/in"),
+        ("../in", {}, "{parent}/in"),
+        ("/srv/in", {}, "/srv/in"),
+        ("s3a://b/in", {}, "s3a://b/in"),
+        ("file:/srv/in", {}, "file:/srv/in"),
+        ("${ROOT}/in", {"ROOT": "/srv"}, "/srv/in"),
+        ("${ROOT:-../..}/in", {"ROOT": "/srv"}, "/srv/in"),
+        ("${ROOT:-here}/in", {}, "{folder}/here/in"),
+        ("it's; DROP TABLE x --", {}, "{folder}/it's; DROP TABLE x --"),
+    ],
+)
+def test_paths_start_at_the_pipelines_folder(
+    tmp_path: Path, path: str, environment: dict[str, str], expected: str
+) -> None:
+    declaration = read(tmp_path, MINIMAL.replace("path: data", f'path: "{path}"'), **environment)
+    files = declaration.sources["sales"].files
+    assert files is not None and files.path == expected.format(folder=tmp_path, parent=tmp_path.parent)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ": it must be a mapping that declares at least `sources:`; add them."),
+        ("- a", ": it must be a mapping that declares at least `sources:`; add them."),
+        ("sources: {", ", line 1: it is not YAML (expected the node content, but found '<stream end>'); correct it."),
+        ("a: &a [*a]\n", ", line 1: a value contains itself; remove the anchor."),
+        ("description: x\n", ": sources: it is missing; add it."),
+        ("sources: {}\n", ", line 1: sources: it is empty; declare at least one."),
+        ("sources:\n", ", line 1: sources: it must be a mapping; write `key: value` lines under it."),
+        (MINIMAL + "polcy: auto\n", ", line 7: polcy: there is no such key; did you mean `policy`?"),
+        (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder; remove it."),
+        (
+            MINIMAL + "policy: auto\npolicy: incremental\n",
+            ", line 8: `policy` is declared twice; remove one of the two.",
+        ),
+        (
+            MINIMAL + "policy: full\n",
+            ", line 7: policy: `full` is not one of 'incremental', 'auto' or 'definition'; choose one of them.",
+        ),
+        (MINIMAL + "description: 5\n", ", line 7: description: it must be text; put it in quotation marks."),
+        (MINIMAL + "description:\n", ", line 7: description: it has no value; write one, or remove the key."),
+        (
+            MINIMAL.replace("sales:", "Sales:"),
+            ", line 2: sources.Sales: it cannot be a source: a name is a small letter followed by small letters, "
+            "digits and _, at most 63 in all.",
+        ),
+        (
+            MINIMAL.replace("format: csv", "formt: csv"),
+            ", line 3: sources.sales.files.format: it is missing; add it.\n"
+            ", line 5: sources.sales.files.formt: there is no such key; did you mean `format`?",
+        ),
+        (
+            MINIMAL.replace("schema", "schema_ddl"),
+            ", line 3: sources.sales.files.schema: it is missing; add it.\n"
+            ", line 6: sources.sales.files.schema_ddl: there is no such key; did you mean `schema`?",
+        ),
+        (
+            MINIMAL.replace("id INT, day DATE", "id, day DATE"),
+            ", line 6: sources.sales.files.schema: `id` is not a column; write `name TYPE, name TYPE`, for example "
+            "`id INT, day DATE`.",
+        ),
+        (
+            MINIMAL.replace("id INT, day DATE", "id INT, ID DATE"),
+            ", line 6: sources.sales.files.schema: column `ID` is declared twice; remove one.",
+        ),
+        (
+            MINIMAL.replace("id INT, day DATE", "{id: 'INT, x INT'}"),
+            ", line 6: sources.sales.files.schema: a column's type is not one type; write each column as `name: type`, "
+            "for example `amount: DOUBLE`.",
+        ),
+        (
+            MINIMAL.replace("id INT, day DATE", "m MAP<STRING"),
+            ", line 6: sources.sales.files.schema: a bracket or quotation mark is not closed; close it.",
+        ),
+        (
+            MINIMAL + "      partition_by: dya\n",
+            ", line 7: sources.sales.files.partition_by: `dya` is not a column of the schema (id, day); "
+            "add it there with its type.",
+        ),
+        (
+            MINIMAL + "    delta: x\n",
+            ", line 2: sources.sales: a source has either `delta: path` or `files: {path, format, schema}`, "
+            "exactly one of the two.",
+        ),
+        (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
+        (
+            MINIMAL.replace("path: data", "path: '${NO_SUCH}/x'"),
+            ", line 4: sources.sales.files.path: the environment variable NO_SUCH is not set; set it, or write "
+            "${NO_SUCH:-a default}.",
+        ),
+        (
+            MINIMAL.replace("path: data", "path: '${no such'"),
+            ", line 4: sources.sales.files.path: `${` opens a variable that is not closed or not a name; "
+            "write ${NAME} or ${NAME:-default}.",
+        ),
+        (
+            MINIMAL.replace("path: data", "path: ''"),
+            ", line 4: sources.sales.files.path: the path is empty; name a folder.",
+        ),
+        (
+            MINIMAL.replace("path: data", 'path: "a\\nb"'),
+            ", line 4: sources.sales.files.path: the path holds a control character; remove it.",
+        ),
+        (
+            MINIMAL + "partitions: {kind: dynamic}\n",
+            ": `partitions` is declared, but no source has `partition_by`; add it to the source that is partitioned.",
+        ),
+        (
+            PARTITIONED + "partitions: {kind: daily}\n",
+            ", line 8: partitions: daily partitions need a start; add `start: 2013-01-01`, the first day there can be.",
+        ),
+        (
+            PARTITIONED + "partitions: {kind: dynamic, start: 2013-01-01}\n",
+            ", line 8: partitions: dynamic partitions have no start and no end; remove them, or use kind: daily.",
+        ),
+        (
+            PARTITIONED + "partitions: {kind: daily, start: 2013-01-02, end: 2013-01-01}\n",
+            ", line 8: partitions: the end lies before the start; exchange them.",
+        ),
+        (
+            PARTITIONED + "partitions: {kind: daily, start: 20130101}\n",
+            ", line 8: partitions.start: it must be a day such as 2013-01-01.",
+        ),
+        (
+            PARTITIONED + "partitions: {kind: daily, start: yesterday}\n",
+            ", line 8: partitions.start: it must be a day such as 2013-01-01.",
+        ),
+        (
+            PARTITIONED + "partitions: {kind: daily, start: 2013-02-30}\n",
+            ": it is not YAML (day is out of range for month); correct it.",
+        ),
+        (
+            MINIMAL + "schedule: daily\n",
+            ", line 7: schedule: `daily` has 1 fields and a cron schedule has five: minute, hour, day of the month, "
+            'month, day of the week; for example "0 6 * * *" is every day at six.',
+        ),
+        (
+            MINIMAL + "spark: {memory: lots}\n",
+            ", line 7: spark.memory: `lots` is not an amount of memory; write for example 2g or 512m.",
+        ),
+        (
+            MINIMAL + "spark: {settings: {shuffle: 4}}\n",
+            ", line 7: spark.settings.shuffle: it is not a Spark setting; their names start with `spark.`.",
+        ),
+        (
+            MINIMAL + "spark: {cores: 2}\n",
+            ", line 7: spark.cores: there is no such key; known here: master, memory, settings.",
+        ),
+    ],
+)
+def test_every_mistake_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    assert complaint(tmp_path, text) == said
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DeclarationError, match="not UTF-8"):
+        reading.read(tmp_path / "pipeline.yaml", {})
+
+
+@pytest.mark.parametrize("text", ["0 6 * * *", "*/15 0-6,12 1 jan,Feb *", "@daily", "0 0 * * 7", "5/10 * * * *"])
+def test_schedules(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, MINIMAL + f'schedule: "{text}"\n').schedule == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("61 * * * *", "`61` is not a minute of a cron schedule; it goes from 0 to 59"),
+        ("* * 0 * *", "`0` is not a day of the month"),
+        ("* * * foo *", "`foo` is not a month"),
+        ("* 6-2 * * *", "`6-2` runs backwards"),
+        ("*/0 * * * *", "`*/0` has an impossible step"),
+        ("? * * * *", "`?` is not a minute"),
+        ("@often", "`@often` is not a schedule"),
+    ],
+)
+def test_wrong_schedules(tmp_path: Path, text: str, said: str) -> None:
+    assert said in complaint(tmp_path, MINIMAL + f'schedule: "{text}"\n')
+
+
+DAILY = Partitions(kind="daily", start=datetime.date(2013, 1, 1), end=datetime.date(2013, 12, 31))
+
+
+@pytest.mark.parametrize("value", ["", ".", "..", "a/b", "a\\b", "a\nb", "\x00"])
+def test_a_partition_is_one_folders_name(value: str) -> None:
+    for partitions in (Partitions(kind="dynamic"), DAILY):
+        with pytest.raises(ValueError, match="the name of one folder"):
+            partitions.check(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("20130101", "is not a day"),
+        ("x' OR '1'='1", "is not a day"),
+        ("2012-12-31", "is outside"),
+        ("2014-01-01", "to"),
+    ],
+)
+def test_a_daily_partition_is_a_day_between_start_and_end(value: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        DAILY.check(value)
+
+
+def test_partitions_that_are_fine() -> None:
+    assert DAILY.check("2013-12-31") == "2013-12-31"
+    assert Partitions(kind="dynamic").check("Côte d'Ivoire") == "Côte d'Ivoire"
