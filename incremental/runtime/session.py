@@ -1,0 +1,156 @@
+"""Runtime room: a Spark with Delta Lake, quick to start and silent. In: a few settings. Out: a SparkSession.
+
+All that Spark would print goes to `spark.log` in the cache, and all that it would leave in the current folder goes to
+the cache too. With DELTAFOLD_SPARK_HOST set, no Spark is started: the session is one of a running host's (host.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from incremental.runtime.cache import SetupError, cache_folder
+from incremental.runtime.host import attach
+from incremental.runtime.jars import delta_jars
+from incremental.runtime.java import launch_environment, provide_java
+
+LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is begun anew at a start
+LOGGING = """\
+# Everything goes to standard error, which incremental/runtime/session.py sends to spark.log.
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.log.ref = log
+appender.log.type = Console
+appender.log.name = log
+appender.log.target = SYSTEM_ERR
+appender.log.layout.type = PatternLayout
+appender.log.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def start(
+    app_name: str = "deltafold",
+    *,
+    master: str = "local[*]",
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A SparkSession that speaks Delta Lake; the process's own one if it has started one before.
+
+    app_name, master: as Spark knows them. memory: the heap of the driver, such as "2g" (in local mode all there is).
+    settings: Spark's own, which win over ours; on a Spark that runs already, only those that can change then.
+    Raises SetupError where this machine cannot run it.
+    """
+    given = dict(settings or {})
+    host = os.environ.get("DELTAFOLD_SPARK_HOST")
+    running = cast(Any, SparkContext)._active_spark_context is not None
+    if running:
+        spark = SparkSession.builder.getOrCreate()
+    elif host:
+        spark = attach(Path(host))
+    else:
+        return _launch(_settings(app_name, master, memory, given))
+    for name, value in given.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+def log_file() -> Path:
+    """Where Spark's own messages, and what its Python workers print, are written."""
+    return cache_folder() / "spark.log"
+
+
+def _launch(settings: dict[str, str]) -> SparkSession:
+    java = provide_java()
+    jars = [str(jar) for jar in delta_jars(java)]
+    if settings["spark.master"].startswith("local"):
+        _add(settings, "spark.driver.extraClassPath", jars, os.pathsep)
+    else:
+        _add(settings, "spark.jars", jars, ",")  # executors get them too
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    with _log() as log, _environment(launch_environment(java)):
+        try:
+            gateway = cast(Any, java_gateway).launch_gateway(conf, {"stdout": log, "stderr": log})
+        except PySparkRuntimeError as error:
+            raise SetupError(f"Spark's Java ({java.origin}) ended at its start; {log_file()} says why.") from error
+        SparkContext(conf=conf, gateway=gateway)
+    return SparkSession.builder.getOrCreate()
+
+
+def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) -> dict[str, str]:
+    cores = os.cpu_count() or 2
+    settings = {
+        "spark.app.name": app_name,
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        # Delta Lake
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for a table of ten files otherwise
+        # this machine only, and nobody watching
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # everything written is in the cache
+        "spark.local.dir": str(cache_folder("tmp")),
+        "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
+        "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log
+        # answers do not depend on where the machine stands; small shuffles for few cores
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
+    }
+    options = _java_options()
+    if "spark.driver.extraJavaOptions" in given:
+        options += " " + given["spark.driver.extraJavaOptions"]
+    return settings | given | {"spark.driver.extraJavaOptions": options}
+
+
+def _java_options() -> str:
+    logging = cache_folder() / "log4j2.properties"
+    if not logging.is_file() or logging.read_text() != LOGGING:
+        fresh = logging.with_name(f"log4j2.{os.getpid()}.properties")
+        fresh.write_text(LOGGING)
+        fresh.replace(logging)
+    return f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{cache_folder("tmp")}" -XX:-UsePerfData'
+
+
+def _add(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
+    settings[name] = separator.join([*filter(None, [settings.get(name)]), *values])
+
+
+@contextmanager
+def _log() -> Generator[int]:
+    """The open spark.log, for a process to write to."""
+    path = log_file()
+    if path.is_file() and path.stat().st_size > LOG_LIMIT:
+        path.unlink()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Generator[None]:
+    """The variables set while Spark starts, and put back as they were."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

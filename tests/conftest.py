@@ -1,0 +1,18 @@
+"""What all tests share: one quiet Spark with Delta Lake for the whole run, started when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from incremental.runtime.session import start
+
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
+    yield session
+    session.stop()
