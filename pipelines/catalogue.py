@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from incremental.api import Landing, View, Warehouse
     from pyspark.sql import SparkSession
 
+    from incremental.runtime.doctor import Finding
+
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
 DECLARATION_FILE = "pipeline.yaml"
 DEFAULT_WAREHOUSE = ".warehouse"
@@ -70,6 +72,12 @@ def pipelines_folder() -> Path:
     return here if here.is_dir() else Path(__file__).parent
 
 
+def home_of_new() -> Path:
+    """The folder that a new pipeline goes into: DELTAFOLD_PIPELINES, else ./pipelines, there or not."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named).absolute() if named else Path.cwd() / "pipelines"
+
+
 def names(folder: Path | None = None) -> tuple[str, ...]:
     """The names of all declared pipelines, valid or not, in alphabetical order."""
     folder = folder or pipelines_folder()
@@ -93,14 +101,35 @@ def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
     return tuple(load(name, folder) for name in names(folder))
 
 
+def survey(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
+    """All pipelines of a folder by name, and for one that is not declared well the error."""
+    found: dict[str, Pipeline | DeclarationError] = {}
+    for name in names(folder):
+        try:
+            found[name] = load(name, folder)
+        except DeclarationError as error:
+            found[name] = error
+    return found
+
+
 def start(pipeline: Pipeline) -> SparkSession:
     """The Spark session that a pipeline asks for."""
     from incremental.runtime import session
 
-    spark = pipeline.declaration.spark
-    return session.start(
-        f"deltafold {pipeline.name}", master=spark.master, memory=spark.memory, settings=spark.settings
-    )
+    part = pipeline.declaration.spark
+    asked = part.model_dump(include={"master", "memory"}, exclude_none=True)
+    return session.start(f"deltafold {pipeline.name}", settings=part.settings, **asked)
+
+
+def examine(pipeline: Pipeline | None) -> tuple[Finding, ...]:
+    """What the doctor finds on this machine, for a pipeline's warehouse and Spark or for the default ones."""
+    from incremental.runtime import doctor
+
+    if pipeline is None:
+        return doctor.examine(pipelines_folder().parent / DEFAULT_WAREHOUSE)
+    part = pipeline.declaration.spark
+    asked = part.model_dump(include={"memory"}, exclude_none=True)
+    return doctor.examine(pipeline.warehouse, settings=part.settings, **asked)
 
 
 def open(pipeline: Pipeline, spark: SparkSession) -> tuple[Warehouse, View]:
@@ -123,6 +152,21 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
     return tuple(
         warehouse.land(name, chosen if chosen and name in pipeline.partitioned else None) for name in pipeline.landed
     )
+
+
+def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
+    """Where a pipeline stands: its last refresh, and whether its sources have moved on since.
+
+    Returns state ("never refreshed", "behind" or "up to date"), epoch, verdict and finished of the last refresh.
+    """
+    warehouse, view = open(pipeline, spark)
+    reports = view.history()
+    if not reports:
+        return {"state": "never refreshed"}
+    last = reports[-1]
+    current = all(warehouse.version(name) == after for name, (_, after) in last.versions.items())
+    known = {"epoch": last.epoch, "verdict": last.verdict, "finished": last.finished}
+    return {"state": "up to date" if current else "behind", **known}
 
 
 def _declared(source: Source) -> Any:

@@ -60,7 +60,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
-    return f"known here: {', '.join(known)}" if known else "nothing is known here"
+    return f"there are: {', '.join(known)}." if known else "there is none."
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
@@ -110,7 +110,7 @@ def _sentence(path: Path, lines: Mapping[_Place, int], mistake: Any) -> str:
     line = f", line {known}" if known else ""
     field = ".".join(str(part) for part in place)
     ending = _what(place, mistake)
-    return f"{path}{line}: {f'{field}: ' if field else ''}{ending}{'' if ending.endswith('?') else '.'}"
+    return f"{path}{line}: {f'{field}: ' if field else ''}{ending}{'' if ending[-1] in '?.' else '.'}"
 
 
 def _what(place: _Place, mistake: Any) -> str:

@@ -213,7 +213,7 @@ def test_paths_start_at_the_pipelines_folder(
         ),
         (
             MINIMAL + "spark: {cores: 2}\n",
-            ", line 7: spark.cores: there is no such key; known here: master, memory, settings.",
+            ", line 7: spark.cores: there is no such key; there are: master, memory, settings.",
         ),
     ],
 )

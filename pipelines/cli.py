@@ -1,0 +1,254 @@
+"""Pipelines room: the command `deltafold`. In: arguments. Out: text or JSON on standard output, and an exit code.
+
+The only file that knows the command-line library. What a command prints as its result goes to standard output; progress
+and errors go to standard error; Spark is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from incremental.algebra import errors
+from pipelines import catalogue, rendering, scaffold
+from pipelines.progress import Say, shown
+
+if TYPE_CHECKING:
+    from incremental.api import View, Warehouse
+
+HELP = """\
+Keeps the answers of the declared pipelines up to date, by processing only what changed.
+
+Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;
+3 refused by the compiler; 4 a source, its data or the stored state is at fault; 5 busy: another process
+refreshes this view; 70 anything else.
+
+Pipelines are found in $DELTAFOLD_PIPELINES, else in ./pipelines, else among the ones that come along.
+"""
+UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 141
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (catalogue.DeclarationError, USAGE),
+    (errors.QueryError, USAGE),
+    (errors.RefusedError, REFUSED),
+    (errors.ChangedQueryError, REFUSED),
+    (errors.SourceError, DATA),
+    (errors.StateError, DATA),
+    (errors.BusyError, BUSY),
+)
+
+
+class _Commands(TyperGroup):
+    """Turns whatever a command raises into one sentence and an exit code."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader has gone (`| head`). Python would complain again when it flushes at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(PIPE_CLOSED) from None
+        except Exception as error:
+            if isinstance(error, typer.Abort | typer.Exit) or hasattr(error, "exit_code"):
+                raise
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            raise typer.Exit(_complain(error)) from None
+
+
+def _complain(error: Exception) -> int:
+    """Says the error on standard error, and returns its exit code."""
+    known = isinstance(error, errors.DeltafoldError)
+    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug says more)"
+    print(str(error) if known else unexpected, file=sys.stderr)
+    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help=HELP,
+    rich_markup_mode=None,  # plain help and usage errors, on a terminal too
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+Partition = Annotated[
+    list[str] | None,
+    typer.Option("--partition", metavar="VALUE", help="Land only this partition, changed or not (repeatable)."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.callback()
+def _options(debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class _Opened:
+    pipeline: catalogue.Pipeline
+    warehouse: Warehouse
+    view: View
+    say: Say
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[_Opened]:
+    pipeline = catalogue.load(name)
+    with shown(f"{name}: starting Spark") as say:
+        spark = catalogue.start(pipeline)
+        say(f"{name}: compiling the query")
+        yield _Opened(pipeline, *catalogue.open(pipeline, spark), say)
+
+
+def _print(as_json: bool, facts: Any, text: str) -> None:
+    print(json.dumps(facts, indent=2, default=str, ensure_ascii=False) if as_json else text)
+
+
+@app.command()
+def new(name: Name) -> None:
+    """Make a working pipeline with a little sample data."""
+    home = scaffold.make(name, catalogue.home_of_new())
+    print(f"Made {home}. Try it: deltafold run {name}")
+
+
+@app.command()
+def run(
+    name: Name,
+    land: Annotated[bool, typer.Option("--land/--no-land", help="Land what has been dropped first.")] = True,
+    partition: Partition = None,
+    as_json: Json = False,
+) -> None:
+    """Land what changed, then refresh the view."""
+    if partition and not land:
+        raise typer.BadParameter("--partition says what to land, so it cannot go with --no-land.")
+    with _opened(name) as opened:
+        landings: tuple[Any, ...] = ()
+        if land:
+            opened.say(f"{name}: landing what was dropped")
+            landings = catalogue.land(opened.pipeline, opened.warehouse, partition or ())
+        report = opened.view.refresh(progress=lambda step: opened.say(f"{name}: {step}"))
+    facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
+    _print(as_json, facts, "\n".join([*map(rendering.landing, landings), rendering.report(report)]))
+
+
+@app.command()
+def rebuild(name: Name, as_json: Json = False) -> None:
+    """Build the view anew from its sources: a new generation."""
+    with _opened(name) as opened:
+        opened.say(f"{name}: rebuilding")
+        report = opened.view.rebuild()
+    _print(as_json, json.loads(report.to_json()), rendering.report(report))
+
+
+@app.command()
+def explain(name: Name) -> None:
+    """Say how the query is maintained, before any data is touched."""
+    with _opened(name) as opened:
+        text = opened.view.explain()
+    print(text)
+
+
+@app.command()
+def verify(name: Name, as_json: Json = False) -> None:
+    """Compare the view with the batch query on the same source versions."""
+    with _opened(name) as opened:
+        opened.say(f"{name}: recomputing for comparison")
+        found = opened.view.verify()
+    _print(as_json, asdict(found), rendering.verification(found))
+    if not found.ok:
+        raise typer.Exit(UNEQUAL)
+
+
+@app.command()
+def history(name: Name, as_json: Json = False) -> None:
+    """List the refreshes so far."""
+    with _opened(name) as opened:
+        reports = opened.view.history()
+    _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.history(reports))
+
+
+@app.command()
+def show(
+    name: Name,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows at most.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Print the answer of the last finished refresh."""
+    with _opened(name) as opened:
+        answer = opened.view.answer()
+        rows = answer.limit(limit + 1).collect()
+    more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
+    rows = rows[:limit]
+    _print(as_json, [row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the declared pipelines (starts no Spark)."""
+    found = catalogue.survey()
+    _print(as_json, [_facts(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
+    _exit_on_bad(found)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Say of every pipeline whether its view is up to date."""
+    found = catalogue.survey()
+    rows = []
+    with shown("starting Spark") as say:
+        for name, pipeline in found.items():
+            say(f"{name}: looking")
+            rows.append(_state(name, pipeline))
+    _print(as_json, rows, rendering.status(rows))
+    _exit_on_bad(found)
+
+
+def _state(name: str, pipeline: catalogue.Pipeline | catalogue.DeclarationError) -> dict[str, Any]:
+    if isinstance(pipeline, Exception):
+        return {"name": name, "state": "not declared well", "problem": str(pipeline)}
+    try:
+        return {"name": name} | catalogue.state(pipeline, catalogue.start(pipeline))
+    except errors.DeltafoldError as error:
+        return {"name": name, "state": "failing", "problem": str(error)}
+
+
+def _facts(name: str, pipeline: catalogue.Pipeline | catalogue.DeclarationError) -> dict[str, Any]:
+    if isinstance(pipeline, Exception):
+        return {"name": name, "problem": str(pipeline)}
+    return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}
+
+
+def _exit_on_bad(found: dict[str, Any]) -> None:
+    if any(isinstance(pipeline, Exception) for pipeline in found.values()):
+        raise typer.Exit(USAGE)
+
+
+@app.command()
+def doctor(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Look with this pipeline's settings.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what this machine has, what it lacks, and how to get it; exit code 70 if something must be mended."""
+    found = catalogue.examine(catalogue.load(name) if name else None)
+    _print(as_json, [asdict(finding) for finding in found], rendering.findings(found))
+    if not all(finding.ok for finding in found):
+        raise typer.Exit(UNEXPECTED)
+
+
+def main() -> None:
+    """The entry point of the command `deltafold`."""
+    app(prog_name="deltafold")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Finding and loading pipelines, without Spark, and making new ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines import catalogue, queries, scaffold
+from pipelines.reading import DeclarationError
+from tests.pipelines.declared import MINIMAL, PARTITIONED, write
+
+CHECKOUT = Path(__file__).parents[2]
+FUNCTION = "def query(sales):\n    return sales\n"
+
+
+def test_a_pipeline_is_a_folder_with_a_declaration_and_one_query(tmp_path: Path) -> None:
+    write(tmp_path / "pipelines", "shop")
+    write(tmp_path / "pipelines", "bar", py=FUNCTION)
+    (tmp_path / "pipelines" / "notes").mkdir()
+    bar, shop = catalogue.load_all(tmp_path / "pipelines")
+    assert (bar.name, bar.query.function, shop.name, shop.query.function) == ("bar", True, "shop", False)
+    assert shop.warehouse == f"{tmp_path}/.warehouse/shop"
+    assert (shop.landed, shop.partitioned) == (("sales",), ())
+
+
+def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) -> None:
+    write(tmp_path, "shop", MINIMAL + "warehouse: s3a://lake/state/\n")
+    assert catalogue.load("shop", tmp_path).warehouse == "s3a://lake/state/shop"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"sql": "SELECT 1", "py": FUNCTION}, "there is query.sql and query.py; a pipeline has exactly one"),
+        ({"txt": ""}, "there is no query; a pipeline has exactly one"),
+        ({"sql": " \n"}, "query.sql: it is empty"),
+        ({"mrql": "select x"}, "MRQL queries cannot be run yet"),
+        ({"py": "def query(sales:\n"}, "line 1: it is not Python"),
+        ({"py": "x = 1\n"}, "it defines no function `query`"),
+        (
+            {"py": "def query(sales, sails):\n    pass\n"},
+            "line 1: `sails` is not a declared source; did you mean `sales`?",
+        ),
+        ({"py": "def query(*, shops):\n    pass\n"}, "`shops` is not a declared source; there are: sales."),
+    ],
+)
+def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> None:
+    write(tmp_path, "shop", **written)
+    with pytest.raises(DeclarationError) as caught:
+        catalogue.load("shop", tmp_path)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function", ["def query(*, sales):", "def query(sales, extra=1):", "def query(**tables):", "def query(sales, /):"]
+)
+def test_parameters_that_are_fine(tmp_path: Path, function: str) -> None:
+    write(tmp_path, "shop", py=f"{function}\n    return 1\n")
+    assert callable(queries.runnable(catalogue.load("shop", tmp_path).query))
+
+
+def test_a_query_file_that_fails_is_a_mistake_of_the_declaration(tmp_path: Path) -> None:
+    home = write(tmp_path, "shop", py="1 / 0\n" + FUNCTION)
+    with pytest.raises(DeclarationError, match=f"{home}/query.py: it fails when it is loaded: ZeroDivisionError"):
+        queries.runnable(catalogue.load("shop", tmp_path).query)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Shop", "1shop", "../shop", "shop/..", "a b", "a;b", "a'b", "x" * 64, "é", "shop\n"]
+)
+def test_hostile_names_are_refused(tmp_path: Path, name: str) -> None:
+    for attempt in (lambda: catalogue.load(name, tmp_path), lambda: scaffold.make(name, tmp_path)):
+        with pytest.raises(DeclarationError, match="cannot be a pipeline: a name is a small letter"):
+            attempt()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_pipeline_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    write(tmp_path, "shop")
+    with pytest.raises(DeclarationError, match=r"There is no pipeline `shp` in .*: did you mean `shop`\?"):
+        catalogue.load("shp", tmp_path)
+
+
+def test_a_bad_pipeline_does_not_hide_the_others(tmp_path: Path) -> None:
+    write(tmp_path, "good")
+    write(tmp_path, "bad", "sources: 1\n")
+    found = catalogue.survey(tmp_path)
+    assert isinstance(found["bad"], DeclarationError)
+    assert isinstance(found["good"], catalogue.Pipeline)
+    with pytest.raises(DeclarationError):
+        catalogue.load_all(tmp_path)
+
+
+def test_partitions_are_checked_against_the_declaration(tmp_path: Path) -> None:
+    write(tmp_path, "shop")
+    write(tmp_path, "cut", PARTITIONED)
+    write(tmp_path, "daily", PARTITIONED + "partitions: {kind: daily, start: 2024-01-01}\n")
+    with pytest.raises(DeclarationError, match="shop has no partitions"):
+        catalogue.load("shop", tmp_path).check_partition("2024-01-01")
+    with pytest.raises(DeclarationError, match="daily: 'x' is not a day; partitions here are days such as 2024-01-01"):
+        catalogue.load("daily", tmp_path).check_partition("x")
+    assert catalogue.load("cut", tmp_path).check_partition("x") == "x"
+
+
+def test_where_pipelines_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(catalogue.FOLDER_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert catalogue.pipelines_folder() == CHECKOUT / "pipelines"
+    assert catalogue.home_of_new() == tmp_path / "pipelines"
+    (tmp_path / "pipelines").mkdir()
+    assert catalogue.pipelines_folder() == tmp_path / "pipelines"
+    monkeypatch.setenv(catalogue.FOLDER_VARIABLE, "elsewhere")
+    assert catalogue.pipelines_folder() == catalogue.home_of_new() == tmp_path / "elsewhere"
+
+
+def test_a_new_pipeline_is_declared_well_and_touches_nothing(tmp_path: Path) -> None:
+    home = scaffold.make("tea_shop", tmp_path)
+    pipeline = catalogue.load("tea_shop", tmp_path)
+    assert pipeline.landed == ("sales", "shops")
+    assert pipeline.partitioned == ("sales",)
+    (home / "query.sql").write_text("SELECT 1")
+    with pytest.raises(DeclarationError, match="exists already; choose another name"):
+        scaffold.make("tea_shop", tmp_path)
+    assert (home / "query.sql").read_text() == "SELECT 1"
+
+
+def test_the_pipelines_that_come_along_are_declared_well() -> None:
+    assert [pipeline.name for pipeline in catalogue.load_all(CHECKOUT / "pipelines")] == ["flights"]
+
+
+def test_loading_declarations_imports_no_spark() -> None:
+    program = (
+        "import sys\n"
+        "from pipelines import catalogue, cli\n"
+        "catalogue.load_all()\n"
+        "found = {'pyspark', 'py4j', 'delta', 'dagster', 'matplotlib', 'pandas'} & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=CHECKOUT)

@@ -1,0 +1,194 @@
+"""The command line: what is printed where, and with which exit code, whatever happens below."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from incremental.algebra import errors
+from pipelines import cli
+from tests.pipelines.declared import MINIMAL, PARTITIONED, write
+from tests.pipelines.pretended import Row, Verification, World, pretend
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    shops = "  shops: {delta: shops, invariant: true}\n"
+    write(tmp_path, "shop", PARTITIONED + shops + "partitions: {kind: daily, start: 2024-01-01}\n")
+    return pretend(monkeypatch)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.app, arguments)
+
+
+def facts(*arguments: str) -> Any:
+    return json.loads(call(*arguments, "--json").stdout)
+
+
+def test_help_documents_the_exit_codes() -> None:
+    said = " ".join(call("--help").stdout.split())
+    assert "Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;" in said
+    assert "3 refused by the compiler; 4 a source, its data or the stored state is at fault; 5 busy" in said
+    assert "70 anything else" in said
+
+
+def test_run_lands_then_refreshes(world: World) -> None:
+    result = call("run", "shop")
+    assert result.exit_code == 0
+    assert world.asked == [("sales", None), "refresh"]
+    assert result.stdout == (
+        "sales: 2 partitions landed, 1,200 rows, 1 unchanged (1.2 s)\n"
+        "Epoch 3: 1,200 rows changed 7 groups in 2.0 s.\n"
+        "  source versions: sales - to 1, shops 0 to 0\n"
+        "  1,200 rows changed, 7 groups touched, 1 row written, 5 Spark jobs, 2 commits\n"
+        "  seconds: merge 1.5\n"
+    )
+    assert result.stderr.splitlines()[-1] == "shop: merging [bold]state[/bold]"
+
+
+def test_run_without_landing_and_of_one_partition(world: World) -> None:
+    assert call("run", "shop", "--no-land").exit_code == 0
+    assert call("run", "shop", "--partition", "2024-05-01", "--partition", "2024-05-02").exit_code == 0
+    assert world.asked == ["refresh", ("sales", ["2024-05-01", "2024-05-02"]), "refresh"]
+
+
+@pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
+def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: World, value: str) -> None:
+    assert call("run", "shop", "--partition", value).exit_code == cli.USAGE
+    assert world.asked == []
+
+
+def test_run_as_json(world: World) -> None:
+    told = facts("run", "shop")
+    assert told["landings"][0]["landed"] == ["2024-05-01", "2024-05-02"]
+    assert told["report"]["epoch"] == 3
+
+
+REFUSAL = errors.Refusal("window(rank)", "ranks need the whole partition", "use policy: auto")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.RefusedError((REFUSAL,)), 3),
+        (errors.ChangedQueryError("the query has changed; rebuild it"), 3),
+        (errors.SourceError("sales.csv, line 3: not a number"), 4),
+        (errors.StateError("the state was removed"), 4),
+        (errors.BusyError("another process refreshes shop"), 5),
+        (errors.QueryError("there is no column amuont"), 2),
+        (errors.DeltafoldError("something else"), 70),
+    ],
+)
+def test_errors_are_one_sentence_and_an_exit_code(world: World, error: Exception, code: int) -> None:
+    world.fails = error
+    result = call("run", "shop")
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[-1] == str(error)
+    assert "Traceback" not in result.output
+
+
+def test_what_nobody_expected(world: World) -> None:
+    world.fails = ZeroDivisionError("division by zero\nsecond line")
+    result = call("run", "shop")
+    assert result.exit_code == cli.UNEXPECTED
+    assert result.stderr.splitlines()[-1] == "Unexpected ZeroDivisionError: division by zero (--debug says more)"
+    assert "Traceback" not in result.output
+    assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
+
+
+def test_verify_says_equal_by_its_exit_code(world: World) -> None:
+    assert call("verify", "shop").exit_code == 0
+    world.verification = Verification(False, 1, 2, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
+    result = call("verify", "shop")
+    assert result.exit_code == cli.UNEQUAL
+    assert result.stdout == "shop differs.\n  - (a\\x1b[31m, 1)\n"
+    assert facts("verify", "shop")["missing"] == 1
+
+
+def test_show_prints_a_table(world: World) -> None:
+    assert call("show", "shop").stdout == "city  revenue\n----  -------\nOslo     12.5\nNULL       -3\n"
+    assert facts("show", "shop") == [{"city": "Oslo", "revenue": 12.5}, {"city": None, "revenue": -3}]
+    assert "the first 1 rows" in call("show", "shop", "--limit", "1").stdout
+    assert call("show", "shop", "--limit", "0").exit_code == cli.USAGE
+
+
+def test_control_characters_never_reach_the_terminal(world: World) -> None:
+    world.rows = (Row(("\x1b[2J\nx", 1)),)
+    assert "\\x1b[2J\\nx" in call("show", "shop").stdout
+
+
+def test_history_and_explain(world: World) -> None:
+    lines = call("history", "shop").stdout.splitlines()
+    assert lines[0].split() == [
+        "epoch",
+        "verdict",
+        "rows",
+        "in",
+        "groups",
+        "rows",
+        "written",
+        "jobs",
+        "commits",
+        "seconds",
+        "finished",
+    ]
+    assert lines[2].split() == ["3", "applied", "1,200", "7", "1", "5", "2", "2.0", "2024-05-03T06:00:00Z"]
+    world.reports = ()
+    assert call("history", "shop").stdout == "never refreshed\n"
+    assert call("explain", "shop").stdout == "r0 := sales\n"
+    assert call("rebuild", "shop").stdout.startswith("Epoch 3")
+
+
+def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
+    assert facts("status")[0]["state"] == "up to date"
+    world.version = 2
+    assert facts("status")[0]["state"] == "behind"
+    world.reports = ()
+    assert facts("status")[0]["state"] == "never refreshed"
+    write(tmp_path, "bad", "polcy: 1\n")
+    result = call("status")
+    assert result.exit_code == cli.USAGE
+    assert "not declared well" in result.stdout and "never refreshed" in result.stdout
+
+
+def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    write(tmp_path, "shop")
+    assert call("list").stdout.splitlines()[2].split() == ["shop", "incremental", "sales", "-", "-"]
+    assert facts("list")[0]["sources"]["sales"]["files"]["schema"] == "id INT, day DATE"
+    write(tmp_path, "bad", MINIMAL + "polcy: 1\n")
+    result = call("list")
+    assert result.exit_code == cli.USAGE
+    assert "polcy: there is no such key; did you mean `policy`?" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["runn"], ["run"], ["run", "nope"], ["run", "../etc"], ["run", "shop", "--partition", "x", "--no-land"]],
+)
+def test_wrong_usage(world: World, arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == cli.USAGE
+    assert "\x1b" not in result.output
+
+
+def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "mine"))
+    assert call("new", "shop").stdout == f"Made {tmp_path}/mine/shop. Try it: deltafold run shop\n"
+    assert call("new", "shop").exit_code == cli.USAGE
+    assert call("list").exit_code == 0
+
+
+def test_doctor_says_what_must_be_mended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    write(tmp_path, "shop", MINIMAL + "spark: {memory: 900000g}\n")
+    result = call("doctor", "shop")
+    assert result.exit_code == cli.UNEXPECTED
+    assert any(line.startswith("MEND  900000g is asked for") for line in result.stdout.splitlines())
+    assert {finding["name"] for finding in facts("doctor")} >= {"Python", "Java", "jars", "warehouse"}
