@@ -7,8 +7,12 @@ folder. It holds Delta's jars, a JAVA_HOME where the machine has none, Spark's s
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from functools import cache
 from pathlib import Path
+
+import filelock
 
 from incremental.algebra.errors import DeltafoldError
 
@@ -30,6 +34,33 @@ def cache_folder(*parts: str) -> Path:
             f"The cache folder {folder} cannot be made ({error.strerror}); set DELTAFOLD_CACHE to a folder that can."
         ) from error
     return folder
+
+
+@cache
+def scratch_folder() -> Path:
+    """This process's own folder for what is not worth keeping; what processes that have ended left behind is removed.
+
+    A lock tells the living from the dead: the system releases it however a process ends.
+    """
+    place = cache_folder("tmp")
+    for left in place.glob("*.lock"):
+        _remove_if_abandoned(left)
+    lock = filelock.FileLock(place / f"{os.getpid()}.lock")
+    lock.acquire()
+    _held.append(lock)
+    return cache_folder("tmp", str(os.getpid()))
+
+
+_held: list[filelock.BaseFileLock] = []  # until the process ends: a lock that nothing refers to is released
+
+
+def _remove_if_abandoned(lock: Path) -> None:
+    try:
+        with filelock.FileLock(lock, timeout=0):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+    except (filelock.Timeout, OSError):
+        pass  # its process lives
 
 
 def _root() -> Path:

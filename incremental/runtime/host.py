@@ -47,7 +47,9 @@ def attach(file: Path) -> SparkSession:
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     attached = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
-    return SparkSession(attached, java.sql.SparkSession.getDefaultSession().get().newSession())
+    session = SparkSession(attached, java.sql.SparkSession.getDefaultSession().get().newSession())
+    cast(Any, session).stop = lambda: None  # the Spark is the host's, and goes on when a guest ends
+    return session
 
 
 def publish(spark: SparkSession, file: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import filelock
 
-from incremental.runtime.cache import SetupError, cache_folder
+from incremental.runtime.cache import SetupError, cache_folder, scratch_folder
 from incremental.runtime.java import Java, launch_environment, provide_java
 from incremental.runtime.trust import trust_options
 
@@ -50,7 +50,7 @@ def _artifact() -> str:
 
 
 def _fetch(java: Java, folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=cache_folder("tmp"), prefix="fetch-") as made:
+    with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as made:
         place = Path(made)
         said = _resolve(java, place)
         jars = sorted((place / "ivy" / "jars").glob("*.jar"))

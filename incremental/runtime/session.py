@@ -14,14 +14,16 @@ from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from incremental.runtime.cache import SetupError, cache_folder
+from incremental.runtime.cache import SetupError, cache_folder, scratch_folder
 from incremental.runtime.host import attach
 from incremental.runtime.jars import delta_jars
 from incremental.runtime.java import launch_environment, provide_java
 
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is begun anew at a start
+ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # print what the exception says already
 LOGGING = """\
 # Everything goes to standard error, which incremental/runtime/session.py sends to spark.log.
 status = error
@@ -50,6 +52,8 @@ def start(
     """
     given = dict(settings or {})
     host = os.environ.get("DELTAFOLD_SPARK_HOST")
+    for name in ECHOES:
+        PySparkLogger.getLogger(name).disabled = True
     running = cast(Any, SparkContext)._active_spark_context is not None
     if running:
         spark = SparkSession.builder.getOrCreate()
@@ -102,7 +106,7 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # everything written is in the cache
-        "spark.local.dir": str(cache_folder("tmp")),
+        "spark.local.dir": str(scratch_folder()),
         "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
         "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log
         # answers do not depend on where the machine stands; small shuffles for few cores
@@ -121,7 +125,7 @@ def _java_options() -> str:
         fresh = logging.with_name(f"log4j2.{os.getpid()}.properties")
         fresh.write_text(LOGGING)
         fresh.replace(logging)
-    return f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{cache_folder("tmp")}" -XX:-UsePerfData'
+    return f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
 
 
 def _add(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:

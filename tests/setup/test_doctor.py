@@ -1,0 +1,97 @@
+"""The doctor: one finding for each thing a start needs, each a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from incremental.runtime import doctor
+from incremental.runtime.doctor import Finding, examine
+from tests.setup.machine import run
+
+NAMES = ["Python", "packages", "Java", "jars", "cache", "warehouse", "memory", "log store"]
+
+
+def finding(name: str, warehouse: str | Path, **asked: object) -> Finding:
+    return next(found for found in examine(warehouse, **asked) if found.name == name)  # pyright: ignore
+
+
+def test_good_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = examine(tmp_path / "not yet" / "there", memory="64m")
+    assert [one.name for one in found] == NAMES
+    assert all(one.ok for one in found), found
+    assert all(one.sentence.endswith(".") and "\n" not in one.sentence for one in found)
+    assert not (tmp_path / "not yet").exists(), "it only looks"
+
+
+def test_no_spark_is_started(tmp_path: Path) -> None:
+    program = (
+        "import sys; from incremental.runtime.doctor import examine; examine('w'); sys.exit('pyspark' in sys.modules)"
+    )
+    assert run(program, cwd=tmp_path).returncode == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_jars_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTAFOLD_CACHE", str(tmp_path))
+    assert finding("jars", tmp_path) == Finding(
+        "jars", True, "Delta Lake's jars (13 MB) are not present; the first start fetches them."
+    )
+    doctor.jars_folder().mkdir()
+    assert not finding("jars", tmp_path).ok
+
+
+def test_wrong_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(doctor.WANTED, "pyspark", "3.5.")
+    assert "and 3.5 is wanted" in finding("packages", tmp_path).sentence
+    monkeypatch.setitem(doctor.WANTED, "no-such-package", "1")
+    monkeypatch.delitem(doctor.WANTED, "pyspark")
+    assert "no-such-package is not installed: run make setup." in finding("packages", tmp_path).sentence
+
+
+def test_unwritable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    found = finding("warehouse", tmp_path / "file" / "warehouse")
+    assert not found.ok and "cannot be written" in found.sentence
+    monkeypatch.setenv("DELTAFOLD_CACHE", str(tmp_path / "file"))
+    for name in ("jars", "cache"):
+        found = finding(name, tmp_path)
+        assert not found.ok and "set DELTAFOLD_CACHE" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("amount", "size"),
+    [("2g", 2 << 30), ("1500m", 1500 << 20), ("512", 512 << 20), ("1T", 1 << 40), ("64kb", 64 << 10)],
+)
+def test_amounts_of_memory(amount: str, size: int) -> None:
+    assert doctor._bytes(amount) == size
+
+
+def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_available_memory", lambda: 1 << 30)
+    assert not finding("memory", tmp_path, memory="2g").ok
+    assert finding("memory", tmp_path, memory="1g").ok
+    assert "no amount" in finding("memory", tmp_path, memory="lots").sentence
+    monkeypatch.setattr(doctor, "_available_memory", lambda: None)
+    assert finding("memory", tmp_path, memory="2g").ok
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "ok", "part"),
+    [
+        ("warehouse", True, "by a lock"),
+        ("file:///tmp/warehouse", True, "by a lock"),
+        ("abfss://box@there/warehouse", True, "only one of two commits"),
+        ("s3a://bucket/warehouse", False, "S3DynamoDBLogStore"),
+        ("oss://bucket/warehouse", False, "unless spark.delta.logStore.oss.impl"),
+    ],
+)
+def test_log_store(warehouse: str, ok: bool, part: str) -> None:
+    found = finding("log store", warehouse)
+    assert found.ok is ok and part in found.sentence
+
+
+def test_configured_log_store() -> None:
+    settings = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}
+    assert finding("log store", "s3a://bucket/warehouse", settings=settings).ok

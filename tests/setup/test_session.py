@@ -1,0 +1,121 @@
+"""A session is silent, leaves nothing behind, speaks Delta Lake with deletion vectors, and can be another process's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.runtime.cache import SetupError
+from incremental.runtime.host import attach
+from tests.setup.machine import PROJECT, QUICK_JAVA, run, without_java
+
+MERGES = f"""
+import sys
+from pyspark.sql.functions import udf
+from incremental.runtime.session import start
+spark = start(settings={{"spark.driver.extraJavaOptions": "{QUICK_JAVA}"}})
+table = f"delta.`{{sys.argv[1]}}`"
+spark.sql(f"create table {{table}} (k int, v bigint) using delta "
+          "tblproperties ('delta.enableDeletionVectors' = 'true')")
+spark.range(100).selectExpr("cast(id as int) k", "id v").write.format("delta").mode("append").save(sys.argv[1])
+spark.range(90, 110).selectExpr("cast(id as int) k", "-id v").createOrReplaceTempView("c")
+spark.sql(f"merge into {{table}} t using c on t.k = c.k "
+          "when matched and c.k < 95 then delete when matched then update set v = c.v when not matched then insert *")
+metrics = spark.sql(f"describe history {{table}}").first().operationMetrics
+assert int(metrics["numTargetDeletionVectorsAdded"]) > 0, metrics
+rows = spark.sql(f"select count(*), sum(v) from {{table}}").first()
+assert tuple(rows) == (105, sum(range(90)) - sum(range(95, 110))), rows
+assert spark.range(3).select(udf(lambda n: n + 1, "bigint")("id")).count() == 3
+assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+try:
+    spark.sql("select nothing")
+except Exception:
+    pass
+"""
+
+
+@pytest.mark.parametrize("java", ["the machine's Java", "no Java"])
+def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) -> None:
+    here, home, cache = tmp_path / "here", tmp_path / "home", os.environ.get("DELTAFOLD_CACHE", str(PROJECT / ".cache"))
+    here.mkdir()
+    home.mkdir()  # no ~/.ivy2 in it: the jars of the cache are all there is
+    variables = {"HOME": str(home), "DELTAFOLD_CACHE": cache}
+    if java == "no Java":
+        variables["PATH"] = without_java(tmp_path / "bin")
+    done = run(MERGES, str(tmp_path / "table"), cwd=here, **variables)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    assert not list(here.iterdir())
+    assert not list(home.iterdir())
+
+
+def test_second_start_is_the_same_spark_with_its_settings(spark: SparkSession) -> None:
+    from incremental.runtime.session import start
+
+    again = start(settings={"spark.sql.ansi.enabled": "true", "spark.local.dir": "/nowhere"})
+    assert again.sparkContext is spark.sparkContext
+    assert again.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_settings_of_the_session(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.databricks.delta.snapshotPartitions") == "2"
+    assert spark.sparkContext.uiWebUrl is None
+    assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
+    assert spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
+
+
+GUEST = """
+import sys
+from incremental.runtime.session import start
+spark = start(settings={"spark.sql.shuffle.partitions": "3"})
+assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+spark.range(int(sys.argv[1])).createOrReplaceTempView("mine")
+print(spark.table("mine").count(), spark.sparkContext.applicationId, spark.catalog.tableExists("theirs"))
+spark.range(1).createOrReplaceTempView("theirs")
+spark.stop()
+"""
+
+
+def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
+    file = tmp_path / "spark.json"
+    host = subprocess.Popen([sys.executable, "-m", "incremental.runtime.host", str(file)], cwd=PROJECT)
+    try:
+        deadline = time.monotonic() + 120
+        while not file.exists():
+            assert host.poll() is None and time.monotonic() < deadline, "the host did not come up"
+            time.sleep(0.2)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        guests = [run(GUEST, rows, cwd=tmp_path, DELTAFOLD_SPARK_HOST=str(file)) for rows in ("5", "7")]
+        assert [guest.stderr for guest in guests] == ["", ""]
+        (five, first, no), (seven, second, still_no) = (guest.stdout.split() for guest in guests)
+        assert (five, seven, no, still_no) == ("5", "7", "False", "False")
+        assert first == second
+    finally:
+        host.send_signal(signal.SIGTERM)
+        assert host.wait(60) == 0
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[1]"])
+def test_no_host_is_one_sentence(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "spark.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SetupError, match=r"names no Spark host: start one with python -m incremental\.runtime\.host"):
+        attach(file)
+
+
+def test_gone_host_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "spark.json"
+    file.write_text('{"port": 9, "secret": "s"}')
+    program = "from incremental.runtime.session import start\ntry: start()\nexcept Exception as error: print(error)"
+    done = run(program, cwd=tmp_path, DELTAFOLD_SPARK_HOST=str(file))
+    assert "does not answer: start it again" in done.stdout, done.stderr
+    assert done.stderr == ""
