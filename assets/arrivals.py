@@ -1,0 +1,85 @@
+"""Assets room: from what lies in the folders to a run. In: a pipeline and what was seen before. Out: one run request.
+
+However many partitions are new, changed or gone, they go through one run: its range goes from the first of them to the
+last, and it lands those whose files changed (`changed_only`). Keys of dynamic partitions are registered on the way.
+The cursor remembers what was seen, so a request is made once; if one is lost or made twice, the run finds for itself
+what there is to land.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets import jobs, keys
+from assets.folders import WHOLE, partition_signatures
+from assets.partitions import can_be, partitions_of, range_tags
+from pipelines.catalogue import Pipeline
+
+Seen = Mapping[str, Mapping[str, str]]
+"""source → partition key → signature"""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What is to be done about the folders: a run, and the dynamic partitions to register before it."""
+
+    request: dg.RunRequest
+    new_keys: Sequence[str]
+
+
+def look(pipeline: Pipeline, now: datetime) -> Seen:
+    """What lies in the folders of a pipeline's Files sources, without the days that are no partition (yet)."""
+    seen: dict[str, Mapping[str, str]] = {}
+    for name in pipeline.landed:
+        files = pipeline.declaration.sources[name].files
+        assert files is not None
+        signed = partition_signatures(files.path, files.partition_by)
+        seen[name] = {key: signature for key, signature in signed.items() if key == WHOLE or can_be(pipeline, key, now)}
+    return seen
+
+
+def changed_keys(before: Seen, after: Seen) -> Sequence[str]:
+    """The keys, over all sources, whose files came, went or changed between two looks, in order."""
+    changed = {
+        key
+        for source in before.keys() | after.keys()
+        for key in before.get(source, {}).keys() | after.get(source, {}).keys()
+        if before.get(source, {}).get(key) != after.get(source, {}).get(key)
+    }
+    return sorted(changed)
+
+
+def request(
+    pipeline: Pipeline, changed: Sequence[str], refreshed: Sequence[dg.AssetKey], instance: dg.DagsterInstance
+) -> Arrivals:
+    """The one run that lands what changed and refreshes.
+
+    Args:
+        pipeline: the pipeline, which lands at least one source.
+        changed: keys that changed, at least one.
+        refreshed: the assets of its refresh step.
+        instance: knows the dynamic partitions so far.
+    """
+    job = keys.update_job(pipeline.name)
+    cut = [key for key in changed if key != WHOLE]
+    if not cut and pipeline.partitioned:
+        whole = [source for source in pipeline.landed if source not in pipeline.partitioned]
+        selection = [*(keys.landed(pipeline.name, source) for source in whole), *refreshed]
+        config = jobs.landing_what_changed(pipeline, whole)
+        return Arrivals(dg.RunRequest(job_name=job, asset_selection=selection, run_config=config), [])
+    order, new_keys = _order(pipeline, cut, instance)
+    tags = range_tags(cut, order) if cut else {}
+    config = jobs.landing_what_changed(pipeline, pipeline.landed)
+    return Arrivals(dg.RunRequest(job_name=job, tags=tags, run_config=config), new_keys)
+
+
+def _order(pipeline: Pipeline, cut: Sequence[str], instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
+    """All partition keys in Dagster's order, and those of them that it does not know yet."""
+    partitions = partitions_of(pipeline)
+    if isinstance(partitions, dg.DynamicPartitionsDefinition):
+        known = instance.get_dynamic_partitions(pipeline.name)
+        new_keys = [key for key in cut if key not in known]
+        return [*known, *new_keys], new_keys
+    return (partitions.get_partition_keys(datetime.now(UTC)) if partitions else []), []

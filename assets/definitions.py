@@ -1,0 +1,37 @@
+"""Assets room: what Dagster loads. In: the folder of pipelines (DELTAFOLD_PIPELINES, else ./pipelines). Out: `defs`.
+
+Loading reads text only: no JVM is started, no query analysed. A run loads this module again in a process of its own,
+and must see the graph that the run was launched from even if a description was written in between; so the descriptions
+that were read when the code location was loaded travel with the run as reconstruction metadata.
+"""
+
+import json
+import warnings
+
+import dagster as dg
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
+
+from assets import descriptions, factory
+from assets.resources import SparkResource
+from pipelines import catalogue
+
+DESCRIPTIONS = "deltafold/descriptions"
+
+
+def _build() -> dg.Definitions:
+    found = catalogue.survey()
+    context = DefinitionsLoadContext.get()
+    if context.load_type == DefinitionsLoadType.RECONSTRUCTION and DESCRIPTIONS in context.reconstruction_metadata:
+        text = context.reconstruction_metadata[DESCRIPTIONS]
+    else:
+        loaded = {name: descriptions.load(one) for name, one in found.items() if isinstance(one, catalogue.Pipeline)}
+        text = json.dumps({name: description for name, description in loaded.items() if description})
+    built = factory.build(found, json.loads(text), SparkResource())
+    return built.with_reconstruction_metadata({DESCRIPTIONS: text})
+
+
+with warnings.catch_warnings():
+    # Backfill policies and reconstruction metadata may change in a later Dagster: its version is pinned.
+    warnings.simplefilter("ignore", dg.BetaWarning)
+    warnings.simplefilter("ignore", dg.PreviewWarning)
+    defs = _build()

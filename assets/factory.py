@@ -1,0 +1,95 @@
+"""Assets room: pipelines into Dagster. In: the declared pipelines and what is known of their plans. Out: Definitions.
+
+Each pipeline becomes a landing asset for each Files source, an external asset for each Delta source, one refresh step
+that yields its state tables and its view, a blocking check, jobs, sensors, and a schedule where one is declared.
+A pipeline that is not declared well becomes an asset that says why, so that it does not take the others down with it.
+"""
+
+from collections.abc import Mapping
+
+import dagster as dg
+from incremental.api import Description
+
+from assets import checks, jobs, keys, landing, refreshing, schedules, sensors
+from assets.resources import SparkResource
+from pipelines.catalogue import DeclarationError, Pipeline
+
+Catalogue = Mapping[str, Pipeline | DeclarationError]
+
+
+def build(catalogue: Catalogue, described: Mapping[str, str], spark: SparkResource) -> dg.Definitions:
+    """Everything that Dagster shows and runs.
+
+    Args:
+        catalogue: the pipelines by name, or the error of one that is not declared well.
+        described: the descriptions of compiled plans, as JSON, by the pipeline's name; some or all may be missing.
+        spark: the Spark resource of every step.
+    """
+    parts = [
+        of_pipeline(entry, described.get(name)) if isinstance(entry, Pipeline) else _undeclared(name, entry)
+        for name, entry in catalogue.items()
+    ]
+    views = [keys.view(name) for name, entry in catalogue.items() if isinstance(entry, Pipeline)]
+    shared = dg.Definitions(
+        resources={"spark": spark},
+        sensors=[sensors.after_sources_sensor(_refreshed(views))] if views else [],
+        # One process, and so one Spark, for all the steps of a run.
+        executor=dg.in_process_executor,
+    )
+    return dg.Definitions.merge(*parts, shared)
+
+
+def of_pipeline(pipeline: Pipeline, described: str | None) -> dg.Definitions:
+    """The definitions of one pipeline, without the resource that its steps need.
+
+    Args:
+        pipeline: the declared pipeline.
+        described: the description of its compiled plan as JSON, if there is one.
+    """
+    refresh = refreshing.refresh_assets(pipeline, Description.from_json(described) if described else None)
+    refreshed = sorted(refresh.keys)
+    schedule = schedules.schedule_of(pipeline, refreshed)
+    watching = []
+    if pipeline.landed:
+        watching.append(sensors.folder_sensor(pipeline, refreshed))
+    if sensors.watched_tables(pipeline):
+        watching.append(sensors.table_sensor(pipeline))
+    return dg.Definitions(
+        assets=[
+            *(landing.landing_asset(pipeline, source) for source in pipeline.landed),
+            *_external(pipeline),
+            refresh,
+        ],
+        asset_checks=[checks.equality_check(pipeline)],
+        jobs=jobs.jobs_of(pipeline),
+        schedules=[schedule] if schedule else [],
+        sensors=watching,
+    )
+
+
+def _refreshed(views: list[dg.AssetKey]) -> dg.AssetSelection:
+    return dg.AssetSelection.assets(*views).required_multi_asset_neighbors()
+
+
+def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
+    return [
+        dg.AssetSpec(
+            keys.external(pipeline.name, name),
+            group_name=pipeline.name,
+            description="A Delta table that is read as it is" + (", and never changes." if source.invariant else "."),
+            kinds={"deltalake"},
+            metadata={"dagster/uri": source.delta},
+        )
+        for name, source in pipeline.declaration.sources.items()
+        if source.delta
+    ]
+
+
+def _undeclared(name: str, error: DeclarationError) -> dg.Definitions:
+    """A pipeline that cannot be loaded: an asset in the graph with the reason, which fails with it when it is run."""
+
+    @dg.asset(key=keys.view(name), group_name=name, description=f"Not declared well. {error}")
+    def undeclared() -> None:
+        raise dg.Failure(description=str(error), allow_retries=False)
+
+    return dg.Definitions(assets=[undeclared])

@@ -1,0 +1,51 @@
+"""Assets room: what everything is called. In: names of a pipeline and its parts. Out: asset keys, op and job names.
+
+    flights                        the view, under the name that downstream assets depend on
+    flights/state/<table>          a state table of it; flights/state while the plan is not known yet
+    flights/landed/<source>        the Delta table that a source's dropped files are landed in
+    flights/source/<source>        a Delta table that somebody else writes
+
+Keys never hold a path, so that moving a pipeline keeps its history in Dagster.
+"""
+
+import dagster as dg
+
+
+def view(pipeline: str) -> dg.AssetKey:
+    """The asset of a pipeline's answer."""
+    return dg.AssetKey([pipeline])
+
+
+def state(pipeline: str, table: str | None = None) -> dg.AssetKey:
+    """The asset of a state table; without a table, of all the state as long as nobody knows its tables."""
+    return dg.AssetKey([pipeline, "state", *([table] if table else [])])
+
+
+def landed(pipeline: str, source: str) -> dg.AssetKey:
+    """The asset of the table in which a source's dropped files are landed."""
+    return dg.AssetKey([pipeline, "landed", source])
+
+
+def external(pipeline: str, source: str) -> dg.AssetKey:
+    """The asset of a Delta table that is read as it is."""
+    return dg.AssetKey([pipeline, "source", source])
+
+
+def landing_op(pipeline: str, source: str) -> str:
+    """The step that lands a source; also its name in run config."""
+    return f"{pipeline}__landed__{source}"
+
+
+def refresh_op(pipeline: str) -> str:
+    """The step that refreshes the state tables and the view; also its name in run config."""
+    return f"{pipeline}__refresh"
+
+
+def update_job(pipeline: str) -> str:
+    """The job that lands partitions and then refreshes."""
+    return f"{pipeline}_update"
+
+
+def refresh_job(pipeline: str) -> str:
+    """The job that refreshes from what has been landed."""
+    return f"{pipeline}_refresh"

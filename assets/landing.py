@@ -1,0 +1,56 @@
+"""Assets room: dropped files into a Delta table. In: a pipeline and one Files source of it. Out: its landing asset.
+
+A run lands all the partitions that it was launched with in one call; a backfill over a range is one run. A partition
+is replaced as a whole, so landing it again is an exact correction and landing what did not change changes nothing. With
+`changed_only`, as the sensor asks, the folder decides what is landed, and the run's partitions are those known to equal
+their folders afterwards.
+"""
+
+import dagster as dg
+from pydantic import Field
+
+from assets import keys, metadata
+from assets.failures import CRASHES, failures
+from assets.partitions import partitions_of
+from assets.resources import SparkResource
+from pipelines.catalogue import Pipeline
+
+
+class LandingConfig(dg.Config):
+    """How one run lands."""
+
+    changed_only: bool = Field(
+        default=False,
+        description="Land every partition whose files changed, instead of each of the run's partitions in any case.",
+    )
+
+
+def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
+    """The asset of a source's landed table, partitioned as its pipeline declares."""
+    files = pipeline.declaration.sources[source].files
+    assert files is not None, f"{source} of {pipeline.name} is not landed"
+    partitioned = files.partition_by is not None
+
+    @dg.asset(
+        key=keys.landed(pipeline.name, source),
+        group_name=pipeline.name,
+        description=f"The files dropped in {files.path}, as a Delta table.",
+        partitions_def=partitions_of(pipeline) if partitioned else None,
+        backfill_policy=dg.BackfillPolicy.single_run() if partitioned else None,
+        metadata={"folder": files.path, "format": files.format, "columns": files.schema_ddl},
+        kinds={"deltalake", files.format},
+        pool=keys.landing_op(pipeline.name, source),
+        retry_policy=CRASHES,
+    )
+    def landing(context: dg.AssetExecutionContext, config: LandingConfig, spark: SparkResource) -> dg.MaterializeResult:
+        chosen = context.partition_keys if partitioned else None
+        with failures():
+            warehouse, _ = spark.open(pipeline)
+            landed = warehouse.land(source, None if config.changed_only else chosen)
+        for key in chosen or ():
+            context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
+        return dg.MaterializeResult(
+            metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version))
+        )
+
+    return landing

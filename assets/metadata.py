@@ -1,0 +1,115 @@
+"""Assets room: what a materialisation tells. In: what the library says of a landing, refresh or check. Out: metadata.
+
+Names with `dagster/` are those that Dagster's pages know (columns, row count, address); the others read as in the
+library's reports.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.picture import cost_picture
+
+if TYPE_CHECKING:
+    from incremental.api import Description, Landing, Report, StateDescription, Verification
+
+Metadata = Mapping[str, dg.MetadataValue]
+
+
+def of_landing(landing: "Landing") -> Metadata:
+    """What one landing did, over all its partitions."""
+    return {
+        "version": dg.MetadataValue.int(landing.version),
+        "rows landed": dg.MetadataValue.int(landing.rows),
+        "partitions landed": dg.MetadataValue.int(len(landing.landed)),
+        "partitions unchanged": dg.MetadataValue.int(len(landing.unchanged)),
+        "partitions removed": dg.MetadataValue.int(len(landing.removed)),
+        "seconds": dg.MetadataValue.float(round(landing.seconds, 3)),
+    }
+
+
+def of_partition(landing: "Landing", key: str) -> Metadata:
+    """What a landing did to one partition."""
+    if key in landing.landed:
+        word = "landed"
+    elif key in landing.removed:
+        word = "removed: its folder holds no files any more"
+    elif key in landing.unchanged:
+        word = "unchanged since it was landed"
+    else:
+        word = "empty: it has no files"
+    return {"partition": dg.MetadataValue.text(word)}
+
+
+def of_state(state: "StateDescription") -> Metadata:
+    """The keys and columns of a state table."""
+    return {
+        "lineage key": dg.MetadataValue.text(", ".join(state.keys) or "none: one row"),
+        "columns": dg.MetadataValue.text(", ".join(state.columns)),
+    }
+
+
+def of_states(description: "Description") -> Metadata:
+    """All state tables at once."""
+    rows = [(state.name, ", ".join(state.keys) or "none", ", ".join(state.columns)) for state in description.states]
+    return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
+
+
+def of_refresh(report: "Report") -> Metadata:
+    """What one refresh did and cost."""
+    whole = {
+        "epoch": report.epoch,
+        "generation": report.generation,
+        "rows in change": report.change_rows,
+        "groups": report.groups,
+        "rows read": report.rows_read,
+        "rows written": report.rows_written,
+        "jobs": report.jobs,
+        "commits": report.commits,
+    }
+    phases = [(name, f"{seconds:.2f}") for name, seconds in report.phases.items()]
+    return {
+        "verdict": dg.MetadataValue.text(report.verdict),
+        "summary": dg.MetadataValue.text(report.sentence),
+        "versions": dg.MetadataValue.md(_versions(report.versions)),
+        "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
+        "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
+        **{name: dg.MetadataValue.int(number) for name, number in whole.items()},
+    }
+
+
+def of_view(description: "Description", rows: int, address: str, history: "Sequence[Report]") -> Metadata:
+    """What the view is: its columns, size, place, plan, and what keeping it has cost so far."""
+    columns = [dg.TableColumn(column.name, column.type) for column in description.columns]
+    return {
+        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
+        "dagster/row_count": dg.MetadataValue.int(rows),
+        "dagster/uri": dg.MetadataValue.text(address),
+        "plan": dg.MetadataValue.text(description.verdict),
+        "explain": dg.MetadataValue.md(f"```\n{description.explain}\n```"),
+        "cost": dg.MetadataValue.md(cost_picture(history, description.name)),
+    }
+
+
+def of_verification(verification: "Verification") -> Metadata:
+    """How far the view is from the batch query, with a few of the rows that differ."""
+    sample = "\n".join(verification.sample)
+    return {
+        "rows missing": dg.MetadataValue.int(verification.missing),
+        "rows too many": dg.MetadataValue.int(verification.extra),
+        "versions": dg.MetadataValue.json(dict(verification.versions)),
+        **({"sample": dg.MetadataValue.md(f"```\n{sample}\n```")} if sample else {}),
+    }
+
+
+def _versions(versions: Mapping[str, tuple[int | None, int]]) -> str:
+    rows = [
+        (source, "–" if before is None else str(before), str(after)) for source, (before, after) in versions.items()
+    ]
+    return _table(("source", "before", "after"), rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,0 +1,59 @@
+"""Assets room: the partitions of what a pipeline lands. In: its declaration. Out: Dagster's definition, days, ranges.
+
+All partitioned sources of a pipeline are cut alike, so there is one definition per pipeline: a run of one partition, or
+of a range of them, means the same for each of its landing assets.
+A range is how many partitions go through one run: two run tags name its first and last key. Backfills use them because
+of `BackfillPolicy.single_run()`, and the sensors because they set them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+import dagster as dg
+
+from pipelines.catalogue import Pipeline
+
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+
+Definition = dg.DailyPartitionsDefinition | dg.DynamicPartitionsDefinition
+
+
+def partitions_of(pipeline: Pipeline) -> Definition | None:
+    """How Dagster cuts what a pipeline lands; None where no source is partitioned.
+
+    Days are UTC. Today is a partition too: its folder can be landed as soon as it is there, and again when it grows.
+    """
+    if not pipeline.partitioned:
+        return None
+    cut = pipeline.declaration.cut
+    if cut.kind == "dynamic" or cut.start is None:
+        return dg.DynamicPartitionsDefinition(name=pipeline.name)
+    end = (cut.end + timedelta(days=1)).isoformat() if cut.end else None  # Dagster's end is the first day that is not
+    return dg.DailyPartitionsDefinition(start_date=cut.start.isoformat(), end_date=end, end_offset=1)
+
+
+def yesterday(now: datetime) -> str:
+    """The key of the last whole day (UTC) before a moment."""
+    return (now.astimezone(UTC).date() - timedelta(days=1)).isoformat()
+
+
+def can_be(pipeline: Pipeline, key: str, now: datetime) -> bool:
+    """Whether a folder's key is a partition of the pipeline at this moment; a day of the future is not one yet."""
+    cut = pipeline.declaration.cut
+    try:
+        cut.check(key)
+    except ValueError:
+        return False
+    return cut.kind == "dynamic" or date.fromisoformat(key) <= now.astimezone(UTC).date()
+
+
+def range_tags(keys: Collection[str], order: Sequence[str]) -> Mapping[str, str]:
+    """The run tags of the smallest range that holds all of the keys.
+
+    Args:
+        keys: at least one key, each of them in `order`.
+        order: all keys in the definition's own order.
+    """
+    places = [order.index(key) for key in keys]
+    return {RANGE_START: order[min(places)], RANGE_END: order[max(places)]}

@@ -1,0 +1,37 @@
+"""Assets room: a view's history as a picture. In: its Reports. Out: Markdown that holds the picture itself.
+
+A view that is maintained shows at a glance that the cost follows the change and not the size of the data.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipelines import picture
+
+if TYPE_CHECKING:
+    from incremental.api import Report
+
+SHOWN = 30
+"""How many refreshes the picture has: every materialisation carries one, so it must stay small."""
+
+
+def cost_picture(history: "Sequence[Report]", title: str) -> str:
+    """A picture of the last refreshes, as Markdown with a PNG inside; a sentence where there is nothing to draw.
+
+    Args:
+        history: a view's reports, oldest first.
+        title: what stands above the bars.
+    """
+    shown = history[-SHOWN:]
+    if not shown:
+        return "No refresh has been finished yet."
+    image = picture.cost(
+        [f"epoch {report.epoch}" for report in shown],
+        [report.change_rows for report in shown],
+        [report.seconds for report in shown],
+        {},
+        title,
+    )
+    text = base64.b64encode(image).decode()
+    return f"![{title}: seconds of the last {len(shown)} refreshes](data:image/png;base64,{text})"

@@ -1,0 +1,58 @@
+"""Assets room: the Spark of a run. In: the resource's settings and a pipeline's. Out: a session, started when needed.
+
+SparkResource keeps the contract of dagster-pyspark's LazyPySparkResource (`spark_session`, `spark_context`,
+`spark_config`), and starts Spark with Delta Lake the way the rest of the project does. With `host`, nothing is started:
+the run attaches to the warm Spark that `python -m incremental.runtime.host FILE` keeps.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+
+from pipelines import catalogue
+from pipelines.declaration import SparkPart
+
+if TYPE_CHECKING:
+    from incremental.api import View, Warehouse
+    from pyspark.sql import SparkSession
+
+HOST_VARIABLE = "DELTAFOLD_SPARK_HOST"
+
+
+class SparkResource(LazyPySparkResource):
+    """A Spark session with Delta Lake, started when it is first asked for, or attached to a warm host."""
+
+    spark_config: dict[str, str] = Field(
+        default_factory=dict, description="Spark settings for every pipeline; a pipeline's own settings win."
+    )
+    master: str | None = Field(default=None, description="Master URL; a pipeline's own wins.")
+    memory: str | None = Field(default=None, description="Heap of the driver, such as 2g; a pipeline's own wins.")
+    host: str | None = Field(
+        default=None, description="File that a warm Spark host wrote: runs attach to that Spark and start none."
+    )
+
+    def open(self, pipeline: catalogue.Pipeline) -> "tuple[Warehouse, View]":
+        """A pipeline's warehouse and view, on a Spark with the pipeline's settings.
+
+        Raises:
+            DeltafoldError: what the pipeline's declaration, its query or this machine lacks.
+        """
+        if self._spark_session is None:
+            self._spark_session = self._start(f"deltafold {pipeline.name}", pipeline.declaration.spark)
+        return catalogue.open(pipeline, self._spark_session)
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            self._spark_session = self._start("deltafold", SparkPart())
+
+    def _start(self, name: str, wished: SparkPart) -> "SparkSession":
+        # Imported here: loading the definitions must stay quick.
+        from incremental.runtime import session
+
+        if self.host:
+            os.environ[HOST_VARIABLE] = self.host
+        known = {"master": wished.master or self.master, "memory": wished.memory or self.memory}
+        given = {key: value for key, value in known.items() if value}
+        return session.start(name, settings={**self.spark_config, **wished.settings}, **given)

@@ -1,0 +1,97 @@
+"""Assets room: what starts a run when something comes. In: the pipelines. Out: their sensors. None starts a JVM.
+
+    <name>_folders     new, changed or vanished partition folders of the Files sources: one run that lands and refreshes
+    <name>_tables      a new version of a Delta table that somebody else writes: an event on that table's asset
+    refresh_after_sources    asks for one refresh of each view whose sources have events that it has not seen
+
+The first two watch the world and are off until they are switched on (Dagster's pages, Automation). The third one is on
+from the start: it is what makes a refresh follow a landing or a backfill that was started by hand.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets import arrivals, keys
+from assets.folders import delta_version
+from pipelines.catalogue import Pipeline
+
+INTERVAL = 30  # seconds between two looks
+AFTER_SOURCES_SENSOR = "refresh_after_sources"
+
+
+def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.SensorDefinition:
+    """Watches the folders of a pipeline's Files sources.
+
+    Args:
+        pipeline: the pipeline, which lands at least one source.
+        refreshed: the assets of its refresh step.
+    """
+
+    @dg.sensor(
+        name=f"{pipeline.name}_folders",
+        job_name=keys.update_job(pipeline.name),
+        minimum_interval_seconds=INTERVAL,
+        description=f"Lands what is dropped for {pipeline.name}, then refreshes: one run for all that came.",
+    )
+    def folders(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        before: arrivals.Seen = json.loads(context.cursor or "{}")
+        after = arrivals.look(pipeline, datetime.now(UTC))
+        changed = arrivals.changed_keys(before, after)
+        if not changed:
+            return dg.SkipReason(f"No file came, went or changed for {', '.join(pipeline.landed)}.")
+        found = arrivals.request(pipeline, changed, refreshed, context.instance)
+        new = [dg.AddDynamicPartitionsRequest(pipeline.name, found.new_keys)] if found.new_keys else []
+        return dg.SensorResult(
+            run_requests=[found.request], dynamic_partitions_requests=new, cursor=json.dumps(after, sort_keys=True)
+        )
+
+    return folders
+
+
+def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
+    """Watches the Delta tables that a pipeline reads and others write; `invariant` ones never change."""
+
+    @dg.sensor(
+        name=f"{pipeline.name}_tables",
+        minimum_interval_seconds=INTERVAL,
+        description=f"Reports new versions of the Delta tables that {pipeline.name} reads; a refresh follows.",
+    )
+    def tables(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        before: dict[str, int] = json.loads(context.cursor or "{}")
+        seen = {name: delta_version(path) for name, path in watched_tables(pipeline)}
+        after = {name: version for name, version in seen.items() if version is not None}
+        events = [_news(pipeline, name, version) for name, version in after.items() if before.get(name) != version]
+        if not events:
+            return dg.SkipReason(f"No new version of {', '.join(seen)}.")
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(before | after, sort_keys=True))
+
+    return tables
+
+
+def after_sources_sensor(views: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
+    """Evaluates the automation condition of the views: one refresh after their sources changed."""
+    return dg.AutomationConditionSensorDefinition(
+        AFTER_SOURCES_SENSOR,
+        target=views,
+        minimum_interval_seconds=INTERVAL,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Refreshes a view once after its sources changed, be it by a backfill, a run or another writer.",
+    )
+
+
+def watched_tables(pipeline: Pipeline) -> Sequence[tuple[str, str]]:
+    """Name and path of the Delta sources that may get new versions."""
+    sources = pipeline.declaration.sources.items()
+    return [(name, source.delta) for name, source in sources if source.delta and not source.invariant]
+
+
+def _news(pipeline: Pipeline, source: str, version: int) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(
+        keys.external(pipeline.name, source),
+        description=f"Version {version} was found in the table's log.",
+        metadata={"version": version},
+        tags={"dagster/data_version": str(version)},
+    )
