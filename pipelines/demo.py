@@ -1,0 +1,155 @@
+"""Pipelines room: the demo. In: the flights of 2013. Out: the view of a year as it arrives, and what it cost.
+
+`python -m pipelines.demo` (or `make demo`) lands a first stretch of days at once, then day by day, then a day that is
+reported again with corrections, then a day that comes late. After some refreshes the whole query is recomputed in the
+same process, for comparison. Everything is written below `.demo/` in the project, and begun anew each time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from incremental.algebra.errors import DeltafoldError
+from pipelines import catalogue, flight_files, picture, rendering
+from pipelines.flight_files import Row
+
+if TYPE_CHECKING:
+    from incremental.api import Report, View, Warehouse
+    from pyspark.sql import SparkSession
+
+PROJECT = Path(__file__).parents[1]
+PICTURE = "refresh-cost.png"
+LATE = "2013-06-15"
+CORRECTED = "2013-03-05"
+FIRST_DAYS, SINGLE_DAYS = 300, 12
+MEASURE_EVERY = 4  # refreshes; a recomputation after each would make most of the demo
+
+
+@dataclass(frozen=True)
+class Step:
+    """One refresh: what came, its landing's seconds, its report, and the whole query's seconds where measured."""
+
+    what: str
+    landing: float
+    report: Report
+    recomputed: float | None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What is dropped before a refresh: `days` of `flights`."""
+
+    what: str
+    days: Sequence[str]
+    flights: Mapping[str, Sequence[Row]]
+
+
+def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> Iterator[Arrival]:
+    """The year as it arrives: `first` days at once, `single` days one by one, a corrected day, a late day."""
+    order = [day for day in flights if day != LATE]
+    yield Arrival(f"first {first} days", order[:first], flights)
+    for day in order[first : first + single]:
+        yield Arrival(day, [day], flights)
+    yield Arrival(f"{CORRECTED} again", [CORRECTED], {CORRECTED: flight_files.corrected(flights[CORRECTED])})
+    yield Arrival(f"{LATE}, late", [LATE], flights)
+
+
+def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first: int, single: int) -> bool:
+    """Plays the demo in the folder `home`, after removing an earlier one. Returns whether the view is equal."""
+    _clear(home)
+    os.environ["FLIGHTS_DATA"] = str(home)  # pipeline.yaml takes its paths from it
+    pipeline = catalogue.load("flights", PROJECT / "pipelines")
+    flights = flight_files.days()
+    flight_files.drop_airlines(home / "airlines")
+    _say("starting Spark")
+    warehouse, view = catalogue.open(pipeline, start(pipeline))
+    _say("how the query is maintained:")
+    print(view.explain(), end="\n\n", flush=True)
+    plan = list(arrivals(flights, first, single))
+    steps: list[Step] = []
+    for number, arrival in enumerate(plan):
+        flight_files.drop(home / "flights", arrival.flights, arrival.days)
+        measured = number % MEASURE_EVERY == 0 or number == len(plan) - 1
+        steps.append(_step(pipeline, warehouse, view, arrival.what, measured))
+    _summary(home, steps)
+    found = view.verify()
+    print(rendering.verification(found), flush=True)
+    return found.ok
+
+
+def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str, measured: bool) -> Step:
+    begin = time.perf_counter()
+    catalogue.land(pipeline, warehouse)
+    landing = time.perf_counter() - begin
+    report = view.refresh()
+    _say(f"{what}: {report.sentence}")
+    return Step(what, landing, report, _recompute(pipeline, warehouse) if measured else None)
+
+
+def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse) -> float:
+    """Seconds that the whole batch query takes on the same sources, its answer computed and thrown away."""
+    begin = time.perf_counter()
+    query = warehouse.view("flights_recomputed", pipeline.query.text, policy="definition")
+    query.answer().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - begin
+
+
+def _summary(home: Path, steps: Sequence[Step]) -> None:
+    headers = ("what came", "rows in", "groups", "refresh s", "jobs", "commits", "landing s", "recompute s")
+    print("\n" + rendering.table(headers, map(_cells, steps)) + "\n")
+    recomputes = {place: step.recomputed for place, step in enumerate(steps) if step.recomputed is not None}
+    drawn = picture.cost(
+        [step.what for step in steps],
+        [step.report.change_rows for step in steps],
+        [step.report.seconds for step in steps],
+        recomputes,
+        "Flights of 2013: a refresh against the whole query",
+    )
+    (home / PICTURE).write_bytes(drawn)
+    later = sorted(step.report.seconds for step in steps[1:])
+    print(
+        f"A refresh took {later[len(later) // 2]:.1f} s (median after the first stretch), "
+        f"the whole query {sorted(recomputes.values())[len(recomputes) // 2]:.1f} s. Picture: {home / PICTURE}"
+    )
+
+
+def _cells(step: Step) -> tuple[object, ...]:
+    report = step.report
+    counts = (f"{report.change_rows:,}", f"{report.groups:,}", f"{report.seconds:.1f}", report.jobs, report.commits)
+    return (step.what, *counts, f"{step.landing:.1f}", "" if step.recomputed is None else f"{step.recomputed:.1f}")
+
+
+def _clear(home: Path) -> None:
+    for part in ("flights", "airlines", "warehouse"):
+        if (home / part).exists():
+            shutil.rmtree(home / part)
+    (home / PICTURE).unlink(missing_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / ".gitignore").write_text("*\n")
+
+
+_BEGIN = time.perf_counter()
+
+
+def _say(text: str) -> None:
+    print(f"[{time.perf_counter() - _BEGIN:5.0f} s] {text}", flush=True)
+
+
+def main() -> None:
+    """Plays the whole demo; exit code 1 if the view does not equal the batch query."""
+    try:
+        equal = play(PROJECT / ".demo", catalogue.start, FIRST_DAYS, SINGLE_DAYS)
+    except DeltafoldError as error:
+        sys.exit(f"{error}")
+    sys.exit(0 if equal else 1)
+
+
+if __name__ == "__main__":
+    main()
