@@ -18,6 +18,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from incremental.runtime.cache import SetupError, cache_folder, scratch_folder
+from incremental.runtime.classes import class_archive_options
 from incremental.runtime.host import attach
 from incremental.runtime.jars import delta_jars
 from incremental.runtime.java import launch_environment, provide_java
@@ -74,14 +75,17 @@ def log_file() -> Path:
 
 def _launch(settings: dict[str, str]) -> SparkSession:
     java = provide_java()
-    jars = [str(jar) for jar in delta_jars(java)]
+    environment = launch_environment(java)
+    jars = delta_jars(java)
     if settings["spark.master"].startswith("local"):
-        _add(settings, "spark.driver.extraClassPath", jars, os.pathsep)
+        _add(settings, "spark.driver.extraClassPath", os.pathsep, *map(str, jars))
+        classes = class_archive_options(java, Path(environment["SPARK_HOME"]), jars)
+        _add(settings, "spark.driver.extraJavaOptions", " ", classes)
     else:
-        _add(settings, "spark.jars", jars, ",")  # executors get them too
+        _add(settings, "spark.jars", ",", *map(str, jars))  # executors get them too
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
-    with _log() as log, _environment(launch_environment(java)):
+    with _log() as log, _environment(environment):
         try:
             gateway = cast(Any, java_gateway).launch_gateway(conf, {"stdout": log, "stderr": log})
         except PySparkRuntimeError as error:
@@ -113,10 +117,9 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
     }
-    options = _java_options()
-    if "spark.driver.extraJavaOptions" in given:
-        options += " " + given["spark.driver.extraJavaOptions"]
-    return settings | given | {"spark.driver.extraJavaOptions": options}
+    settings |= given
+    _add(settings, "spark.driver.extraJavaOptions", " ", _java_options())
+    return settings
 
 
 def _java_options() -> str:
@@ -128,8 +131,8 @@ def _java_options() -> str:
     return f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
 
 
-def _add(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
-    settings[name] = separator.join([*filter(None, [settings.get(name)]), *values])
+def _add(settings: dict[str, str], name: str, separator: str, *values: str) -> None:
+    settings[name] = separator.join(filter(None, [settings.get(name), *values]))
 
 
 @contextmanager

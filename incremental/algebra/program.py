@@ -1,0 +1,105 @@
+"""Algebra room: what the compiler hands to the runtime. In: plans and monoids. Out: states, answer, publication.
+
+A program is the split q = a ∘ h: `states` holds, inputs first, every homomorphism with its merge; `answer` is the plan
+over their tables that gives the view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from incremental.algebra.monoids import Monoid, Part
+from incremental.algebra.plan import Call, Column, Item, Plan, Source, StateRead, walk
+
+BUCKET, ROWS, WEIGHT = "__bucket", "__rows", "__weight"
+RESERVED = "__"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One aggregate in a state: its call and its monoid; part p is stored in column `__<answer column>_p`."""
+
+    call: Call
+    monoid: Monoid
+
+    def stored(self, part: Part) -> str:
+        return f"{RESERVED}{self.call.column.name}_{part.name}"
+
+
+@dataclass(frozen=True)
+class State:
+    """One homomorphism: h groups `input` by the lineage key, ⊗ merges into the table `name`.
+
+    keys: the lineage key in storage order, outer keys first; bucket_by: the prefix of it that buckets are hashed by;
+    slots: the aggregates; the group row count is kept in every state.
+    """
+
+    name: str
+    input: Plan
+    keys: tuple[Column, ...]
+    bucket_by: tuple[Column, ...]
+    slots: tuple[Slot, ...]
+
+    @property
+    def invertible(self) -> bool:
+        """Whether every deletion subtracts."""
+        return all(slot.monoid.invertible for slot in self.slots)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What readers of the state see: keys and answers."""
+        return self.keys + tuple(slot.call.column for slot in self.slots)
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """The answer is a function of one row of one state: its columns stand in the state table itself."""
+
+    state: str
+    items: tuple[Item, ...]
+    because: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """The answer is a table of its own, changed by the answer's change."""
+
+    because: str
+
+
+Publication = InPlace | Table
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one node of the query is maintained, for explain: the node's line, the rule, what is kept and read."""
+
+    node: str
+    rule: str
+    depth: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled query."""
+
+    fingerprint: str
+    states: tuple[State, ...]
+    answer: Plan
+    outputs: tuple[tuple[Column, str], ...]
+    publication: Publication
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...]
+    invariant: frozenset[str]
+
+    def state(self, name: str) -> State:
+        return next(state for state in self.states if state.name == name)
+
+    def leaves(self, plan: Plan) -> tuple[Source | StateRead, ...]:
+        return tuple(node for node in walk(plan) if isinstance(node, Source | StateRead))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Every source the query reads, in order of first occurrence."""
+        plans = (*(state.input for state in self.states), self.answer)
+        return tuple(dict.fromkeys(n.relation for plan in plans for n in walk(plan) if isinstance(n, Source)))

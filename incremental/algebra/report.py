@@ -1,0 +1,114 @@
+"""Algebra room: what a refresh, a landing and a verification say of themselves. In: facts. Out: plain data, JSON.
+
+Pure data, so that other processes (an orchestrator's pages, scripts) read it without a Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+class Json:
+    """Dataclasses to and from JSON text."""
+
+    def to_json(self) -> str:
+        """One line of JSON with sorted keys."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `to_json`; fields this release does not know are ignored."""
+        given: dict[str, Any] = json.loads(text)
+        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return cls(**{key: value for key, value in given.items() if key in known})
+
+
+@dataclass(frozen=True)
+class Report(Json):
+    """One refresh.
+
+    verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: per source Delta version before → after;
+    change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
+    rows_read: records Spark read in all scans, Delta's own logs included; rows_written: records written to tables;
+    seconds and phases: wall clock.
+    """
+
+    view: str
+    epoch: int
+    generation: int
+    verdict: str
+    sentence: str
+    versions: dict[str, tuple[int | None, int]] = field(default_factory=dict[str, tuple[int | None, int]])
+    change_rows: int = 0
+    groups: int = 0
+    rows_read: int = 0
+    rows_written: int = 0
+    jobs: int = 0
+    commits: int = 0
+    seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+    paths: dict[str, str] = field(default_factory=dict[str, str])
+    finished: str = ""
+
+    def __post_init__(self) -> None:
+        # JSON has no tuples
+        object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
+
+
+@dataclass(frozen=True)
+class Landing(Json):
+    """Files brought into a source's landed table: partitions that changed, were unchanged, were removed."""
+
+    source: str
+    version: int
+    landed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Verification(Json):
+    """The view against the batch query at the versions of its last epoch, duplicates counted."""
+
+    view: str
+    ok: bool
+    missing: int
+    extra: int
+    rows: int
+    versions: dict[str, int]
+    sample: tuple[str, ...]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class StateDescription:
+    """A state as an orchestrator's graph shows it."""
+
+    name: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Description(Json):
+    """A compiled view as plain data: what a graph needs to know without a Spark."""
+
+    name: str
+    fingerprint: str
+    verdict: str
+    states: tuple[StateDescription, ...]
+    columns: tuple[tuple[str, str], ...]
+    explain: str
+    sources: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        states = tuple(s if isinstance(s, StateDescription) else StateDescription(**s) for s in self.states)
+        lists = tuple(StateDescription(s.name, tuple(s.keys), tuple(s.columns)) for s in states)
+        object.__setattr__(self, "states", lists)
+        object.__setattr__(self, "columns", tuple((str(name), str(type_)) for name, type_ in self.columns))
+        object.__setattr__(self, "sources", tuple(self.sources))

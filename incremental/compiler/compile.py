@@ -1,0 +1,63 @@
+"""Compiler room: a translated query → a program. In: plan, outputs, options. Out: `Program`, or a refusal.
+
+The passes, in order; each is one pure function in one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from incremental.algebra.errors import QueryError, Refusal, RefusedError
+from incremental.algebra.plan import Column, Plan
+from incremental.algebra.program import RESERVED, Program
+from incremental.compiler.distinct import undistinct
+from incremental.compiler.factor import factor
+from incremental.compiler.prune import pruned
+from incremental.compiler.refuse import RECOMPUTE, refusals
+from incremental.compiler.strategy import Publish, publication
+from incremental.compiler.verdicts import notes, verdicts
+
+PASSES: tuple[Callable[[Plan], Plan], ...] = (undistinct,)
+
+Outputs = tuple[tuple[Column, str], ...]
+
+
+def compiled(
+    plan: Plan,
+    outputs: Outputs,
+    fingerprint: str,
+    forbidden: Sequence[tuple[str, str, str]],
+    invariant: frozenset[str],
+    publish: Publish = "auto",
+) -> Program:
+    """Compile a query; raises RefusedError with every reason when it cannot be maintained incrementally.
+
+    forbidden: expressions without a fixed value as (text, because, instead).
+    """
+    reasons = tuple(Refusal(*found) for found in forbidden)
+    for rewrite in PASSES:
+        plan = rewrite(plan)
+    reasons += refusals(plan, invariant)
+    if reasons:
+        raise RefusedError(reasons)
+    states, answer = factor(pruned(plan, tuple(column for column, _ in outputs)))
+    target = publication(states, answer, outputs, publish)
+    return Program(fingerprint, states, answer, outputs, target, verdicts(plan, invariant), notes(states), invariant)
+
+
+def check_outputs(outputs: Outputs) -> None:
+    """Refuse answer columns that a table cannot have; raises QueryError."""
+    seen: dict[str, str] = {}
+    for _, name in outputs:
+        if name.lower() in seen:
+            raise QueryError(f"the answer has two columns named {name!r}: give one of them another name with AS")
+        if name.startswith(RESERVED):
+            raise QueryError(
+                f"the answer column {name!r} starts with {RESERVED!r}, which is reserved: rename it with AS"
+            )
+        seen[name.lower()] = name
+    if not outputs:
+        raise QueryError("the answer has no columns: select at least one")
+
+
+__all__ = ["PASSES", "RECOMPUTE", "check_outputs", "compiled"]

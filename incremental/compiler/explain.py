@@ -1,0 +1,43 @@
+"""Compiler room: a program as text for people. In: a `Program` or the refusals of a query. Out: deterministic lines."""
+
+from __future__ import annotations
+
+from incremental.algebra.errors import Refusal
+from incremental.algebra.program import InPlace, Program, State
+
+
+def explain(name: str, program: Program) -> str:
+    """The split, the states, the publication, and each node with the rule that maintains it."""
+    lines = [f"view {name}: incremental  (fingerprint {program.fingerprint})", ""]
+    for state in program.states:
+        lines += state_lines(state)
+    match program.publication:
+        case InPlace(state=state_name, because=because):
+            lines.append(f"answer: columns of {state_name}, one MERGE and one commit ({because})")
+        case table:
+            lines.append(f"answer: a table of its own, changed and never rewritten ({table.because})")
+    lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
+    width = max(len("  " * v.depth + v.node) for v in program.verdicts)
+    width = min(width, 78)
+    lines += [f"{'  ' * v.depth + v.node:<{width}}  | {v.rule}" for v in program.verdicts]
+    lines += [f"note: {note}" for note in program.notes]
+    return "\n".join(lines)
+
+
+def state_lines(state: State) -> list[str]:
+    """One state: lineage key, buckets, monoid columns."""
+    keys = ", ".join(column.name for column in state.keys) or "() (one row)"
+    buckets = ", ".join(column.name for column in state.bucket_by) or "none"
+    stored = ["group row count", *(f"{slot.call.column.name}: {slot.monoid.name}" for slot in state.slots)]
+    merge = "additive" if state.invertible else "deletions may recompute groups"
+    return [
+        f"{state.name}: lineage key ({keys}), buckets by {buckets}",
+        f"  keeps {'; '.join(stored)}",
+        f"  merge {merge}",
+    ]
+
+
+def explain_refusal(name: str, refusals: tuple[Refusal, ...], recomputes: bool) -> str:
+    """Why a query is not incremental, and what happens then."""
+    what = "recompute at each refresh (policy auto)" if recomputes else "refused"
+    return "\n".join([f"view {name}: {what}", *(f"  {refusal}" for refusal in refusals)])

@@ -1,0 +1,100 @@
+"""Compiler pass: how each node of the query is maintained, in words. In: the normalised plan. Out: lines for explain."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from incremental.algebra.plan import (
+    Aggregate,
+    Expand,
+    Filter,
+    Foreign,
+    Generate,
+    Join,
+    KeyLocal,
+    Plan,
+    Project,
+    Source,
+    StateRead,
+    Union,
+    Values,
+    sources,
+)
+from incremental.algebra.program import State, Verdict
+from incremental.compiler.factor import infer
+from incremental.compiler.refuse import join_text
+
+
+def verdicts(plan: Plan, invariant: frozenset[str], depth: int = 0) -> tuple[Verdict, ...]:
+    """The query from the answer down to the sources, one verdict a node."""
+    here = Verdict(*describe(plan, invariant), depth)
+    return (here, *(line for child in plan.children for line in verdicts(child, invariant, depth + 1)))
+
+
+def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
+    """A node's line and the rule that maintains it."""
+    match plan:
+        case Source(relation=name, fields=fields):
+            rule = (
+                "declared invariant: no term" if name in invariant else "files that left or came between two versions"
+            )
+            return f"source {name} ({', '.join(field for field, _ in fields)})", rule
+        case StateRead(state=name):
+            return f"state {name}", "touched groups, before and after"
+        case Values(text=text):
+            return text, "constant: no term"
+        case Project(items=items):
+            return "project " + ", ".join(item_text(i.column.name, i.scalar.text) for i in items), "linear"
+        case Filter(condition=condition):
+            return f"filter {condition.text}", "linear"
+        case Generate(generator=generator, outer=outer):
+            return f"generate {generator.text}{' outer' if outer else ''}", "linear"
+        case Expand(projections=projections):
+            return f"expand each row to {len(projections)}", "linear"
+        case Union(children=children):
+            return f"union all of {len(children)}", "linear"
+        case Join():
+            return join_text(plan), join_rule(plan, invariant)
+        case Aggregate():
+            return describe_aggregate(plan)
+        case KeyLocal(kind=kind, text=text):
+            return f"{kind} {text}", "touched keys, before and after"
+        case Foreign(text=text, because=because):
+            return text, because
+        case _:
+            assert_never(plan)
+
+
+def item_text(name: str, text: str) -> str:
+    return name if name == text else f"{text} AS {name}"
+
+
+def join_rule(node: Join, invariant: frozenset[str]) -> str:
+    """Which side carries the change."""
+    frozen = [side for side in node.children if all(name in invariant for name in sources(side))]
+    names = ", ".join(name for side in frozen for name in sources(side)) or "constants"
+    return f"linear: {names} does not change" if frozen else "bilinear: Δl ⋈ before(r) + after(l) ⋈ Δr"
+
+
+def describe_aggregate(node: Aggregate) -> tuple[str, str]:
+    """A group-by and its monoids."""
+    keys = ", ".join(column.name for column in node.keys) or "()"
+    if not node.calls:
+        return f"distinct {keys}", "group row count crossing zero"
+    parts: list[str] = []
+    for call in node.calls:
+        found = infer(call)
+        deletions = "subtract" if found.invertible else "recompute the groups they reach"
+        parts.append(f"{call.text}: {found.name}, deletions {deletions}")
+    return f"group by {keys}: " + ", ".join(call.text for call in node.calls), "; ".join(parts)
+
+
+def notes(states: tuple[State, ...]) -> tuple[str, ...]:
+    """What a reader should know beside the plan: rules where Spark leaves the answer open."""
+    found = [
+        f"{slot.call.text}: {slot.monoid.ambiguous}"
+        for state in states
+        for slot in state.slots
+        if slot.monoid.ambiguous
+    ]
+    return tuple(dict.fromkeys(found))

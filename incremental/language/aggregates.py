@@ -1,0 +1,129 @@
+"""Language room: Catalyst's Aggregate → projection, group-by, projection (MRQL's factoring of the answer, section 9).
+
+In: an Aggregate node whose input is already translated. Out: `Project(Aggregate(Project(child)))`, where every group
+key and every argument is a column, each aggregate a `Call`, and what stands around the aggregates the last projection.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from incremental import catalyst
+from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
+from incremental.catalyst import J
+from incremental.language.names import Names
+from incremental.language.scalars import Scalars, expression_text
+
+INTEGRAL = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
+ORDERED = {"First", "Last", "NthValue"}
+MOMENTS = {"StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "CovSample", "CovPopulation", "Corr"}
+
+
+class Aggregates:
+    """Translates Aggregate nodes of one query."""
+
+    def __init__(self, spark: SparkSession, names: Names, scalars: Scalars) -> None:
+        self._spark, self._names, self._scalars = spark, names, scalars
+        self._mode = "ansi" if spark.conf.get("spark.sql.ansi.enabled") == "true" else "legacy"
+
+    def translate(self, node: J, child: Plan) -> Plan:
+        """The three nodes of one Catalyst Aggregate over `child`."""
+        below: list[Item] = []
+        keys = tuple(self._key(expression, below) for expression in catalyst.sequence(node.groupingExpressions()))
+        keys = tuple(dict.fromkeys(keys))
+        calls: dict[J, Call] = {}
+        above = [
+            Item(
+                self._names.column(named.toAttribute()), self._scalars.scalar(self._without_calls(named, calls, below))
+            )
+            for named in catalyst.sequence(node.aggregateExpressions())
+        ]
+        needed = dict.fromkeys([*keys, *(c for call in calls.values() for c in call.arguments)])
+        given = {item.column.name: item for item in below}
+        inputs = tuple(given.get(column.name, Item(column, Reference(column))) for column in needed)
+        grouped = Aggregate(Project(child, inputs) if below else child, keys, tuple(calls.values()))
+        if tuple(item.scalar for item in above) == tuple(Reference(column) for column in grouped.columns) and all(
+            item.scalar == Reference(item.column) for item in above
+        ):
+            return grouped
+        return Project(grouped, tuple(above))
+
+    def _key(self, expression: J, below: list[Item]) -> Column:
+        if catalyst.kind(expression) == "AttributeReference":
+            return self._names.column(expression)
+        return self._computed(expression, "key", below)
+
+    def _computed(self, expression: J, wish: str, below: list[Item]) -> Column:
+        """A column of the projection below for an expression, made once for equal expressions."""
+        scalar = self._scalars.scalar(expression)
+        for item in below:
+            if item.scalar == scalar:
+                return item.column
+        if isinstance(scalar, Reference):
+            return scalar.column
+        column = self._names.expression(expression, wish)
+        below.append(Item(column, scalar))
+        return column
+
+    def _without_calls(self, named: J, calls: dict[J, Call], below: list[Item]) -> J:
+        """The output expression with each aggregate replaced by the column of its answer."""
+
+        def replace(node: J) -> J | None:
+            if catalyst.kind(node) != "AggregateExpression":
+                return None
+            canonical = node.canonicalized()
+            if canonical not in calls:
+                calls[canonical] = self._call(node, below, str(named.name()))
+            return self._names.attribute(calls[canonical].column)
+
+        expression = named.child() if catalyst.kind(named) == "Alias" else named
+        return catalyst.rewrite(self._spark, expression, replace)
+
+    def _call(self, node: J, below: list[Item], wish: str) -> Call:
+        function = node.aggregateFunction()
+        name = catalyst.kind(function)
+        expressions = [self._argument(name, e) for e in catalyst.sequence(function.children())]
+        if (condition := catalyst.option(node.filter())) is not None and expressions:
+            # every aggregate we merge ignores NULL, so FILTER is a NULL argument (the last: the one that orders max_by)
+            expressions[-1] = self._only_if(condition, expressions[-1])
+        arguments = tuple(self._computed(e, f"{name.lower()}_of", below) for e in expressions)
+        text = expression_text(self._scalars.renamed(node))
+        if name in ORDERED:
+            self._scalars.forbid(text, "its value depends on the order of the rows", "min, max, min_by or max_by")
+        buffers, answer = self._answer(function)
+        mode = "try" if text.startswith("try_") else self._mode
+        column = self._names.expression(function, wish if len(wish) < 40 and wish.isidentifier() else name.lower())
+        distinct = bool(node.isDistinct()) and name not in ("Min", "Max")
+        handle = self._handle(node, arguments, distinct)
+        return Call(column, name.lower(), arguments, text, buffers, answer, distinct, mode, handle)
+
+    def _handle(self, node: J, arguments: tuple[Column, ...], distinct: bool) -> J:
+        """Spark's aggregate over the argument columns, the FILTER already inside them."""
+        children = catalyst.vector(self._spark, [self._names.attribute(column) for column in arguments])
+        function = node.aggregateFunction().withNewChildren(children) if arguments else node.aggregateFunction()
+        aggregate = catalyst.catalyst(self._spark).expressions.aggregate
+        return aggregate.AggregateExpression(
+            function, node.mode(), distinct, catalyst.none(self._spark), node.resultId()
+        )
+
+    def _argument(self, name: str, expression: J) -> J:
+        """Spark widens integers to double for moments; the integers themselves can be summed exactly."""
+        if name in MOMENTS and catalyst.kind(expression) == "Cast":
+            child = expression.child()
+            if catalyst.kind(child.dataType()) in INTEGRAL:
+                return child
+        return expression
+
+    def _only_if(self, condition: J, expression: J) -> J:
+        none = catalyst.module(catalyst.catalyst(self._spark).expressions, "Literal").create(
+            None, expression.dataType()
+        )
+        return catalyst.catalyst(self._spark).expressions.If(condition, expression, none)
+
+    def _answer(self, function: J) -> tuple[tuple[Column, ...], Scalar | None]:
+        """Spark's own buffers and final expression of a declarative aggregate; none for the others."""
+        if not catalyst.is_a(self._spark, function, "expressions.aggregate.DeclarativeAggregate"):
+            return (), None
+        attributes = catalyst.sequence(function.aggBufferAttributes())
+        buffers = tuple(self._names.column(a, f"{a.name()}_buffer") for a in attributes)
+        return buffers, self._scalars.scalar(function.evaluateExpression())

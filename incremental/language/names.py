@@ -1,0 +1,66 @@
+"""Language room: deterministic unique column names. In: Catalyst attributes in traversal order. Out: names and attributes.
+
+The same query gets the same names in every process, because a name depends on the order of the traversal alone and
+never on Spark's expression identifiers. Names become state columns.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import SparkSession
+
+from incremental import catalyst
+from incremental.algebra.plan import Column
+from incremental.catalyst import J
+
+
+def type_text(data_type: J) -> str:
+    """Spark's DDL text of a type: lower case unless it has field names, whose case matters."""
+    text = str(data_type.sql())
+    return text if "STRUCT" in text else text.lower()
+
+
+class Names:
+    """Unique names by expression identifier, and the renamed attribute of each name (`attributes`)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._taken: set[str] = set()
+        self._columns: dict[int, Column] = {}
+        self.attributes: dict[str, J] = {}
+
+    def fresh(self, wish: str) -> str:
+        """A name nobody has: the wish itself, else with a number; only letters, digits and underscores."""
+        stem = re.sub(r"\W+", "_", wish).strip("_").lower() or "c"
+        stem = stem if stem[0].isalpha() else f"c{stem}"
+        name, number = stem, 1
+        while name in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name
+
+    def column(self, attribute: J, wish: str | None = None) -> Column:
+        """The column of a Catalyst attribute, named at its first sight."""
+        identifier = attribute.exprId().id()
+        if identifier not in self._columns:
+            self._columns[identifier] = self._add(attribute, attribute.exprId(), wish or str(attribute.name()))
+        return self._columns[identifier]
+
+    def expression(self, like: J, wish: str) -> Column:
+        """A new column with the type and nullability of an expression."""
+        identifier = catalyst.module(catalyst.catalyst(self._spark).expressions, "NamedExpression").newExprId()
+        column = self._add(like, identifier, wish)
+        self._columns[identifier.id()] = column
+        return column
+
+    def attribute(self, column: Column) -> J:
+        """The renamed Catalyst attribute of a column."""
+        return self.attributes[column.name]
+
+    def _add(self, like: J, identifier: J, wish: str) -> Column:
+        name = self.fresh(wish)
+        # Above an outer join or a union the same attribute may hold NULL: never claim that it cannot.
+        self.attributes[name] = catalyst.attribute(self._spark, name, like.dataType(), True, identifier)
+        return Column(name, type_text(like.dataType()))

@@ -1,0 +1,54 @@
+"""Language room: Catalyst's own rules as MRQL's «unnest and normalise» (section 6). In: an analysed plan. Out: its normal form."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from incremental.catalyst import J, catalyst, module
+
+# Subqueries, set operations, DISTINCT and common table expressions become joins, aggregates and unions.
+UNNESTING = (
+    "finish:EliminateSubqueryAliases",
+    "optimizer:ReplaceExpressions",
+    "optimizer:RewriteNonCorrelatedExists",
+    "optimizer:PullOutGroupingExpressions",
+    "optimizer:PullupCorrelatedPredicates",
+    "optimizer:ReplaceIntersectWithSemiJoin",
+    "optimizer:ReplaceExceptWithFilter",
+    "optimizer:ReplaceExceptWithAntiJoin",
+    "optimizer:RewriteExceptAll",
+    "optimizer:RewriteIntersectAll",
+    "optimizer:ReplaceDistinctWithAggregate",
+    "optimizer:ReplaceDeduplicateWithAggregate",
+    "optimizer:RewriteWithExpression",
+)
+# Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
+SIMPLIFYING = (
+    "optimizer:PushDownPredicates",
+    "optimizer:ColumnPruning",
+    "optimizer:CollapseProject",
+    "optimizer:RemoveNoopOperators",
+)
+
+
+def rule(spark: SparkSession, name: str) -> J:
+    room, rule_name = name.split(":")
+    packages = {"optimizer": catalyst(spark).optimizer, "finish": catalyst(spark).analysis}
+    return module(packages[room], rule_name)
+
+
+def normal_form(spark: SparkSession, plan: J) -> J:
+    """The plan after Catalyst's unnesting rules and after push-down and pruning, in a fixed order."""
+    plan = catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
+    for name in UNNESTING:
+        plan = rule(spark, name).apply(plan)
+    for subquery_rule in ("optimizer:RewritePredicateSubquery", "optimizer:RewriteCorrelatedScalarSubquery"):
+        plan = rule(spark, subquery_rule).apply(plan)
+    rules = [rule(spark, name) for name in SIMPLIFYING]
+    for _ in range(8):
+        before = plan
+        for simplify in rules:
+            plan = simplify.apply(plan)
+        if plan.fastEquals(before):
+            break
+    return rule(spark, "finish:EliminateSubqueryAliases").apply(plan)

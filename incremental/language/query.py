@@ -1,0 +1,132 @@
+"""Language room: a batch query → algebra. In: SQL text or a DataFrame function, and the sources' schemas. Out: a `Query`.
+
+Spark analyses the query over empty relations with the sources' schemas, in a clone of the session, so that neither the
+user's temporary views are touched nor any data is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental import catalyst
+from incremental.algebra.errors import QueryError
+from incremental.algebra.plan import Column, Plan, sources
+from incremental.catalyst import J
+from incremental.language.normalise import normal_form
+from incremental.language.scalars import Forbidden
+from incremental.language.translate import Translation
+
+QueryText = str | Callable[..., DataFrame]
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """One key of the answer's ORDER BY: a view column, its direction, where NULL stands."""
+
+    name: str
+    ascending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Query:
+    """A translated query.
+
+    plan: its algebra; outputs: the plan's column and the user's name of each answer column; ordering: the answer's
+    order; forbidden: expressions without a fixed value; settings: what else the answer depends on (ANSI, time zone);
+    attributes: Spark's attribute of each column name, for the runtime's lowering.
+    """
+
+    plan: Plan
+    outputs: tuple[tuple[Column, str], ...]
+    ordering: tuple[Ordering, ...]
+    forbidden: tuple[Forbidden, ...]
+    settings: tuple[tuple[str, str], ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources the query reads."""
+        return sources(self.plan)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same query in every process: 16 hexadecimal digits."""
+        names = tuple(name for _, name in self.outputs)
+        columns = tuple(column.name for column, _ in self.outputs)
+        text = repr((self.plan, columns, names, self.settings))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType]) -> Query:
+    """Analyse and translate a query over sources with these schemas.
+
+    Raises QueryError when Spark cannot analyse it.
+    """
+    clone = catalyst.isolated(spark)
+    frames = {name: clone.createDataFrame(clone.sparkContext.emptyRDD(), schema) for name, schema in schemas.items()}
+    relations = {relation_number(frame): name for name, frame in frames.items()}
+    plan = catalyst.analysed(evaluate(clone, query, frames))
+    translation = Translation(clone, relations)
+    normal = normal_form(clone, plan)
+    algebra = translation.plan(normal)
+    user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
+    columns = [translation.names.column(a) for a in catalyst.sequence(normal.output())]
+    outputs = tuple(zip(columns, user_names, strict=True))
+    return Query(
+        algebra,
+        outputs,
+        ordering(normal, {column.name: name for column, name in outputs}, translation),
+        tuple(translation.scalars.forbidden),
+        tuple((key, str(clone.conf.get(key))) for key in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")),
+        translation.names.attributes,
+    )
+
+
+def evaluate(spark: SparkSession, query: QueryText, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The query as Spark itself runs it, over the given frames; `spark` must be a session of its own."""
+    try:
+        if callable(query):
+            return query(**frames)
+        for name, frame in frames.items():
+            catalyst.frame(spark, catalyst.analysed(frame)).createOrReplaceTempView(name)
+        return spark.sql(query)
+    except PySparkException as error:
+        message = str(error).split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
+        raise QueryError(f"Spark cannot analyse the query: {message}") from error
+    except TypeError as error:
+        raise QueryError(f"the query function does not fit its sources ({', '.join(frames)}): {error}") from error
+
+
+def relation_number(frame: DataFrame) -> int:
+    """The RDD number of the empty relation behind a frame, which survives self-joins."""
+    plan = catalyst.analysed(frame)
+    while catalyst.kind(plan) != "LogicalRDD":
+        plan = plan.children().apply(0)
+    return int(plan.rdd().id())
+
+
+def ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
+    """The ORDER BY on top of the query, as far as its keys are answer columns."""
+    keys: list[Ordering] = []
+    while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):
+        if catalyst.kind(node) == "Sort":
+            for order in catalyst.sequence(node.order()):
+                if catalyst.kind(order.child()) != "AttributeReference":
+                    return tuple(keys)
+                column = translation.names.column(order.child())
+                if column.name not in names:
+                    return tuple(keys)
+                ascending = catalyst.kind(order.direction()).startswith("Ascending")
+                first = catalyst.kind(order.nullOrdering()).startswith("NullsFirst")
+                keys.append(Ordering(names[column.name], ascending, first))
+            return tuple(keys)
+        node = node.child()
+    return ()

@@ -1,0 +1,110 @@
+"""Language room: Catalyst expressions → opaque scalars. In: a resolved expression. Out: text, columns, type, handle.
+
+The handle keeps Spark's expression with its attributes renamed to the plan's unique names; nothing is re-parsed.
+Also finds what the promise forbids: expressions whose value is not a function of the row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from incremental import catalyst
+from incremental.algebra.plan import Opaque, Reference, Scalar
+from incremental.catalyst import J
+from incremental.language.names import Names, type_text
+
+CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
+CONTEXT = {
+    "InputFileName",
+    "InputFileBlockStart",
+    "InputFileBlockLength",
+    "SparkPartitionID",
+    "MonotonicallyIncreasingID",
+}
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """An expression that has no fixed value: its text, why, and what to write instead."""
+
+    text: str
+    because: str
+    instead: str
+
+
+class Scalars:
+    """Turns expressions into scalars; `forbidden` collects what no view may depend on."""
+
+    def __init__(self, spark: SparkSession, names: Names) -> None:
+        self._spark = spark
+        self._names = names
+        self.forbidden: list[Forbidden] = []
+
+    def scalar(self, expression: J) -> Scalar:
+        """A reference for a bare column, else an opaque scalar."""
+        if catalyst.kind(expression) == "AttributeReference":
+            return Reference(self._names.column(expression))
+        return self.opaque(expression)
+
+    def opaque(self, expression: J) -> Opaque:
+        """An opaque scalar of any expression, its attributes renamed."""
+        renamed = self.renamed(expression)
+        self._inspect(renamed)
+        columns = frozenset(str(attribute.name()) for attribute in self._references(renamed))
+        return Opaque(expression_text(renamed), type_text(renamed.dataType()), columns, renamed)
+
+    def renamed(self, expression: J) -> J:
+        """The expression over the plan's unique names."""
+
+        def replace(node: J) -> J | None:
+            if catalyst.kind(node) != "AttributeReference":
+                return None
+            return self._names.attribute(self._names.column(node))
+
+        return catalyst.rewrite(self._spark, expression, replace)
+
+    def _references(self, expression: J) -> list[J]:
+        return catalyst.sequence(expression.references().toSeq())
+
+    def _inspect(self, expression: J) -> None:
+        for node in catalyst.nodes(expression):
+            name = catalyst.kind(node)
+            text = expression_text(node) if name in CLOCK | CONTEXT or not node.deterministic() else ""
+            if name in CLOCK:
+                because, instead = "its value changes with the clock", "pass the date as a column or a literal"
+            elif name in CONTEXT:
+                because, instead = (
+                    "its value depends on files and partitions, not on rows",
+                    "use a column of the source",
+                )
+            elif not node.deterministic():
+                because, instead = (
+                    "it gives another value each time",
+                    "use a deterministic expression, such as a hash of a key",
+                )
+            else:
+                continue
+            self.forbid(text, because, instead)
+            return
+
+    def forbid(self, text: str, because: str, instead: str) -> None:
+        """Remember an expression that no maintained view may contain."""
+        self.forbidden.append(Forbidden(text, because, instead))
+
+
+def expression_text(expression: J) -> str:
+    """Deterministic text of an expression: Spark's SQL, and where that hides names (lambdas, UDFs) what tells them apart."""
+    text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
+    if "namedlambdavariable" in text:
+        seen: dict[str, str] = {}
+        numbered = re.sub(r"#(\d+)L?", lambda m: seen.setdefault(m[1], f"#{len(seen)}"), str(expression.toString()))
+        text = f"{text} ~ {numbered}"
+    for node in catalyst.nodes(expression):
+        if catalyst.kind(node) in ("PythonUDF", "PythonUDAF"):
+            command = bytes(node.func().command())
+            text += f" ~ python:{hashlib.sha256(command).hexdigest()[:12]}"
+    return text

@@ -1,0 +1,233 @@
+"""Language room: Catalyst's normal form → algebra, node by node. In: a plan of about a dozen kinds. Out: a `Plan`.
+
+| Catalyst | algebra |
+| --- | --- |
+| LogicalRDD of a declared source | Source |
+| Project, Filter, Generate, Expand, Union | the same |
+| Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
+| Aggregate | Project, Aggregate, Project (aggregates.py) |
+| Window with PARTITION BY | KeyLocal by its partition |
+| Limit, Offset, global windows | KeyLocal without keys |
+| uncorrelated scalar subquery | inner join with a one-row aggregate |
+| Sort | dropped: a view is a bag; `answer()` sorts |
+| anything else | Foreign, which the compiler refuses |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from incremental import catalyst
+from incremental.algebra.plan import (
+    Column,
+    Expand,
+    Filter,
+    Foreign,
+    Generate,
+    Item,
+    Join,
+    JoinKind,
+    KeyLocal,
+    Plan,
+    Project,
+    Reference,
+    Scalar,
+    Source,
+    Union,
+    Values,
+)
+from incremental.catalyst import J
+from incremental.language.aggregates import Aggregates
+from incremental.language.names import Names
+from incremental.language.normalise import normal_form
+from incremental.language.scalars import Scalars, expression_text
+
+JOINS: Mapping[str, JoinKind] = {
+    "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
+    "LeftSemi": "semi", "LeftAnti": "anti",
+}  # fmt: skip
+LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
+TRANSPARENT = {
+    "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
+}  # fmt: skip
+
+
+class Translation:
+    """One query's translation; `relations` maps the RDD number of a registered source to its name."""
+
+    def __init__(self, spark: SparkSession, relations: Mapping[int, str]) -> None:
+        self.names = Names(spark)
+        self.scalars = Scalars(spark, self.names)
+        self._spark, self._relations = spark, relations
+        self._aggregates = Aggregates(spark, self.names, self.scalars)
+
+    def plan(self, node: J) -> Plan:
+        """The algebra of a Catalyst node and all below it."""
+        name = catalyst.kind(node)
+        if name in TRANSPARENT:
+            return self.plan(node.child())
+        rule = getattr(self, f"_{name.lower()}", None)
+        if rule is None:
+            return self._foreign(
+                node, f"Spark's operator {name} has no incremental rule", "rewrite the query without it"
+            )
+        return rule(node)
+
+    def _logicalrdd(self, node: J) -> Plan:
+        source = self._relations.get(node.rdd().id())
+        if source is None:
+            return self._foreign(
+                node, "it reads data that is not a declared source", "declare it with Warehouse.source"
+            )
+        output = catalyst.sequence(node.output())
+        return Source(source, tuple((str(a.name()), self.names.column(a)) for a in output))
+
+    def _values(self, node: J) -> Plan:
+        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
+        return Values(columns, str(node.simpleString(1000)).split("#")[0], node)
+
+    _onerowrelation = _localrelation = _range = _values
+
+    def _project(self, node: J) -> Plan:
+        child = self.plan(node.child())
+        named = catalyst.sequence(node.projectList())
+        child, expressions = self._with_subqueries(child, [self._value(n) for n in named])
+        scalars = [self.scalars.scalar(e) for e in expressions]
+        pairs = zip(named, scalars, strict=True)
+        return narrow(child, tuple(Item(self.names.column(n.toAttribute()), scalar) for n, scalar in pairs))
+
+    def _filter(self, node: J) -> Plan:
+        child = self.plan(node.child())
+        joined, (condition,) = self._with_subqueries(child, [node.condition()])
+        filtered = Filter(joined, self.scalars.scalar(condition))
+        if joined is child:
+            return filtered
+        return Project(filtered, tuple(Item(c, Reference(c)) for c in child.columns))
+
+    def _generate(self, node: J) -> Plan:
+        produced = tuple(self.names.column(a) for a in catalyst.sequence(node.generatorOutput()))
+        return Generate(self.plan(node.child()), self.scalars.opaque(node.generator()), bool(node.outer()), produced)
+
+    def _expand(self, node: J) -> Plan:
+        child = self.plan(node.child())
+        projections = tuple(
+            tuple(self.scalars.scalar(e) for e in catalyst.sequence(projection))
+            for projection in catalyst.sequence(node.projections())
+        )
+        return Expand(child, projections, tuple(self.names.column(a) for a in catalyst.sequence(node.output())))
+
+    def _union(self, node: J) -> Plan:
+        return Union(tuple(self._ordered(child) for child in catalyst.sequence(node.children())))
+
+    def _ordered(self, node: J) -> Plan:
+        """A translated node whose columns come in the order of Spark's output."""
+        plan = self.plan(node)
+        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
+        return plan if plan.columns == columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
+
+    def _aggregate(self, node: J) -> Plan:
+        return self._aggregates.translate(node, self.plan(node.child()))
+
+    def _join(self, node: J) -> Plan:
+        left, right = self.plan(node.left()), self.plan(node.right())
+        join_type = node.joinType()
+        exists = None
+        if catalyst.kind(join_type) == "ExistenceJoin":
+            kind, exists = "existence", self.names.column(join_type.exists())
+        else:
+            kind = JOINS.get(catalyst.kind(join_type).rstrip("$"))
+        if kind is None:
+            text = str(join_type.sql())
+            return self._foreign(
+                node, f"Spark's {text} join has no incremental rule", "write it as an inner or outer join"
+            )
+        condition = catalyst.option(node.condition())
+        keys = () if condition is None else tuple(self._equalities(condition, left, right))
+        scalar = None if condition is None else self.scalars.scalar(condition)
+        return Join(left, right, kind, scalar, keys, exists)
+
+    def _equalities(self, condition: J, left: Plan, right: Plan) -> list[tuple[Scalar, Scalar, bool]]:
+        kind = catalyst.kind(condition)
+        if kind == "And":
+            return [k for side in catalyst.sequence(condition.children()) for k in self._equalities(side, left, right)]
+        if kind not in ("EqualTo", "EqualNullSafe"):
+            return []
+        one, other = (self.scalars.scalar(side) for side in catalyst.sequence(condition.children()))
+        lefts, rights = ({c.name for c in plan.columns} for plan in (left, right))
+        for here, there in ((one, other), (other, one)):
+            if here.columns and there.columns and here.columns <= lefts and there.columns <= rights:
+                return [(here, there, kind == "EqualNullSafe")]
+        return []
+
+    def _window(self, node: J) -> Plan:
+        child = self.plan(node.child())
+        items = [Item(c, Reference(c)) for c in child.columns]
+        keys: list[Column] = []
+        for expression in catalyst.sequence(node.partitionSpec()):
+            scalar = self.scalars.scalar(expression)
+            if not isinstance(scalar, Reference):
+                items.append(Item(self.names.expression(expression, "partition"), scalar))
+            keys.append(scalar.column if isinstance(scalar, Reference) else items[-1].column)
+        expressions = catalyst.sequence(node.windowExpressions())
+        produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
+        text = "; ".join(expression_text(self.scalars.renamed(self._value(e))) for e in expressions)
+        below = narrow(child, tuple(items))
+        return KeyLocal(below, "window", tuple(keys), below.columns + produced, text, handle=(node,))
+
+    def _limit(self, node: J) -> Plan:
+        stack, below = [], node
+        while catalyst.kind(below) in LIMITS:
+            stack.append(below)
+            below = below.child()
+        text = "; ".join(str(n.simpleString(1000)).split(",")[0] for n in stack)
+        child = self.plan(below)
+        return KeyLocal(child, "limit", (), child.columns, text, handle=tuple(stack))
+
+    _globallimit = _locallimit = _offset = _limit
+
+    def _foreign(self, node: J, because: str, instead: str) -> Plan:
+        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
+        children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
+        return Foreign(catalyst.kind(node), catalyst.kind(node), because, instead, children, columns)
+
+    def _with_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
+        """Uncorrelated scalar subqueries become inner joins with their one row, as DESIGN section 4 says."""
+        joined = child
+
+        def replace(node: J) -> J | None:
+            nonlocal joined
+            if catalyst.kind(node) != "ScalarSubquery":
+                return None
+            normal = normal_form(self._spark, node.plan())
+            value = self.names.column(catalyst.sequence(normal.output())[0])
+            one_row = self._ordered(normal)
+            if not is_one_row(normal):
+                because = "a scalar subquery may return no row or several, and then it is NULL or an error"
+                one_row = Foreign(
+                    "ScalarSubquery", "scalar subquery", because, "aggregate it: max(...)", (one_row,), (value,)
+                )
+            joined = Join(joined, one_row, "inner", None)
+            return self.names.attribute(value)
+
+        replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]
+        return joined, replaced
+
+    @staticmethod
+    def _value(named: J) -> J:
+        return named.child() if catalyst.kind(named) == "Alias" else named
+
+
+def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:
+    """A projection, unless it would change nothing."""
+    if all(item.scalar == Reference(item.column) for item in items) and tuple(i.column for i in items) == child.columns:
+        return child
+    return Project(child, items)
+
+
+def is_one_row(node: J) -> bool:
+    """Whether a Catalyst plan has exactly one row: a group-by without keys under projections."""
+    while catalyst.kind(node) in ("Project", *TRANSPARENT):
+        node = node.child()
+    return catalyst.kind(node) == "Aggregate" and node.groupingExpressions().isEmpty()

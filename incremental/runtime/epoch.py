@@ -1,0 +1,135 @@
+"""Runtime room: one epoch as its tables see it. In: an intent, the tables, what changed. Out: marks, leaves, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental import catalyst
+from incremental.algebra.plan import Source, StateRead
+from incremental.runtime.calculus import Leaf
+from incremental.runtime.feed import Difference, difference
+from incremental.runtime.journal import Intent
+from incremental.runtime.lake import Mark, Table
+from incremental.runtime.layout import Layout, quoted
+from incremental.runtime.lowering import Lowering, Relation
+from incremental.runtime.measure import Measure
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch works on.
+
+    sources: landed or external tables by source name; tables: the view's own tables by name, the last one final;
+    resumed: whether an earlier attempt may have written some of them.
+    """
+
+    spark: SparkSession
+    intent: Intent
+    sources: Mapping[str, Table]
+    tables: Mapping[str, Table]
+    measure: Measure
+    resumed: bool = False
+
+    @property
+    def initial(self) -> bool:
+        """Whether this is the first epoch of its generation."""
+        return self.intent.epoch == 1
+
+    @cached_property
+    def differences(self) -> Mapping[str, Difference]:
+        """What changed in each source, by its files."""
+        pins = self.intent.sources.items()
+        return {name: difference(self.sources[name], pin.before, pin.after) for name, pin in pins}
+
+    def application(self, table: str) -> str:
+        """Delta's transaction application of a table in this generation."""
+        return f"deltafold/{self.intent.view}/{table}/{self.intent.generation}"
+
+    def mark(self, table: str) -> Mark:
+        """The mark of this epoch's write to a table."""
+        return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
+
+    def written(self, table: str) -> bool:
+        """Whether an earlier attempt at this epoch wrote the table."""
+        if not self.resumed or self.tables[table].version() is None:
+            return False
+        done = self.tables[table].epoch(self.application(table))
+        return done is not None and done >= self.intent.epoch
+
+    def before(self, table: str) -> int | None:
+        """A table's version when the epoch began."""
+        return self.intent.tables.get(table)
+
+
+@dataclass(frozen=True)
+class StateVersions:
+    """A state in this epoch: its table before and after, and the keys that were touched (None: unchanged)."""
+
+    table: Table
+    layout: Layout
+    before: int | None
+    after: int
+    touched: DataFrame | None
+
+
+@dataclass
+class EpochLeaves:
+    """The leaves of every plan in one epoch; states are added as they are merged."""
+
+    epoch: Epoch
+    lowering: Lowering
+    consolidate: bool
+    states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
+
+    @property
+    def initial(self) -> bool:
+        return self.epoch.initial
+
+    def changed(self, leaf: Leaf) -> bool:
+        if isinstance(leaf, Source):
+            return not self.epoch.differences[leaf.relation].empty
+        return self.states[leaf.state].touched is not None
+
+    def before(self, leaf: Leaf) -> Relation:
+        if isinstance(leaf, Source):
+            return self._source(leaf, self.epoch.intent.sources[leaf.relation].before)
+        return self._state(leaf, self.states[leaf.state].before)
+
+    def after(self, leaf: Leaf) -> Relation:
+        if isinstance(leaf, Source):
+            return self._source(leaf, self.epoch.intent.sources[leaf.relation].after)
+        return self._state(leaf, self.states[leaf.state].after)
+
+    def change(self, leaf: Leaf) -> Relation:
+        if isinstance(leaf, Source):
+            names = [name for name, _ in leaf.fields]
+            changed = self.epoch.differences[leaf.relation]
+            frame = changed.frame(names, self.consolidate)
+            return self.lowering.leaf(frame, leaf.fields, "__weight" in frame.columns)
+        state = self.states[leaf.state]
+        assert state.touched is not None
+        keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
+        old, new = (
+            self.lowering.restricted(side, keys, state.touched) for side in (self.before(leaf), self.after(leaf))
+        )
+        terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
+        return self.lowering.union(leaf.columns, terms)
+
+    def _source(self, leaf: Source, version: int | None) -> Relation:
+        if version is None:
+            return self.lowering.empty(leaf.columns)
+        return self.lowering.leaf(self.epoch.sources[leaf.relation].at(version), leaf.fields, False)
+
+    def _state(self, leaf: StateRead, version: int | None) -> Relation:
+        if version is None:
+            return self.lowering.empty(leaf.columns)
+        state = self.states[leaf.state]
+        layout, spark = state.layout, self.epoch.spark
+        items = [(key, catalyst.parsed(spark, quoted(layout.key(key)))) for key in layout.state.keys]
+        values = layout.call_values(self.lowering, quoted)
+        items += [(slot.call.column, values[slot.call.column.name]) for slot in layout.state.slots]
+        return self.lowering.computed(state.table.at(version), items)

@@ -1,0 +1,72 @@
+"""Runtime room: source → change. In: a Delta table and two versions. Out: the difference as a Z-set, whoever wrote it.
+
+No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
+one and not the other are read, those that came with weight 1, those that left with weight -1. Compaction cancels out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.program import WEIGHT
+from incremental.runtime.lake import File, Table
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What left and what came between two versions; `rows` counts the rows of these files where Delta knows it."""
+
+    table: Table
+    before: int | None
+    after: int
+    left: tuple[File, ...]
+    came: tuple[File, ...]
+
+    @property
+    def empty(self) -> bool:
+        return not self.left and not self.came
+
+    @property
+    def insert_only(self) -> bool:
+        """Whether no file left, so that no row can have been deleted."""
+        return not self.left
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows or 0 for file in (*self.left, *self.came))
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in (*self.left, *self.came))
+
+    def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
+        """The change of some columns: plain rows when insert-only, else a Z-set; consolidated: equal rows cancel."""
+        chosen = [F.col(f"`{name}`") for name in columns]
+        if self.before is None:
+            return self.table.at(self.after).select(*chosen)
+        came = self.table.rows_of(self.after, self.came).select(*chosen)
+        if self.insert_only:
+            return came
+        left = self.table.rows_of(self.before, self.left).select(*chosen)
+        change = came.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(
+            left.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
+        )
+        if not consolidate:
+            return change
+        summed = change.groupBy(*chosen).agg(F.sum(WEIGHT).alias(WEIGHT))
+        return summed.where(F.col(WEIGHT) != 0)
+
+
+def difference(table: Table, before: int | None, after: int) -> Difference:
+    """Compare the files of two versions; before None: the table did not exist for the reader, all of it came."""
+    new = table.files(after)
+    old = {} if before is None else ({} if before == after else table.files(before))
+    if before == after:
+        return Difference(table, before, after, (), ())
+    left = tuple(file for identity, file in old.items() if identity not in new)
+    came = tuple(file for identity, file in new.items() if identity not in old)
+    return Difference(table, before, after, left, came)

@@ -1,0 +1,73 @@
+"""Runtime room: h, the homomorphism. In: a change (or rows) of a state's input. Out: one row per touched group.
+
+The row has the stored columns of the state for the change alone, the watched columns, and how many rows it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.monoids import Part
+from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot
+from incremental.runtime.layout import Layout, quoted
+
+TOUCHED = "__touched"
+
+
+def lifted(layout: Layout, change: DataFrame) -> DataFrame:
+    """h of a change; plain rows count as weight 1."""
+    weighted = WEIGHT in change.columns
+    state = layout.state
+    if weighted and any(slot.monoid.unit for slot in state.slots):
+        change = unit_weights(change)
+    weight = quoted(WEIGHT) if weighted else "1L"
+    measures = [
+        F.expr(f"CAST(coalesce(sum({weight}), 0) AS BIGINT)").alias(ROWS),
+        F.count(F.lit(1)).alias(TOUCHED),
+        *(F.expr(lift_sql(slot, part, weight)).alias(name) for slot, part, name in layout.parts + layout.watched),
+    ]
+    keys = [F.col(quoted(key.name)).alias(layout.key(key)) for key in state.keys]
+    grouped = change.groupBy(*keys).agg(*measures) if keys else change.agg(*measures)
+    if weighted and state.invertible and keys:
+        # groups whose changes cancel need no merge
+        same = " AND ".join(f"{quoted(name)} <=> {part.zero}" for _, part, name in layout.parts)
+        grouped = grouped.where(f"NOT ({ROWS} = 0{' AND ' + same if same else ''})")
+    return grouped.withColumn(BUCKET, F.expr(layout.bucket_sql))
+
+
+def lift_sql(slot: Slot, part: Part, weight: str) -> str:
+    """One column of h as SQL."""
+    arguments = dict(zip("xy", (quoted(column.name) for column in slot.call.arguments), strict=False))
+    return f"CAST({part.lift.format(w=weight, **arguments)} AS {part.type})"
+
+
+def unit_weights(change: DataFrame) -> DataFrame:
+    """Each row as often as its weight says, with weight 1 or -1."""
+    copies = F.expr(f"explode(array_repeat(CAST(sign({WEIGHT}) AS BIGINT), CAST(abs({WEIGHT}) AS INT)))")
+    return change.select(*(F.col(quoted(c)) for c in change.columns if c != WEIGHT), copies.alias(WEIGHT))
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What h found: groups, the rows of the change, the buckets, and whether a deletion may reach a group's value."""
+
+    groups: int
+    rows: int
+    buckets: tuple[int, ...]
+    reached: bool
+
+
+def measured(layout: Layout, homomorphic: DataFrame) -> Touched:
+    """One pass over h, which also fills its cache."""
+    seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
+    row = homomorphic.agg(
+        F.count(F.lit(1)).alias("groups"),
+        F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),
+        F.collect_set(BUCKET).alias("buckets"),
+        F.expr(f"coalesce(bool_or({seen}), false)").alias("reached"),
+    ).first()
+    assert row is not None
+    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"])

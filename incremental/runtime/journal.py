@@ -1,0 +1,137 @@
+"""Runtime room: the journal of a view and its lock. In: what an epoch is about to do, and what it did. Out: the same, later.
+
+One small JSON file an epoch, written before its first table is (`intent`) and completed by the report after its last
+commit. The journal never decides whether an epoch is finished when its report is missing: the view's own commit does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from incremental.algebra.errors import BusyError, StateError
+from incremental.algebra.report import Report
+
+FORMAT = 1  # of journal and state tables; a newer one is refused
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A source in an epoch: its versions before and after, and Delta's id of the table."""
+
+    before: int | None
+    after: int
+    identity: str
+
+
+@dataclass(frozen=True)
+class Intent:
+    """An epoch as it was begun: everything a second attempt needs to do exactly the same."""
+
+    view: str
+    generation: int
+    epoch: int
+    fingerprint: str
+    buckets: int
+    sources: dict[str, Pin]
+    tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An epoch in the journal; report: None while it is unfinished."""
+
+    intent: Intent
+    report: Report | None
+
+
+class Journal:
+    """The epochs of one view, in a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def last(self) -> Entry | None:
+        """The newest epoch of the newest generation."""
+        files = self._files()
+        return self._read(files[-1]) if files else None
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All epochs, oldest first."""
+        return tuple(self._read(file) for file in self._files())
+
+    def begin(self, intent: Intent) -> None:
+        """Write an intent, whole or not at all."""
+        self._write(self._path(intent), {"intent": dataclasses.asdict(intent)})
+
+    def finish(self, intent: Intent, report: Report) -> None:
+        """Complete an epoch with its report."""
+        self._write(self._path(intent), {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report)})
+
+    def withdraw(self, intent: Intent) -> None:
+        """Forget an epoch that turned out to change nothing."""
+        self._path(intent).unlink(missing_ok=True)
+
+    def _path(self, intent: Intent) -> Path:
+        return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("g*-e*.json"))
+
+    def _write(self, path: Path, content: dict[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(".tmp")
+        with scratch.open("w") as file:
+            json.dump(content, file, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+
+    def _read(self, path: Path) -> Entry:
+        try:
+            content = json.loads(path.read_text())
+            given = content["intent"]
+            if given.get("format", 0) > FORMAT:
+                raise StateError(f"{path} was written by a newer Deltafold: upgrade this one, or rebuild the view")
+            pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
+            report = content.get("report")
+            return Entry(
+                Intent(sources=pins, **given), None if report is None else Report.from_json(json.dumps(report))
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
+
+
+@contextmanager
+def lock(folder: Path, view: str, timeout: float) -> Iterator[None]:
+    """One refresh of a view at a time, between processes; the system frees the lock of a process that died.
+
+    timeout: seconds to wait; raises BusyError after that.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = FileLock(folder / ".lock")
+    owner = folder / ".owner"
+    try:
+        held.acquire(timeout=timeout)
+    except Timeout as error:
+        who = owner.read_text() if owner.exists() else "another process"
+        raise BusyError(f"view {view} is being refreshed by {who}: try again when it is done") from error
+    try:
+        owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}")
+        yield
+    finally:
+        owner.unlink(missing_ok=True)
+        held.release()

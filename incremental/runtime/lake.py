@@ -1,0 +1,197 @@
+"""Runtime room: Delta tables. In: paths, DataFrames, an epoch's mark. Out: versions, files, reads at a version, commits.
+
+The only file that writes to Delta. Every write carries `txnAppId` and `txnVersion`, so that a second attempt at the
+same epoch is skipped by Delta itself, and the epoch's pinned versions as commit metadata.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from incremental import catalyst
+from incremental.algebra.errors import SourceError
+from incremental.catalyst import J
+
+# The marks of a MERGE are session settings, shared by all threads of the session.
+SETTINGS = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What makes a write idempotent: its table and generation (`application`), its epoch, and the metadata to store."""
+
+    application: str
+    epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True)
+class File:
+    """A data file of a version: its identity (path and deletion vector), its rows and bytes, and Delta's own action."""
+
+    identity: tuple[str, str]
+    rows: int | None
+    bytes: int
+    action: J
+
+
+class Table:
+    """One Delta table at a path."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark, self.path = spark, path
+
+    @property
+    def log(self) -> J:
+        """Delta's log of the table, cached by Delta."""
+        return self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path)  # type: ignore[union-attr]
+
+    def version(self) -> int | None:
+        """The latest version, None when there is no table."""
+        version = int(self._latest().version())
+        return None if version < 0 else version
+
+    def identity(self) -> str:
+        """Delta's id of the table, another one after it is dropped and recreated."""
+        return str(self._latest().metadata().id())
+
+    def schema_ddl(self, version: int | None = None) -> str:
+        """The schema as DDL, of a version or of the latest."""
+        snapshot = self._latest() if version is None else self._at(version)
+        return str(snapshot.schema().toDDL())
+
+    def epoch(self, application: str) -> int | None:
+        """The last epoch an application wrote, None when it never did."""
+        found = catalyst.option(self._latest().transactions().get(application))
+        return None if found is None else int(found)
+
+    def size(self) -> tuple[int, int]:
+        """Files and bytes of the latest version."""
+        snapshot = self._latest()
+        return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+
+    def files(self, version: int) -> dict[tuple[str, str], File]:
+        """The data files of a version by identity."""
+        found: dict[tuple[str, str], File] = {}
+        for action in self._at(version).allFiles().collectAsList():
+            vector = catalyst.option(action.getDeletionVectorUniqueId())
+            rows = catalyst.option(action.numLogicalRecords())
+            identity = (str(action.path()), str(vector or ""))
+            found[identity] = File(identity, None if rows is None else int(rows), int(action.size()), action)
+        return found
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """The rows of some files of a version, deletion vectors applied."""
+        log = self.log
+        chosen = catalyst.vector(self.spark, [file.action for file in files])
+        defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
+        return DataFrame(log.createDataFrame(self._at(version), chosen, *defaults), self.spark)
+
+    def at(self, version: int) -> DataFrame:
+        """The table as of a version; Delta skips files by the conditions put on it."""
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
+        """Add rows, creating the table if there is none."""
+        self._write(frame, mark, "append", partition, name_mapping)
+
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> None:
+        """Replace all rows in one commit."""
+        self._write(frame, mark, "overwrite", partition, False)
+
+    def replace_where(self, frame: DataFrame, condition: str, metadata: str, partition: str | None) -> int:
+        """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
+
+        Creates the table if there is none; the condition `true` replaces all rows.
+        """
+        writer = frame.write.format("delta").mode("overwrite").option("userMetadata", metadata)
+        if partition is not None:
+            writer = writer.partitionBy(partition)
+        if self.version() is not None and condition != "true":
+            writer = writer.option("replaceWhere", condition)
+        writer.save(self.path)
+        metrics = DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
+        return int(metrics[0].get("numOutputRows", 0)) if metrics is not None else 0
+
+    def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
+        """One MERGE of `source` (alias u) into the table (alias t)."""
+        builder = DeltaTable.forPath(self.spark, self.path).alias("t").merge(source.alias("u"), condition)
+        for clause in clauses:
+            match clause:
+                case Clause("delete", when, _):
+                    builder = builder.whenMatchedDelete(when)
+                case Clause("update", when, values):
+                    builder = builder.whenMatchedUpdate(when, dict(values))
+                case Clause("insert", when, values):
+                    builder = builder.whenNotMatchedInsert(when, dict(values))
+                case _:
+                    raise ValueError(clause.action)
+        with self._marked(mark):
+            builder.execute()
+
+    def touch(self, mark: Mark) -> None:
+        """A commit without rows, which only carries the mark."""
+        version = self.version()
+        assert version is not None
+        self._write(self.at(version).limit(0), mark, "append", None, False)
+
+    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> None:
+        options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata}
+        if self.version() is None:
+            options["delta.enableDeletionVectors"] = "true"
+            if name_mapping:
+                options["delta.columnMapping.mode"] = "name"
+        writer = frame.write.format("delta").mode(mode).options(**options)
+        if partition is not None:
+            writer = writer.partitionBy(partition)
+        writer.save(self.path)
+
+    @contextmanager
+    def _marked(self, mark: Mark) -> Iterator[None]:
+        settings = {
+            "spark.databricks.delta.write.txnAppId": mark.application,
+            "spark.databricks.delta.write.txnVersion": str(mark.epoch),
+            "spark.databricks.delta.commitInfo.userMetadata": mark.metadata,
+            # the source of our merges is cached, so Delta need not copy it once more
+            "spark.databricks.delta.merge.materializeSource": "none",
+        }
+        with SETTINGS:
+            for key, value in settings.items():
+                self.spark.conf.set(key, value)
+            try:
+                yield
+            finally:
+                for key in settings:
+                    self.spark.conf.unset(key)
+
+    def _latest(self) -> J:
+        log = self.log
+        return log.update(*(getattr(log, f"update$default${i}")() for i in (1, 2, 3)))
+
+    def _at(self, version: int) -> J:
+        log = self.log
+        try:
+            return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
+        except (Py4JJavaError, PySparkException) as error:
+            raise SourceError(
+                f"version {version} of the Delta table {self.path} can no longer be read "
+                "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause of a MERGE: `delete`, `update` or `insert`, its condition, and the values of columns."""
+
+    action: str
+    when: str | None
+    values: Mapping[str, str | Column | Any]

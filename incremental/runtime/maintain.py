@@ -1,0 +1,212 @@
+"""Runtime room: incremental maintenance, `state ← state ⊗ h(ΔS)`, then `view = a(state)`. In: a program and an epoch.
+Out: the commits of its tables, inputs first, the view last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.plan import Column
+from incremental.algebra.program import BUCKET, WEIGHT, InPlace, Program, State
+from incremental.runtime.calculus import Calculus
+from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
+from incremental.runtime.homomorphism import Touched, lifted, measured
+from incremental.runtime.lake import Table
+from incremental.runtime.layout import Layout
+from incremental.runtime.lowering import Lowering
+from incremental.runtime.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
+from incremental.runtime.publish import Bag
+
+UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without name mapping
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an epoch did: touched groups, rows of the change, commits, and the path taken for each table."""
+
+    groups: int = 0
+    change_rows: int = 0
+    commits: int = 0
+    paths: Mapping[str, str] | None = None
+
+
+class Maintenance(Protocol):
+    """A way to keep a view: what it reads, which tables it writes, and one epoch of it."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+
+    @property
+    def invariant(self) -> frozenset[str]: ...
+
+    @property
+    def tables(self) -> tuple[str, ...]: ...
+
+    def run(self, epoch: Epoch) -> Effect: ...
+
+
+VIEW = "view"
+
+
+@dataclass(frozen=True)
+class Incremental:
+    """Maintenance by the program the compiler made."""
+
+    program: Program
+    attributes: Mapping[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        return self.program.fingerprint
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.program.sources
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        return self.program.invariant
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Table names in the order of their commits; the answer is in the last."""
+        states = tuple(state.name for state in self.program.states)
+        return states if isinstance(self.program.publication, InPlace) else (*states, VIEW)
+
+    def run(self, epoch: Epoch) -> Effect:
+        """One epoch: every state, then the view."""
+        with ExitStack() as cached:
+            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached).all()
+
+
+class Run:
+    """One epoch of one program; what it caches is freed with `cached`."""
+
+    def __init__(self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack) -> None:
+        self._program, self._epoch, self._lowering, self._cached = program, epoch, lowering, cached
+        consolidate = not all(state.invertible for state in program.states)
+        self._leaves = EpochLeaves(epoch, lowering, consolidate)
+        self._calculus = Calculus(lowering, self._leaves)
+        self._paths: dict[str, str] = {}
+        self._groups = self._rows = 0
+
+    def all(self) -> Effect:
+        for state in self._program.states:
+            with self._epoch.measure.phase(f"merge {state.name}"):
+                self._state(state)
+        if not isinstance(self._program.publication, InPlace):
+            with self._epoch.measure.phase("publish the view"):
+                self._view()
+        return Effect(self._groups, self._rows, len(self._paths), self._paths)
+
+    def _state(self, state: State) -> None:
+        table = self._epoch.tables[state.name]
+        publication = self._program.publication
+        in_place = publication if isinstance(publication, InPlace) and publication.state == state.name else None
+        layout = Layout(state, in_place, self._epoch.intent.buckets)
+        before = self._epoch.before(state.name)
+        change = self._calculus.change(state.input)
+        touched: DataFrame | None = None
+        if change is not None:
+            rows = self._lowering.frame(change, [(column, column.name) for column in inputs(state)])
+            homomorphic = self._keep(lifted(layout, rows))
+            keys = homomorphic.select(*(F.col(f"`{name}`") for name in layout.keys))
+            if self._epoch.written(state.name) or self._merge(state, layout, table, before, homomorphic):
+                touched = keys
+        after = table.version() if touched is not None else before
+        assert after is not None
+        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched)
+
+    def _merge(self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame) -> bool:
+        """Write one state; False where the change cancels out."""
+        merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
+        found = measured(layout, homomorphic)
+        self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
+        if before is None:
+            merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
+            self._paths[state.name] = "first load"
+            return True
+        if not found.rows and (state.keys == () or not found.groups):
+            return False
+        if not found.groups:
+            return False
+        prepared = homomorphic.withColumn(REPLACE, F.lit(False))
+        if found.reached:
+            prepared = self._with_recomputed(merge, layout, table, before, homomorphic, found)
+        files, size = table.size()
+        if layout.buckets == 1 and files <= SMALL_FILES and size <= SMALL_BYTES:
+            merge.rewrite(table, before, prepared, mark)
+            self._paths[state.name] = "rewrite"
+        else:
+            merge.merge(table, prepared, found.buckets, mark)
+            self._paths[state.name] = "merge"
+        return True
+
+    def _with_recomputed(
+        self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
+    ) -> DataFrame:
+        """h with the groups whose value a deletion reached recomputed from their rows."""
+        stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
+        keys = self._keep(merge.disturbed(stored, homomorphic))
+        after = self._calculus.after(layout.state.input)
+        attributes = [self._lowering.attribute(key) for key in layout.state.keys]
+        rows = self._lowering.restricted(after, attributes, keys) if attributes else after
+        frame = self._lowering.frame(rows, [(column, column.name) for column in inputs(layout.state)])
+        fresh = lifted(layout, frame).withColumn(REPLACE, F.lit(True))
+        kept = homomorphic.withColumn(REPLACE, F.lit(False))
+        if not attributes:
+            return self._keep(fresh) if keys.count() else kept
+        same = [kept[f"`{name}`"].eqNullSafe(keys[f"`{name}`"]) for name in layout.keys]
+        untouched = kept.join(keys, on=same, how="left_anti")
+        return self._keep(untouched.unionByName(fresh))
+
+    def _view(self) -> None:
+        """Publish the answer's change to the view table."""
+        epoch, table = self._epoch, self._epoch.tables[VIEW]
+        if epoch.written(VIEW):
+            return
+        columns = tuple(name for _, name in self._program.outputs)
+        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets)
+        before, change = epoch.before(VIEW), self._calculus.change(self._program.answer)
+        if change is None:
+            if self._paths:
+                table.touch(epoch.mark(VIEW))
+                self._paths[VIEW] = "unchanged"
+            return
+        frame = self._lowering.frame(change, self._program.outputs)
+        consolidated = self._keep(bag.consolidated(frame))
+        if before is not None and not self._paths and consolidated.isEmpty():
+            return
+        changed = bag.publish(consolidated, before, epoch.mark(VIEW), needs_mapping(columns))
+        if not self._program.states:
+            self._rows += changed
+        self._paths[VIEW] = "changed"
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        """The frame cached until the end of the epoch; it spills to disk."""
+        kept = frame.persist()
+        self._cached.callback(kept.unpersist)
+        return kept
+
+
+def inputs(state: State) -> tuple[Column, ...]:
+    """The columns of a state's input that h reads."""
+    arguments = [column for slot in state.slots for column in slot.call.arguments]
+    return tuple(dict.fromkeys([*state.keys, *arguments]))
+
+
+def needs_mapping(columns: tuple[str, ...]) -> bool:
+    """Whether some column name needs Delta's name mapping."""
+    return any(UNMAPPED & set(name) for name in columns)
+
+
+__all__ = ["VIEW", "WEIGHT", "Effect", "Incremental", "Maintenance", "replace"]

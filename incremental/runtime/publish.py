@@ -1,0 +1,112 @@
+"""Runtime room: a view table of its own. In: the answer's change. Out: one commit that changes it, never rewrites it.
+
+The view is a bag: equal rows are told apart by `__copy`, so a weight change inserts or deletes particular copies.
+A new copy is numbered by its epoch, so inserting never has to read the table.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from incremental.algebra.errors import StateError
+from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.runtime.lake import Clause, Mark, Table
+from incremental.runtime.layout import quoted
+from incremental.runtime.merge import SMALL_BYTES, SMALL_FILES
+
+COPY, INSERTED = "__copy", "__inserted"
+COPIES_PER_EPOCH = 1 << 32
+
+
+class Bag:
+    """The view table of one view."""
+
+    def __init__(self, spark: SparkSession, table: Table, columns: tuple[str, ...], buckets: int) -> None:
+        self._spark, self._table, self._columns, self._buckets = spark, table, columns, buckets
+
+    def consolidated(self, change: DataFrame) -> DataFrame:
+        """Equal rows summed, rows that cancel dropped; one row per distinct row with its weight."""
+        columns = [F.col(quoted(name)) for name in self._columns]
+        weight = F.sum(WEIGHT) if WEIGHT in change.columns else F.count(F.lit(1))
+        summed = change.groupBy(*columns).agg(weight.cast("bigint").alias(WEIGHT))
+        return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(self._bucket_sql))
+
+    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> int:
+        """Apply a consolidated, cached change to the version `before`; returns how many rows it inserts and deletes."""
+        row = change.agg(
+            F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
+            F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
+            F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
+        ).first()
+        assert row is not None
+        inserted = self._inserted(change, mark.epoch)
+        if before is None or not row["deleted"]:
+            self._append(inserted, mark, name_mapping)
+            return int(row["rows"])
+        stored = self._table.at(before)
+        files, size = self._table.size()
+        deleted = self._deleted(stored.where(F.col(BUCKET).isin(sorted(row["buckets"]))), change).persist()
+        try:
+            if (found := deleted.count()) != row["deleted"]:
+                raise StateError(
+                    f"the view table {self._table.path} lacks {row['deleted'] - found} of the rows to delete: "
+                    "somebody changed it; rebuild the view"
+                )
+            if files <= SMALL_FILES and size <= SMALL_BYTES:
+                same = F.expr(self._same("t", "u", COPY, BUCKET))
+                kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
+                self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
+            else:
+                self._merge(deleted, inserted, mark)
+        finally:
+            deleted.unpersist()
+        return int(row["rows"])
+
+    @property
+    def _bucket_sql(self) -> str:
+        if self._buckets == 1 or not self._columns:
+            return "0"
+        return f"CAST(pmod(hash({', '.join(quoted(name) for name in self._columns)}), {self._buckets}) AS INT)"
+
+    def _inserted(self, change: DataFrame, epoch: int) -> DataFrame:
+        added = change.where(F.col(WEIGHT) > 0).withColumn("__n", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
+        numbered = added.withColumn(COPY, F.lit(epoch * COPIES_PER_EPOCH) + F.col("__n"))
+        return numbered.select(*self._fields)
+
+    @property
+    def _fields(self) -> list[str]:
+        return [*(quoted(name) for name in self._columns), COPY, BUCKET]
+
+    def _deleted(self, stored: DataFrame, change: DataFrame) -> DataFrame:
+        """As many stored copies of each row as its negative weight says, the oldest first."""
+        gone = change.where(F.col(WEIGHT) < 0)
+        joined = stored.alias("t").join(gone.alias("u"), F.expr(self._same("t", "u", BUCKET)))
+        group = [F.col(f"t.{quoted(name)}") for name in self._columns]
+        order = Window.partitionBy(*group).orderBy(F.col(f"t.{COPY}"))
+        ranked = joined.withColumn("__n", F.row_number().over(order)).where(f"__n <= -u.{WEIGHT}")
+        return ranked.select(*(F.col(f"t.{field}") for field in self._fields))
+
+    def _same(self, left: str, right: str, *more: str) -> str:
+        plain = [f"{left}.{name} = {right}.{name}" for name in more]
+        return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
+
+    def _append(self, inserted: DataFrame, mark: Mark, name_mapping: bool) -> None:
+        self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
+
+    def _merge(self, deleted: DataFrame, inserted: DataFrame, mark: Mark) -> None:
+        source = deleted.withColumn(INSERTED, F.lit(False)).unionByName(inserted.withColumn(INSERTED, F.lit(True)))
+        source = source.persist()
+        try:
+            buckets = sorted(row[0] for row in source.where(f"NOT {INSERTED}").select(BUCKET).distinct().collect())
+            values = {field: f"u.{field}" for field in self._fields}
+            literals = ", ".join(str(bucket) for bucket in buckets)
+            condition = f"NOT u.{INSERTED} AND t.{BUCKET} IN ({literals}) AND {self._same('t', 'u', COPY, BUCKET)}"
+            clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
+            self._table.merge(source, condition, clauses, mark)
+        finally:
+            source.unpersist()
+
+    def _written(self, rows: DataFrame) -> DataFrame:
+        return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.repartition(1)

@@ -1,0 +1,218 @@
+"""Runtime room: the refresh protocol (DESIGN section 7). In: a maintenance, tables, a journal. Out: a report.
+
+1. lock  2. pin the sources' versions  3. write the tables with the epoch's mark, the view last  4. report.
+A crash anywhere leaves an intent without report; the next refresh finishes that epoch from its pinned versions first.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
+from incremental.algebra.report import Report
+from incremental.runtime.epoch import Epoch
+from incremental.runtime.feed import difference
+from incremental.runtime.journal import Entry, Intent, Journal, Pin, lock
+from incremental.runtime.lake import Table
+from incremental.runtime.maintain import Effect, Maintenance
+from incremental.runtime.measure import Cost, Measure
+
+Progress = Callable[[str], None]
+LOCK_SECONDS = 60.0
+BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
+MOST_BUCKETS = 64
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where one view lives: its folder with the journal, and one folder a generation with its tables."""
+
+    spark: SparkSession
+    folder: Path
+    view: str
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.folder / "journal")
+
+    def table(self, generation: int, name: str) -> Table:
+        """One of the view's own tables."""
+        return Table(self.spark, str(self.folder / f"g{generation}" / name))
+
+
+class Refresh:
+    """Refreshes one view."""
+
+    def __init__(self, store: Store, maintenance: Maintenance, sources: Mapping[str, Table]) -> None:
+        self._store, self._maintenance, self._sources = store, maintenance, sources
+
+    def run(self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool = False) -> Report:
+        """One refresh up to the given (or the latest) versions; finishes an interrupted epoch first."""
+        with lock(self._store.folder, self._store.view, LOCK_SECONDS):
+            last = self._store.journal.last()
+            resumed = None
+            if last is not None and last.report is None and not rebuild:
+                self._same_query(last)
+                resumed = self._attempt(last.intent, progress, resumed=True)
+                last = self._store.journal.last()
+            report = self._next(last, versions, progress, rebuild)
+            if resumed is not None and report.verdict == "nothing to do":
+                return resumed
+            return report
+
+    def _next(
+        self, last: Entry | None, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool
+    ) -> Report:
+        if last is not None and not rebuild:
+            self._same_query(last)
+        before = {} if last is None or rebuild else {name: pin.after for name, pin in last.intent.sources.items()}
+        pins = {
+            name: self._pin(name, before.get(name), last, (versions or {}).get(name))
+            for name in self._maintenance.sources
+        }
+        initial = last is None or rebuild
+        if not initial and all(pin.before == pin.after for pin in pins.values()):
+            assert last is not None
+            return nothing(self._store.view, last, pins)
+        generation = 1 if last is None else last.intent.generation + (1 if rebuild else 0)
+        epoch = 1 if last is None or rebuild else last.intent.epoch + 1
+        buckets = self._buckets(pins) if last is None or rebuild else last.intent.buckets
+        tables = {name: self._store.table(generation, name).version() for name in self._maintenance.tables}
+        fingerprint = self._maintenance.fingerprint
+        intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, {} if initial else tables)
+        self._check_invariant(intent)
+        return self._attempt(intent, progress, resumed=False, last=last, rebuilt=rebuild)
+
+    def _attempt(
+        self,
+        intent: Intent,
+        progress: Progress | None,
+        *,
+        resumed: bool,
+        last: Entry | None = None,
+        rebuilt: bool = False,
+    ) -> Report:
+        """Run one epoch of a written intent and complete its journal entry."""
+        journal, measure = self._store.journal, Measure(self._store.spark, progress)
+        tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
+        journal.begin(intent)
+        epoch = Epoch(self._store.spark, intent, self._sources, tables, measure, resumed)
+        with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
+            effect = explained(lambda: self._maintenance.run(epoch))
+        final = self._maintenance.tables[-1]
+        if not effect.commits and not resumed and last is not None:
+            # the change cancelled out (a compaction, say): keep the epoch, move its pins
+            journal.finish(
+                replace(last.intent, sources=intent.sources), last.report or report_of(last.intent, Effect(), cost, "")
+            )
+            journal.withdraw(intent)
+            return nothing(intent.view, last, intent.sources)
+        if not epoch_done(epoch, final):
+            raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: run the refresh again")
+        verdict = "resumed" if resumed else "rebuilt" if rebuilt else getattr(self._maintenance, "verdict", "applied")
+        report = report_of(intent, effect, cost, verdict)
+        journal.finish(intent, report)
+        return report
+
+    def _same_query(self, last: Entry) -> None:
+        if last.intent.fingerprint != self._maintenance.fingerprint:
+            raise ChangedQueryError(
+                f"the query of view {self._store.view} changed since its state was built "
+                f"(fingerprint {last.intent.fingerprint} then, {self._maintenance.fingerprint} now): "
+                "rebuild the view, or restore the query"
+            )
+
+    def _pin(self, name: str, before: int | None, last: Entry | None, wanted: int | None) -> Pin:
+        table = self._sources[name]
+        latest = table.version()
+        if latest is None:
+            raise SourceError(
+                f"source {name} has no data yet at {table.path}: land its files or create the Delta table first"
+            )
+        after = latest if wanted is None else wanted
+        if after > latest:
+            raise SourceError(f"source {name} has no version {after}: its latest is {latest}")
+        identity = table.identity()
+        known = last.intent.sources.get(name) if last is not None and before is not None else None
+        if known is not None and known.identity != identity:
+            raise SourceError(
+                f"source {name} at {table.path} was dropped and created anew since the last epoch: rebuild the view"
+            )
+        return Pin(before, after, identity)
+
+    def _check_invariant(self, intent: Intent) -> None:
+        for name in sorted(self._maintenance.invariant):
+            pin = intent.sources[name]
+            if pin.before is None or pin.before == pin.after:
+                continue
+            changed = difference(self._sources[name], pin.before, pin.after)
+            if not changed.empty and not changed.frame(all_columns(changed.table, pin.after), True).isEmpty():
+                raise SourceError(
+                    f"source {name} is declared invariant but changed between its versions {pin.before} and {pin.after}: "
+                    f"rebuild the view {intent.view} to take the change in, or restore the source"
+                )
+
+    def _buckets(self, pins: Mapping[str, Pin]) -> int:
+        size = sum(self._sources[name].size()[1] for name in pins)
+        return max(1, min(MOST_BUCKETS, size // BUCKET_BYTES))
+
+
+def all_columns(table: Table, version: int) -> list[str]:
+    """The column names of a version."""
+    return table.at(version).columns
+
+
+def epoch_done(epoch: Epoch, table: str) -> bool:
+    """Whether the final table carries the epoch's mark."""
+    done = epoch.tables[table].epoch(epoch.application(table))
+    return done is not None and done >= epoch.intent.epoch
+
+
+def explained(run: Callable[[], Effect]) -> Effect:
+    """Run, and turn what Spark says of missing files into a sentence."""
+    try:
+        return run()
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
+            raise SourceError(
+                "a data file of a pinned source version is gone (VACUUM removed it, or somebody deleted it): "
+                "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
+            ) from error
+        first = text.split("JVM stacktrace")[0].strip().splitlines()
+        raise DeltafoldError(
+            f"Spark could not run the refresh: {first[0] if first else type(error).__name__}"
+        ) from error
+
+
+def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
+    """The report of a refresh with nothing to do."""
+    versions = {name: (pin.before, pin.after) for name, pin in pins.items()}
+    sentence = f"{view}: nothing to do, no row changed since epoch {last.intent.epoch}"
+    return Report(view, last.intent.epoch, last.intent.generation, "nothing to do", sentence, versions, finished=now())
+
+
+def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
+    """The report of a finished epoch."""
+    versions = {name: (pin.before, pin.after) for name, pin in intent.sources.items()}
+    sentence = (
+        f"{intent.view}: epoch {intent.epoch} {verdict}, {effect.change_rows} changed rows, {effect.groups} groups, "
+        f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
+    )
+    return Report(
+        intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
+        cost.rows_read, cost.rows_written, cost.jobs, effect.commits, round(cost.seconds, 3),
+        {name: round(seconds, 3) for name, seconds in cost.phases.items()}, dict(effect.paths or {}), now(),
+    )  # fmt: skip
+
+
+def now() -> str:
+    """This moment, UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
