@@ -1,9 +1,9 @@
 """Runtime room: Spark's classes, loaded and checked beforehand. In: the Java to be started. Out: options for it.
 
 A cold Spark spends much of its first seconds loading some 15,000 classes. Java can write down what it has loaded when
-it ends, and map that file at the next start, a third faster in all; it ignores a file that does not fit. The first Spark
-of a cache writes it after its Python has ended (some seconds, 200 MB), and later ones read it. Only Java 17 is asked to:
-Java 21 refuses the file, because the class path of Spark's launcher names one jar twice.
+it ends, and map that file at the next start, a third faster in all; it ignores a file that does not fit. The first
+Spark of a cache writes it after its Python has ended (some seconds, 200 MB), and later ones read it. Only Java 17 is
+asked to: Java 21 refuses the file, because the class path of Spark's launcher names one jar twice.
 """
 
 from __future__ import annotations
