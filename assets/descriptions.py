@@ -9,10 +9,9 @@ is reloaded.
 import json
 import os
 from hashlib import sha256
+from pathlib import Path
 
-from incremental.api import Description
-from upath import UPath
-
+from incremental.algebra.report import Description
 from pipelines.catalogue import Pipeline
 
 
@@ -29,7 +28,7 @@ def load(pipeline: Pipeline) -> str | None:
     try:
         written = json.loads(_path(pipeline).read_text())
         return written["description"] if written["digest"] == digest(pipeline) else None
-    except (OSError, ValueError, KeyError, TypeError, ImportError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None  # never written, unreadable here, or from another release: the next run writes it anew
 
 
@@ -46,9 +45,9 @@ def save(pipeline: Pipeline, description: Description) -> bool:
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh.write_text(json.dumps({"digest": digest(pipeline), "description": text}))
-    fresh.rename(path)
+    fresh.replace(path)
     return True
 
 
-def _path(pipeline: Pipeline) -> UPath:
-    return UPath(f"{pipeline.warehouse}.description.json")
+def _path(pipeline: Pipeline) -> Path:
+    return Path(f"{pipeline.warehouse}.description.json")

@@ -8,10 +8,10 @@ A pipeline that is not declared well becomes an asset that says why, so that it 
 from collections.abc import Mapping
 
 import dagster as dg
-from incremental.api import Description
 
 from assets import checks, jobs, keys, landing, refreshing, schedules, sensors
 from assets.resources import SparkResource
+from incremental.algebra.report import Description
 from pipelines.catalogue import DeclarationError, Pipeline
 
 Catalogue = Mapping[str, Pipeline | DeclarationError]

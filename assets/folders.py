@@ -1,21 +1,22 @@
 """Assets room: what lies in a source's folder, read by listing names alone: no Spark, no JVM, no Dagster.
 
-In: the path of a Files source or of a Delta table (a local folder, or any address that fsspec knows).
+In: the folder of a Files source, or the address of a Delta table (a local folder, or any address that fsspec knows).
 Out: a signature for each partition folder (it changes whenever a file comes, goes or is rewritten), and the newest
 version of a Delta table. The sensors compare these with what they saw at their last tick.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
+from pathlib import Path
 from urllib.parse import unquote
 
 from upath import UPath
 
-WHOLE = "*"
-"""The key under which a folder without partitions is listed."""
+from incremental.runtime.landing import WHOLE, data_files
 
-_COMMIT = re.compile(r"^(\d{20})\.(json|checkpoint\..*)$")
+_COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 
 
 def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
@@ -28,23 +29,24 @@ def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
     Returns:
         partition key → signature; the key of an unpartitioned folder is `WHOLE`. A partition without files is left out.
     """
-    folder = UPath(path)
+    folder = Path(path)
     if not folder.is_dir():
         return {}
-    if column is None:
-        signed = {WHOLE: _signature(folder)}
-    else:
+    folders = {WHOLE: folder}
+    if column is not None:
         prefix = f"{column}="
-        children = (child for child in folder.iterdir() if child.name.startswith(prefix) and child.is_dir())
-        signed = {unquote(child.name.removeprefix(prefix)): _signature(child) for child in children}
-    return {key: signature for key, signature in sorted(signed.items()) if signature}
+        children = [child for child in folder.iterdir() if child.name.startswith(prefix) and child.is_dir()]
+        folders = {unquote(child.name.removeprefix(prefix)): child for child in children}
+    # The same facts as those by which a landing knows whether a partition has changed.
+    found = {key: data_files(folders[key]) for key in sorted(folders)}
+    return {key: _digest(files) for key, files in found.items() if files}
 
 
 def delta_version(path: str) -> int | None:
     """The newest version of a Delta table, from the names in its log.
 
     Args:
-        path: the table's folder.
+        path: the table's address.
 
     Returns:
         The version, or None where there is no Delta table (yet).
@@ -52,25 +54,9 @@ def delta_version(path: str) -> int | None:
     log = UPath(path) / "_delta_log"
     if not log.is_dir():
         return None
-    commits = (_COMMIT.match(entry.name) for entry in log.iterdir())
+    commits = (_COMMIT.fullmatch(entry.name) for entry in log.iterdir())
     return max((int(commit[1]) for commit in commits if commit), default=None)
 
 
-def _signature(folder: UPath) -> str:
-    """A digest over name, size and time of every file below a folder; empty when there is none."""
-    lines = sorted(f"{name} {size} {time}" for name, size, time in _files(folder, ""))
-    return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest() if lines else ""
-
-
-def _files(folder: UPath, above: str) -> Iterator[tuple[str, int, str]]:
-    """Every file that Spark would read below a folder: names with a leading `_` or `.` are hidden from it."""
-    for entry in folder.iterdir():
-        if entry.name.startswith(("_", ".")):
-            continue
-        name = f"{above}/{entry.name}"
-        if entry.is_dir():
-            yield from _files(entry, name)
-        else:
-            facts = entry.stat()
-            # Local files have a time in nanoseconds; object stores one in seconds, some none at all.
-            yield name, facts.st_size, str(getattr(facts, "st_mtime_ns", None) or getattr(facts, "st_mtime", ""))
+def _digest(files: object) -> str:
+    return blake2b(json.dumps(files).encode(), digest_size=8).hexdigest()

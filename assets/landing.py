@@ -4,16 +4,28 @@ A run lands all the partitions that it was launched with in one call; a backfill
 is replaced as a whole, so landing it again is an exact correction and landing what did not change changes nothing. With
 `changed_only`, as the sensor asks, the folder decides what is landed, and the run's partitions are those known to equal
 their folders afterwards.
+A single partition without files fails: somebody meant it. In a range, days without files are common and stay empty.
 """
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
 from assets import keys, metadata
 from assets.failures import CRASHES, failures
+from assets.folders import partition_signatures
 from assets.partitions import partitions_of
 from assets.resources import SparkResource
+from incremental.algebra.errors import SourceError
+from incremental.algebra.report import Landing
 from pipelines.catalogue import Pipeline
+
+if TYPE_CHECKING:
+    from incremental.api import Warehouse
 
 
 class LandingConfig(dg.Config):
@@ -43,14 +55,28 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
         retry_policy=CRASHES,
     )
     def landing(context: dg.AssetExecutionContext, config: LandingConfig, spark: SparkResource) -> dg.MaterializeResult:
-        chosen = context.partition_keys if partitioned else None
+        chosen = context.partition_keys if partitioned else []
         with failures():
             warehouse, _ = spark.open(pipeline)
-            landed = warehouse.land(source, None if config.changed_only else chosen)
-        for key in chosen or ():
+            if config.changed_only or not chosen:
+                landed = warehouse.land(source)
+            else:
+                present = partition_signatures(files.path, files.partition_by)
+                landed = _land_range(warehouse, source, chosen, [key for key in chosen if key in present])
+        for key in chosen:
             context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
         return dg.MaterializeResult(
             metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version))
         )
 
     return landing
+
+
+def _land_range(warehouse: "Warehouse", source: str, chosen: Sequence[str], present: Sequence[str]) -> Landing:
+    """Lands the partitions that have files in one call; of the others, those landed once are removed."""
+    landed = warehouse.land(source, present or chosen)  # none of them has files: this says so
+    for key in [key for key in chosen if key not in present] if present else []:
+        with suppress(SourceError):  # it was never landed either
+            gone = warehouse.land(source, [key])
+            landed = replace(landed, version=gone.version, removed=(*landed.removed, *gone.removed))
+    return landed

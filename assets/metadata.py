@@ -5,19 +5,16 @@ library's reports.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from assets.picture import cost_picture
-
-if TYPE_CHECKING:
-    from incremental.api import Description, Landing, Report, StateDescription, Verification
+from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 
 Metadata = Mapping[str, dg.MetadataValue]
 
 
-def of_landing(landing: "Landing") -> Metadata:
+def of_landing(landing: Landing) -> Metadata:
     """What one landing did, over all its partitions."""
     return {
         "version": dg.MetadataValue.int(landing.version),
@@ -29,7 +26,7 @@ def of_landing(landing: "Landing") -> Metadata:
     }
 
 
-def of_partition(landing: "Landing", key: str) -> Metadata:
+def of_partition(landing: Landing, key: str) -> Metadata:
     """What a landing did to one partition."""
     if key in landing.landed:
         word = "landed"
@@ -42,7 +39,7 @@ def of_partition(landing: "Landing", key: str) -> Metadata:
     return {"partition": dg.MetadataValue.text(word)}
 
 
-def of_state(state: "StateDescription") -> Metadata:
+def of_state(state: StateDescription) -> Metadata:
     """The keys and columns of a state table."""
     return {
         "lineage key": dg.MetadataValue.text(", ".join(state.keys) or "none: one row"),
@@ -50,13 +47,13 @@ def of_state(state: "StateDescription") -> Metadata:
     }
 
 
-def of_states(description: "Description") -> Metadata:
+def of_states(description: Description) -> Metadata:
     """All state tables at once."""
     rows = [(state.name, ", ".join(state.keys) or "none", ", ".join(state.columns)) for state in description.states]
     return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
 
 
-def of_refresh(report: "Report") -> Metadata:
+def of_refresh(report: Report) -> Metadata:
     """What one refresh did and cost."""
     whole = {
         "epoch": report.epoch,
@@ -79,9 +76,9 @@ def of_refresh(report: "Report") -> Metadata:
     }
 
 
-def of_view(description: "Description", rows: int, address: str, history: "Sequence[Report]") -> Metadata:
+def of_view(description: Description, rows: int, address: str, history: Sequence[Report]) -> Metadata:
     """What the view is: its columns, size, place, plan, and what keeping it has cost so far."""
-    columns = [dg.TableColumn(column.name, column.type) for column in description.columns]
+    columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
     return {
         "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
         "dagster/row_count": dg.MetadataValue.int(rows),
@@ -92,7 +89,7 @@ def of_view(description: "Description", rows: int, address: str, history: "Seque
     }
 
 
-def of_verification(verification: "Verification") -> Metadata:
+def of_verification(verification: Verification) -> Metadata:
     """How far the view is from the batch query, with a few of the rows that differ."""
     sample = "\n".join(verification.sample)
     return {

@@ -5,18 +5,15 @@ A view that is maintained shows at a glance that the cost follows the change and
 
 import base64
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from incremental.algebra.report import Report
 from pipelines import picture
-
-if TYPE_CHECKING:
-    from incremental.api import Report
 
 SHOWN = 30
 """How many refreshes the picture has: every materialisation carries one, so it must stay small."""
 
 
-def cost_picture(history: "Sequence[Report]", title: str) -> str:
+def cost_picture(history: Sequence[Report], title: str) -> str:
     """A picture of the last refreshes, as Markdown with a PNG inside; a sentence where there is nothing to draw.
 
     Args:

@@ -19,10 +19,11 @@ from assets import descriptions, keys, metadata
 from assets.failures import CRASHES, failures
 from assets.freshness import freshness_of
 from assets.resources import SparkResource
+from incremental.algebra.report import Description, Report
 from pipelines.catalogue import Pipeline
 
 if TYPE_CHECKING:
-    from incremental.api import Description, Report, View
+    from incremental.api import View
 
 AFTER_SOURCES = (
     dg.AutomationCondition.any_deps_updated().since_last_handled()
@@ -39,7 +40,7 @@ class RefreshConfig(dg.Config):
     )
 
 
-def refresh_assets(pipeline: Pipeline, known: "Description | None") -> dg.AssetsDefinition:
+def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDefinition:
     """The state tables and the view of a pipeline, all materialised by one step.
 
     Args:
@@ -58,7 +59,7 @@ def refresh_assets(pipeline: Pipeline, known: "Description | None") -> dg.Assets
     ) -> Iterator[dg.MaterializeResult]:
         with failures():
             _, view = spark.open(pipeline)
-            report = view.rebuild() if config.rebuild else view.refresh(progress=context.log.info)
+            report = view.rebuild(context.log.info) if config.rebuild else view.refresh(progress=context.log.info)
             description = view.description()
             told = _told(view, description, report)
         context.log.info(report.sentence)
@@ -81,7 +82,7 @@ def source_keys(pipeline: Pipeline) -> Sequence[dg.AssetKey]:
     ]
 
 
-def _specs(pipeline: Pipeline, known: "Description | None") -> Sequence[dg.AssetSpec]:
+def _specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpec]:
     sources = source_keys(pipeline)
     if known is None:
         states = {keys.state(pipeline.name): "The state; its tables show after the first refresh and a reload."}
@@ -122,13 +123,13 @@ def _language(pipeline: Pipeline) -> str:
     return "python" if pipeline.query.function else "sql"
 
 
-def _states(pipeline: Pipeline, description: "Description") -> Mapping[dg.AssetKey, metadata.Metadata]:
+def _states(pipeline: Pipeline, description: Description) -> Mapping[dg.AssetKey, metadata.Metadata]:
     """What to tell of each state table, and of the asset that stands for all of them where the plan was not known."""
     whole = {keys.state(pipeline.name): metadata.of_states(description)} if description.states else {}
     return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
 
 
-def _told(view: "View", description: "Description", report: "Report") -> metadata.Metadata:
+def _told(view: "View", description: Description, report: Report) -> metadata.Metadata:
     return {
         **metadata.of_refresh(report),
         **metadata.of_view(description, view.answer().count(), view.path, view.history()),

@@ -1,0 +1,146 @@
+"""What Dagster loads: quickly, without a JVM, and with whatever is known of the plans."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+
+from assets import descriptions, factory, keys
+from assets.resources import SparkResource
+from incremental.algebra.report import Description, StateDescription
+from pipelines import catalogue
+from tests.assets import sales
+from tests.assets.server import PROJECT
+
+LOAD = """
+import json, sys, time
+start = time.perf_counter()
+from assets.definitions import defs
+graph = defs.resolve_asset_graph()
+seconds = time.perf_counter() - start
+from pyspark import SparkContext
+from assets import keys
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+print(json.dumps({
+    "seconds": seconds,
+    "gateway": SparkContext._gateway is not None,
+    "slow": [name for name in ("pandas", "matplotlib", "pyarrow") if name in sys.modules],
+    "assets": sorted(key.to_user_string() for key in graph.get_all_asset_keys()),
+}))
+"""
+DESCRIPTION = Description(
+    name="sales",
+    fingerprint="f",
+    verdict="incremental",
+    states=(StateDescription(name="by_shop", keys=("shop",), columns=("rows", "total")),),
+    columns=(("shop", "string"), ("total", "bigint")),
+    explain="r0 := sales",
+    sources=("sales",),
+)
+
+
+def load(folder: Path) -> dict[str, object]:
+    """Loads the definitions in a process of its own."""
+    environment = {**os.environ, "DELTAFOLD_PIPELINES": str(folder)}
+    shown = subprocess.run(
+        [sys.executable, "-c", LOAD], env=environment, cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert not shown.stderr
+    return json.loads(shown.stdout)
+
+
+def built(pipeline: catalogue.Pipeline) -> dg.Definitions:
+    described = descriptions.load(pipeline)
+    return factory.build({"sales": pipeline}, {"sales": described} if described else {}, SparkResource())
+
+
+def test_loading_is_quick_and_starts_no_jvm(tmp_path: Path) -> None:
+    sales.declare(tmp_path, besides=sales.BESIDES)
+    loaded = load(tmp_path)
+    assert loaded["gateway"] is False
+    assert loaded["slow"] == []
+    assert isinstance(loaded["seconds"], float)
+    assert loaded["seconds"] < 3
+    assert loaded["assets"] == [
+        "sales",
+        "sales/landed/sales",
+        "sales/landed/shops",
+        "sales/source/rates",
+        "sales/source/towns",
+        "sales/state",
+    ]
+
+
+def test_the_pipelines_that_come_along_can_be_loaded() -> None:
+    loaded = load(PROJECT / "pipelines")
+    assert isinstance(loaded["assets"], list)
+    assert "flights" in loaded["assets"]
+
+
+def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    sales.declare(tmp_path)
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "wrong" / "pipeline.yaml").write_text("sources: {}\n")
+    found = catalogue.survey(tmp_path)
+    defined = factory.build(found, {}, SparkResource())
+    asset = defined.resolve_assets_def(keys.view("wrong"))
+    assert asset.specs_by_key[keys.view("wrong")].description == f"Not declared well. {found['wrong']}"
+    result = dg.materialize([asset], raise_on_error=False, instance=dg.DagsterInstance.ephemeral())
+    [failed] = result.get_step_failure_events()
+    assert failed.step_failure_data.user_failure_data is not None
+    assert failed.step_failure_data.user_failure_data.description == str(found["wrong"])
+    assert keys.view("sales") in defined.resolve_asset_graph().get_all_asset_keys()
+
+
+def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: Path) -> None:
+    pipeline = sales.declare(tmp_path)
+    assert descriptions.save(pipeline, DESCRIPTION)
+    assert not descriptions.save(pipeline, DESCRIPTION)
+    graph = built(pipeline).resolve_asset_graph()
+    by_shop = keys.state("sales", "by_shop")
+    assert graph.get(keys.view("sales")).parent_keys == {by_shop}
+    assert graph.get(by_shop).parent_keys == {keys.landed("sales", "sales")}
+    assert not graph.has(keys.state("sales"))
+    (pipeline.folder / "query.sql").write_text("SELECT count(*) AS n FROM sales")
+    changed = catalogue.load("sales", tmp_path)
+    assert descriptions.load(changed) is None
+    assert built(changed).resolve_asset_graph().has(keys.state("sales"))
+
+
+def test_a_damaged_description_is_as_good_as_none(tmp_path: Path) -> None:
+    pipeline = sales.declare(tmp_path)
+    descriptions.save(pipeline, DESCRIPTION)
+    [file] = (tmp_path / "sales" / "warehouse").iterdir()
+    file.write_text("{")
+    assert descriptions.load(pipeline) is None
+
+
+def test_every_step_of_a_view_is_in_its_pool(tmp_path: Path) -> None:
+    graph = built(sales.declare(tmp_path)).resolve_asset_graph()
+    assert graph.get(keys.view("sales")).pools == {"sales"}
+    assert graph.get(keys.landed("sales", "sales")).pools == {"sales__landed__sales"}
+
+
+def test_the_jobs_hold_landing_refresh_and_check(tmp_path: Path) -> None:
+    defined = built(sales.declare(tmp_path))
+    steps = {name: set(defined.resolve_job_def(name).graph.node_dict) for name in ("sales_update", "sales_refresh")}
+    assert steps["sales_refresh"] == {"sales__refresh", "sales_equals_batch"}
+    assert steps["sales_update"] == steps["sales_refresh"] | {"sales__landed__sales"}
+
+
+def test_the_automation_asks_for_one_refresh_after_a_landing(tmp_path: Path) -> None:
+    pipeline = sales.declare(tmp_path)
+    instance = dg.DagsterInstance.ephemeral()
+    defined = built(pipeline)
+    first = dg.evaluate_automation_conditions(defined, instance)
+    assert first.total_requested == 0
+    for day in ("2013-01-01", "2013-01-02"):
+        instance.report_runless_asset_event(dg.AssetMaterialization(keys.landed("sales", "sales"), partition=day))
+    second = dg.evaluate_automation_conditions(defined, instance, cursor=first.cursor)
+    assert second.total_requested == 2  # the state and the view, which one step yields
+    third = dg.evaluate_automation_conditions(defined, instance, cursor=second.cursor)
+    assert third.total_requested == 0

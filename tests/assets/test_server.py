@@ -1,0 +1,81 @@
+"""`dagster dev`, for real: backfills launched through its GraphQL API, and the view equal to batch afterwards."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from assets import keys
+from pipelines import catalogue
+from tests.assets import sales
+from tests.assets.server import LOCATION, REPOSITORY, Server, dagster_dev, instance_of
+
+LANDED = keys.landed("sales", "sales")
+DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
+
+
+@pytest.mark.slow
+def test_a_backfill_in_the_pages_is_one_landing_and_one_refresh(tmp_path: Path, spark: SparkSession) -> None:
+    pipeline = sales.declare(tmp_path)
+    for number, day in enumerate(DAYS):
+        sales.drop(pipeline, day, [(number, "a", 10 * number), (100 + number, "b", 7)])
+    with dagster_dev(tmp_path, tmp_path) as server:
+        _backfill_of_the_landing_asset(server)
+        sales.drop(pipeline, DAYS[1], [(1, "a", 99)])  # a correction: one row changed, one removed
+        sales.drop(pipeline, DAYS[2], [])
+        _backfill_of_the_job(server)
+    _, view = catalogue.open(pipeline, spark)
+    assert [report.epoch for report in view.history()] == [1, 2]
+    assert view.verify().ok
+    assert sorted(map(tuple, view.answer().collect())) == [("a", 2, 99, 99), ("b", 1, 7, 7)]
+    _check_events(tmp_path)
+
+
+def _backfill_of_the_landing_asset(server: Server) -> None:
+    """The user picks three days of the landing asset alone; the refresh follows by itself."""
+    backfill = server.backfill(assetSelection=[{"path": LANDED.path}], partitionNames=DAYS)
+    server.wait("the backfill ends", lambda: server.backfill_status(backfill) == "COMPLETED_SUCCESS", 240)
+    server.wait("the refresh ends", lambda: _ended(server, 2), 240)
+    landing, refresh = server.runs()
+    assert _tags(landing)["dagster/asset_partition_range_start"] == DAYS[0]
+    assert _tags(landing)["dagster/asset_partition_range_end"] == DAYS[2]
+    assert _tags(refresh)["dagster/from_automation_condition"] == "true"
+
+
+def _backfill_of_the_job(server: Server) -> None:
+    """The user backfills two days of the job: one run lands both and refreshes."""
+    repository = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY}
+    chosen = {"partitionSetName": "sales_update_partition_set", "repositorySelector": repository}
+    backfill = server.backfill(selector=chosen, partitionNames=DAYS[1:])
+    server.wait("the backfill ends", lambda: server.backfill_status(backfill) == "COMPLETED_SUCCESS", 240)
+    assert _ended(server, 3)
+    update = server.runs()[-1]
+    assert update["jobName"] == "sales_update"
+    assert _tags(update)["dagster/asset_partition_range_start"] == DAYS[1]
+
+
+def _ended(server: Server, count: int) -> bool:
+    runs = server.runs()
+    assert not [run for run in runs if run["status"] in ("FAILURE", "CANCELED")], json.dumps(runs, indent=1)
+    return [run["status"] for run in runs] == ["SUCCESS"] * count
+
+
+def _tags(run: dict[str, Any]) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in run["tags"]}
+
+
+def _check_events(folder: Path) -> None:
+    """What the pages show afterwards: partitions, the view's metadata, the check."""
+    with instance_of(folder) as instance:
+        assert instance.get_materialized_partitions(LANDED) == set(DAYS)
+        shown = instance.get_latest_materialization_event(keys.view("sales"))
+        assert shown is not None and shown.asset_materialization is not None
+        told = shown.asset_materialization.metadata
+        assert (told["epoch"].value, told["verdict"].value) == (2, "applied")
+        checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+            [dg.AssetCheckKey(keys.view("sales"), "equals_batch")]
+        )
+        assert [check.status.value for check in checks.values()] == ["SUCCEEDED"]
