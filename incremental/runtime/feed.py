@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
-from incremental.runtime.lake import File, Table
+from incremental.runtime.lake import File, Identity, Table
+
+MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than reading the commits between
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,33 @@ class Difference:
 
 
 def difference(table: Table, before: int | None, after: int) -> Difference:
-    """Compare the files of two versions; before None: the table did not exist for the reader, all of it came."""
-    new = table.files(after)
-    old = {} if before is None else ({} if before == after else table.files(before))
+    """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
     if before == after:
         return Difference(table, before, after, (), ())
+    if before is not None and before < after <= before + MOST_COMMITS:
+        commits = table.commits(before, after)
+        if commits is not None:
+            return by_commits(table, before, after, commits)
+    return by_snapshots(table, before, after)
+
+
+def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
+    """The definition: the files of one version and not of the other."""
+    old, new = {} if before is None else table.files(before), table.files(after)
     left = tuple(file for identity, file in old.items() if identity not in new)
     came = tuple(file for identity, file in new.items() if identity not in old)
     return Difference(table, before, after, left, came)
+
+
+def by_commits(table: Table, before: int, after: int, commits: list[tuple[list[File], list[File]]]) -> Difference:
+    """The same from what each commit added and removed; a file that came and left again is in neither."""
+    left: dict[Identity, File] = {}
+    came: dict[Identity, File] = {}
+    for added, removed in commits:
+        for file in removed:
+            if came.pop(file.identity, None) is None:
+                left[file.identity] = file
+        for file in added:
+            if left.pop(file.identity, None) is None:
+                came[file.identity] = file
+    return Difference(table, before, after, tuple(left.values()), tuple(came.values()))

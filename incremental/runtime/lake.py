@@ -34,14 +34,24 @@ class Mark:
     metadata: str
 
 
+Identity = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class File:
     """A data file of a version: its identity (path and deletion vector), its rows and bytes, and Delta's own action."""
 
-    identity: tuple[str, str]
+    identity: Identity
     rows: int | None
     bytes: int
     action: J
+
+
+def data_file(action: J) -> File:
+    """A file of Delta's AddFile action."""
+    vector = catalyst.option(action.getDeletionVectorUniqueId())
+    rows = catalyst.option(action.numLogicalRecords())
+    return File((str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action)
 
 
 class Table:
@@ -79,15 +89,40 @@ class Table:
         snapshot = self._latest()
         return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
 
-    def files(self, version: int) -> dict[tuple[str, str], File]:
+    def files(self, version: int) -> dict[Identity, File]:
         """The data files of a version by identity."""
-        found: dict[tuple[str, str], File] = {}
-        for action in self._at(version).allFiles().collectAsList():
-            vector = catalyst.option(action.getDeletionVectorUniqueId())
-            rows = catalyst.option(action.numLogicalRecords())
-            identity = (str(action.path()), str(vector or ""))
-            found[identity] = File(identity, None if rows is None else int(rows), int(action.size()), action)
-        return found
+        actions = self._at(version).allFiles().collectAsList()
+        return {file.identity: file for file in (data_file(action) for action in actions)}
+
+    def commits(self, before: int, after: int) -> list[tuple[list[File], list[File]]] | None:
+        """The files each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
+
+        None where the log does not say enough (a commit was cleaned up, or its writer left out file metadata).
+        """
+        try:
+            changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
+            found: list[tuple[list[File], list[File]]] = []
+            while changes.hasNext():
+                actions = catalyst.sequence(changes.next()._2())
+                added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
+                removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
+                if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
+                    return None
+                found.append((added, [data_file(self._as_added(action)) for action in removed]))
+        except (Py4JJavaError, PySparkException):
+            return None
+        return found if len(found) == after - before else None
+
+    def _as_added(self, removed: J) -> J:
+        """Delta's AddFile of a file that a commit removed, to read its rows."""
+        none = catalyst.none(self.spark)
+        actions: J = self.spark._jvm.org.apache.spark.sql.delta.actions  # type: ignore[union-attr]
+        known = catalyst.option(removed.numPhysicalRecords())
+        stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
+        return actions.AddFile(
+            removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None, removed.deletionVector(),
+            none, none, none, none, none,
+        )  # fmt: skip
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """The rows of some files of a version, deletion vectors applied."""

@@ -170,7 +170,9 @@ def all_columns(table: Table, version: int) -> list[str]:
 
 
 def epoch_done(epoch: Epoch, table: str) -> bool:
-    """Whether the final table carries the epoch's mark."""
+    """Whether the final table carries the epoch's mark; its version tells it of a first attempt, without a Spark job."""
+    if not epoch.resumed:
+        return epoch.tables[table].version() != epoch.before(table)
     done = epoch.tables[table].epoch(epoch.application(table))
     return done is not None and done >= epoch.intent.epoch
 
