@@ -20,7 +20,8 @@
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
 Every relative path, the warehouse's too, starts at the pipeline's own folder, so that a pipeline can be moved as one.
-A path may hold `${VARIABLE}` or `${VARIABLE:-default}`, and may be a URI (`s3a://...`), which is taken as it stands.
+A path may hold `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`), which is
+taken as it stands; dropped files and the warehouse are in folders of this machine so far.
 The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
 """
 
@@ -86,6 +87,12 @@ def _located(path: str, info: ValidationInfo) -> str:
     return located(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
 
 
+def _local(path: str) -> str:
+    if _URI.match(path):
+        raise ValueError("it must be a folder of this machine; only a source's `delta:` may be a URI so far")
+    return path
+
+
 def _as_text(value: object) -> object:
     """Options and settings are text to Spark; YAML makes numbers and truth values of some."""
     if isinstance(value, bool):
@@ -132,6 +139,7 @@ def _as_setting(name: str) -> str:
 
 Location = Annotated[str, AfterValidator(_located)]
 Text = Annotated[str, BeforeValidator(_as_text)]
+Folder = Annotated[Location, AfterValidator(_local)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 SettingName = Annotated[str, AfterValidator(_as_setting)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
@@ -144,7 +152,7 @@ class _Part(BaseModel):
 class FilesSource(_Part):
     """Dropped files. schema_ddl is Spark DDL and includes the partition column."""
 
-    path: Location
+    path: Folder
     format: Literal["csv", "json", "parquet"]
     schema_ddl: Annotated[str, BeforeValidator(_as_ddl)] = Field(alias="schema")
     partition_by: str | None = None
@@ -241,7 +249,7 @@ class Declaration(_Part):
     policy: Literal["incremental", "auto", "definition"] = "incremental"
     publish: Literal["auto", "table"] = "auto"
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
-    warehouse: Location | None = None
+    warehouse: Folder | None = None
     spark: SparkPart = SparkPart()
 
     @property

@@ -11,7 +11,7 @@ def cost(
 ) -> bytes:
     """A PNG of refresh cost against recompute cost.
 
-    labels, rows, refreshes: name, rows in and seconds of each refresh, in order.
+    labels, rows, refreshes: name, rows that came and seconds of each refresh, in order.
     recomputes: seconds of the whole query, by the place of the refresh after which it was measured.
     """
     # Not pyplot: that would look for a display and keep every figure in a list of its own.
@@ -27,7 +27,7 @@ def cost(
         seconds.annotate(f"{count:,}", (place, refreshes[place]), ha="center", va="bottom", fontsize=7)
     seconds.set_xticks(range(len(labels)), labels, rotation=45, ha="right", fontsize=8)
     seconds.set_ylabel("seconds")
-    seconds.set_title(f"{title} (on the bars: rows in the change)")
+    seconds.set_title(f"{title} (on the bars: rows)")
     seconds.legend(frameon=False)
     seconds.spines[["top", "right"]].set_visible(False)
     out = io.BytesIO()

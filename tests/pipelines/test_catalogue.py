@@ -27,8 +27,8 @@ def test_a_pipeline_is_a_folder_with_a_declaration_and_one_query(tmp_path: Path)
 
 
 def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) -> None:
-    write(tmp_path, "shop", MINIMAL + "warehouse: s3a://lake/state/\n")
-    assert catalogue.load("shop", tmp_path).warehouse == "s3a://lake/state/shop"
+    write(tmp_path, "shop", MINIMAL + "warehouse: /srv/state/\n")
+    assert catalogue.load("shop", tmp_path).warehouse == "/srv/state/shop"
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,6 @@ def test_a_schema_may_be_a_mapping(tmp_path: Path) -> None:
         ("data/in", {}, "{folder}/data/in"),
         ("../in", {}, "{parent}/in"),
         ("/srv/in", {}, "/srv/in"),
-        ("s3a://b/in", {}, "s3a://b/in"),
-        ("file:/srv/in", {}, "file:/srv/in"),
         ("${ROOT}/in", {"ROOT": "/srv"}, "/srv/in"),
         ("${ROOT:-../..}/in", {"ROOT": "/srv"}, "/srv/in"),
         ("${ROOT:-here}/in", {}, "{folder}/here/in"),
@@ -84,6 +82,11 @@ def test_paths_start_at_the_pipelines_folder(
     declaration = read(tmp_path, MINIMAL.replace("path: data", f'path: "{path}"'), **environment)
     files = declaration.sources["sales"].files
     assert files is not None and files.path == expected.format(folder=tmp_path, parent=tmp_path.parent)
+
+
+@pytest.mark.parametrize("path", ["s3a://lake/shops", "file:/srv/shops", "/srv/shops"])
+def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
+    assert read(tmp_path, f"sources: {{shops: {{delta: '{path}'}}}}\n").sources["shops"].delta == path
 
 
 @pytest.mark.parametrize(
@@ -161,6 +164,15 @@ def test_paths_start_at_the_pipelines_folder(
             MINIMAL.replace("path: data", "path: '${no such'"),
             ", line 4: sources.sales.files.path: `${` opens a variable that is not closed or not a name; "
             "write ${NAME} or ${NAME:-default}.",
+        ),
+        (
+            MINIMAL.replace("path: data", "path: s3a://lake/in"),
+            ", line 4: sources.sales.files.path: it must be a folder of this machine; only a source's `delta:` may be a "
+            "URI so far.",
+        ),
+        (
+            MINIMAL + "warehouse: s3a://lake/state\n",
+            ", line 7: warehouse: it must be a folder of this machine; only a source's `delta:` may be a URI so far.",
         ),
         (
             MINIMAL.replace("path: data", "path: ''"),
