@@ -36,7 +36,7 @@ MEASURE_EVERY = 4  # refreshes; a recomputation after each would make most of th
 
 @dataclass(frozen=True)
 class Step:
-    """One refresh: what came, the rows and seconds of landing it, its report, and the whole query's seconds where measured."""
+    """One refresh: what came, its landing's rows and seconds, its report, the whole query's seconds if measured."""
 
     what: str
     landed: int
@@ -140,13 +140,8 @@ def _cells(step: Step) -> tuple[object, ...]:
     report = step.report
     counts = (f"{step.landed:,}", f"{report.change_rows:,}", f"{report.groups:,}")
     cost = (f"{report.seconds:.1f}", report.jobs, report.commits)
-    return (
-        step.what,
-        *counts,
-        *cost,
-        f"{step.landing:.1f}",
-        "" if step.recomputed is None else f"{step.recomputed:.1f}",
-    )
+    recomputed = "" if step.recomputed is None else f"{step.recomputed:.1f}"
+    return (step.what, *counts, *cost, f"{step.landing:.1f}", recomputed)
 
 
 def _clear(home: Path) -> None:

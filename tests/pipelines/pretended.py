@@ -5,55 +5,34 @@ It lets the command line be tested for every kind of failure without Spark; test
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from incremental.algebra.report import Landing, Report, Verification
 from pipelines import catalogue
 
-
-@dataclass(frozen=True)
-class Landing:
-    source: str
-    version: int = 1
-    landed: tuple[str, ...] = ("2024-05-01", "2024-05-02")
-    unchanged: tuple[str, ...] = ("2024-05-03",)
-    removed: tuple[str, ...] = ()
-    rows: int = 1200
-    seconds: float = 1.25
-
-
-@dataclass(frozen=True)
-class Report:
-    epoch: int = 3
-    verdict: str = "applied"
-    sentence: str = "Epoch 3: 1,200 rows changed 7 groups in 2.0 s."
-    versions: dict[str, tuple[int | None, int]] = field(default_factory=lambda: {"sales": (None, 1), "shops": (0, 0)})
-    change_rows: int = 1200
-    groups: int = 7
-    rows_written: int = 1
-    jobs: int = 5
-    commits: int = 2
-    seconds: float = 2.0
-    phases: dict[str, float] = field(default_factory=lambda: {"merge": 1.5})
-    finished: str = "2024-05-03T06:00:00Z"
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-
-@dataclass(frozen=True)
-class Verification:
-    ok: bool = True
-    missing: int = 0
-    extra: int = 0
-    versions: dict[str, int] = field(default_factory=dict)
-    sample: tuple[str, ...] = ()
-    sentence: str = "shop equals the batch query."
+REPORT = Report(
+    view="shop",
+    epoch=3,
+    generation=1,
+    verdict="applied",
+    sentence="Epoch 3: 1,200 rows changed 7 groups in 2.0 s.",
+    versions={"sales": (None, 1), "shops": (0, 0)},
+    change_rows=1200,
+    groups=7,
+    rows_written=1,
+    jobs=5,
+    commits=2,
+    seconds=2.0,
+    phases={"merge": 1.5},
+    finished="2024-05-03T06:00:00Z",
+)
+EQUAL = Verification("shop", True, 0, 0, 7, {"sales": 1}, (), "shop equals the batch query.")
+DIFFERENT = Verification("shop", False, 1, 2, 7, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
 
 
 class Row(tuple[Any, ...]):
@@ -66,22 +45,22 @@ class World:
     """What the pretended view does, and what it was asked."""
 
     fails: Exception | None = None
-    verification: Verification = Verification()
-    reports: tuple[Report, ...] = (Report(),)
+    verification: Verification = EQUAL
+    reports: tuple[Report, ...] = (REPORT,)
     rows: tuple[Row, ...] = (Row(("Oslo", 12.5)), Row((None, -3)))
     version: int = 1
     asked: list[object] = field(default_factory=list)
 
     def land(self, name: str, partitions: Sequence[str] | None) -> Landing:
         self.asked.append((name, partitions))
-        return Landing(name)
+        return Landing(name, 1, ("2024-05-01", "2024-05-02"), ("2024-05-03",), (), 1200, 1.25)
 
     def refresh(self, progress: Callable[[str], None]) -> Report:
         if self.fails:
             raise self.fails
         progress("merging [bold]state[/bold]")
         self.asked.append("refresh")
-        return Report()
+        return REPORT
 
     def answer(self) -> Any:
         limited = lambda count: SimpleNamespace(collect=lambda: list(self.rows[:count]))  # noqa: E731
@@ -91,7 +70,7 @@ class World:
         warehouse = SimpleNamespace(land=self.land, version=lambda name: self.version if name == "sales" else 0)
         view = SimpleNamespace(
             refresh=self.refresh,
-            rebuild=Report,
+            rebuild=lambda: REPORT,
             explain=lambda: "r0 := sales",
             verify=lambda: self.verification,
             history=lambda: self.reports,

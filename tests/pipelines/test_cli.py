@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from incremental.algebra import errors
 from pipelines import cli
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
-from tests.pipelines.pretended import Row, Verification, World, pretend
+from tests.pipelines.pretended import DIFFERENT, Row, World, pretend
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_nobody_expected(world: World) -> None:
 
 def test_verify_says_equal_by_its_exit_code(world: World) -> None:
     assert call("verify", "shop").exit_code == 0
-    world.verification = Verification(False, 1, 2, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
+    world.verification = DIFFERENT
     result = call("verify", "shop")
     assert result.exit_code == cli.UNEQUAL
     assert result.stdout == "shop differs.\n  - (a\\x1b[31m, 1)\n"

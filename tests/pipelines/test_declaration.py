@@ -167,8 +167,8 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         ),
         (
             MINIMAL.replace("path: data", "path: s3a://lake/in"),
-            ", line 4: sources.sales.files.path: it must be a folder of this machine; only a source's `delta:` may be a "
-            "URI so far.",
+            ", line 4: sources.sales.files.path: it must be a folder of this machine; only a source's `delta:` may "
+            "be a URI so far.",
         ),
         (
             MINIMAL + "warehouse: s3a://lake/state\n",
