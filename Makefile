@@ -28,11 +28,12 @@ bench: $(READY)
 
 setup: $(READY)
 
-# The environment: every package at its pinned version and hash, then the project itself, which brings nothing of its own.
+# The environment: every package at its pinned version and hash (the list is complete: nothing is resolved here), then the
+# project itself, which brings nothing of its own.
 $(READY): constraints.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later with venv is needed: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
