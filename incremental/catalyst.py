@@ -1,23 +1,47 @@
-"""The bridge to Spark's Catalyst, below the rooms that need it. In: a session and JVM objects. Out: small Python answers.
+"""The bridge to Spark's Catalyst, below the rooms that need it. In: a session and JVM objects. Out: Python answers.
 
 Everything here is Py4J over Spark's internals (Spark is pinned); `J` marks a JVM object that only the language room and
-the runtime's lowering look into.
+the runtime's lowering look into. `JavaError` is what a call into Spark may raise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
+from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
+from pyspark.sql.types import StructType
 
 J = Any
+JavaError = (Py4JJavaError, PySparkException)
+
+
+def jvm(spark: SparkSession) -> J:
+    """Spark's Java, by package names."""
+    return cast(Any, spark)._jvm
+
+
+def session(spark: SparkSession) -> J:
+    """Spark's own SparkSession behind Python's."""
+    return cast(Any, spark)._jsparkSession
+
+
+def context(spark: SparkSession) -> J:
+    """Spark's own SparkContext."""
+    return cast(Any, spark.sparkContext)._jsc.sc()
+
+
+def schema_of(ddl: str) -> StructType:
+    """The schema of DDL text (`id int, price decimal(12,2)`)."""
+    return cast(StructType, StructType.fromDDL(ddl))
 
 
 def vector(spark: SparkSession, items: Iterable[J]) -> J:
     """A Scala Vector of the items."""
-    builder: J = spark._jvm.scala.collection.immutable.Vector.newBuilder()  # type: ignore[union-attr]
+    builder = jvm(spark).scala.collection.immutable.Vector.newBuilder()
     for item in items:
         builder.addOne(item)
     return builder.result()
@@ -45,12 +69,12 @@ def kind(node: J) -> str:
 
 def catalyst(spark: SparkSession) -> J:
     """The package org.apache.spark.sql.catalyst."""
-    return spark._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+    return jvm(spark).org.apache.spark.sql.catalyst
 
 
 def analysed(frame: DataFrame) -> J:
     """Spark's analysed logical plan of a DataFrame."""
-    return frame._jdf.queryExecution().analyzed()
+    return cast(Any, frame)._jdf.queryExecution().analyzed()
 
 
 def rewrite(spark: SparkSession, expression: J, replace: Callable[[J], J | None]) -> J:
@@ -79,7 +103,7 @@ def nodes(expression: J) -> Iterable[J]:
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
     """An AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions
-    empty = module(spark._jvm.org.apache.spark.sql.types, "Metadata").empty()  # type: ignore[union-attr]
+    empty = module(jvm(spark).org.apache.spark.sql.types, "Metadata").empty()
     return expressions.AttributeReference(name, data_type, nullable, empty, identifier, vector(spark, []))
 
 
@@ -91,36 +115,36 @@ def alias(spark: SparkSession, expression: J, target: J) -> J:
 
 def some(spark: SparkSession, value: J) -> J:
     """Scala's Some of a value."""
-    return spark._jvm.scala.Some(value)  # type: ignore[union-attr]
+    return jvm(spark).scala.Some(value)
 
 
 def none(spark: SparkSession) -> J:
     """Scala's None."""
-    return module(spark._jvm.scala, "None")  # type: ignore[union-attr]
+    return module(jvm(spark).scala, "None")
 
 
 def isolated(spark: SparkSession) -> SparkSession:
     """A session with the same settings and functions, whose temporary views are its own."""
-    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # type: ignore[attr-defined]
+    return SparkSession(spark.sparkContext, session(spark).cloneSession())
 
 
 def frame(spark: SparkSession, plan: J) -> DataFrame:
     """A DataFrame of a logical plan; Spark analyses what is not resolved yet."""
-    dataset = spark._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
-    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # type: ignore[attr-defined]
+    dataset = jvm(spark).org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(session(spark), plan), spark)
 
 
 def parsed(spark: SparkSession, text: str) -> J:
     """An unresolved expression of SQL text that the product itself wrote."""
-    return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # type: ignore[attr-defined]
+    return session(spark).sessionState().sqlParser().parseExpression(text)
 
 
 def column(spark: SparkSession, expression: J) -> Column:
     """A DataFrame column of a Catalyst expression."""
-    return Column(spark._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))  # type: ignore[union-attr]
+    return Column(jvm(spark).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def is_a(spark: SparkSession, target: J, name: str) -> bool:
     """Whether a Catalyst object is of a class below org.apache.spark.sql.catalyst."""
-    java_class = spark._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{name}")  # type: ignore[union-attr]
+    java_class = jvm(spark).java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{name}")
     return bool(java_class.isInstance(target))
