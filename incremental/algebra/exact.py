@@ -29,7 +29,8 @@ def limb(i: int) -> str:
 
 def recombined() -> str:
     """The double nearest the sum of the windows: carries upwards first, then added from the top down."""
-    carry, digits = "0L", []
+    carry = "0L"
+    digits: list[str] = []
     for i in range(LIMBS):
         content = f"({{e{i}}} + {carry})"
         if i < LIMBS - 1:
