@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 
 class Json:
@@ -16,13 +16,13 @@ class Json:
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)  # type: ignore[call-overload]
+        return json.dumps(dataclasses.asdict(cast(Any, self)), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The inverse of `to_json`; fields this release does not know are ignored."""
         given: dict[str, Any] = json.loads(text)
-        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        known = {f.name for f in dataclasses.fields(cast(Any, cls))}
         return cls(**{key: value for key, value in given.items() if key in known})
 
 
@@ -107,7 +107,8 @@ class Description(Json):
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        states = tuple(s if isinstance(s, StateDescription) else StateDescription(**s) for s in self.states)
+        given = cast("tuple[StateDescription | dict[str, Any], ...]", self.states)  # JSON has dictionaries
+        states = tuple(s if isinstance(s, StateDescription) else StateDescription(**s) for s in given)
         lists = tuple(StateDescription(s.name, tuple(s.keys), tuple(s.columns)) for s in states)
         object.__setattr__(self, "states", lists)
         object.__setattr__(self, "columns", tuple((str(name), str(type_)) for name, type_ in self.columns))
