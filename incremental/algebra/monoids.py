@@ -59,7 +59,6 @@ def additive(name: str, type_: str, value: str) -> Part:
 
 
 COUNT_X = additive("n", "bigint", "if({x} IS NULL, 0L, {w})")
-COUNT_XY = additive("n", "bigint", "if({x} IS NULL OR {y} IS NULL, 0L, {w})")
 
 
 def monoid(function: str, types: tuple[str, ...], mode: str, buffers: int) -> Monoid | None:
