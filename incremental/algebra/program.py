@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from incremental.algebra.monoids import Monoid, Part
-from incremental.algebra.plan import Call, Column, Item, Plan, Source, StateRead, walk
+from incremental.algebra.plan import Call, Column, Item, Plan, Source, walk
 
 BUCKET, ROWS, WEIGHT = "__bucket", "__rows", "__weight"
 RESERVED = "__"
@@ -23,6 +23,7 @@ class Slot:
     monoid: Monoid
 
     def stored(self, part: Part) -> str:
+        """The name of a part's column in the state table."""
         return f"{RESERVED}{self.call.column.name}_{part.name}"
 
 
@@ -91,12 +92,6 @@ class Program:
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     invariant: frozenset[str]
-
-    def state(self, name: str) -> State:
-        return next(state for state in self.states if state.name == name)
-
-    def leaves(self, plan: Plan) -> tuple[Source | StateRead, ...]:
-        return tuple(node for node in walk(plan) if isinstance(node, Source | StateRead))
 
     @property
     def sources(self) -> tuple[str, ...]:
