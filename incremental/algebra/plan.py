@@ -2,14 +2,15 @@
 
 Every column of a plan has a name that is unique in the whole plan, so a column is found by its name alone. A scalar
 is a reference to a column, SQL text that the compiler itself wrote, or an opaque expression of Spark's that only the
-runtime can evaluate; the algebra and the compiler know its text, its columns and its type, nothing more.
+runtime can evaluate; the algebra and the compiler know its text, its columns and its type, nothing more. Every node
+has `columns`, the columns of its rows in order, and `children`, the nodes it reads, left to right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,24 @@ class Call:
     handle: object = field(default=None, compare=False, repr=False)
 
 
+class NoInput:
+    """A node that reads no other node."""
+
+    children: ClassVar[tuple[Plan, ...]] = ()
+
+
+class OneInput:
+    """A node that reads one other node."""
+
+    child: Plan
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.child,)
+
+
 @dataclass(frozen=True)
-class Source:
+class Source(NoInput):
     """One occurrence of a source: `fields` pairs the source's own column names with the plan's unique columns."""
 
     relation: str
@@ -101,38 +118,28 @@ class Source:
     def columns(self) -> tuple[Column, ...]:
         return tuple(column for _, column in self.fields)
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
-class StateRead:
+class StateRead(NoInput):
     """The answers of a maintained aggregate, read from its state table: group keys, then one column per call."""
 
     state: str
     columns: tuple[Column, ...]
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
-class Values:
+class Values(NoInput):
     """Constant rows (VALUES, a query without FROM); `handle` is Spark's own leaf."""
 
     columns: tuple[Column, ...]
     text: str
     handle: object = field(default=None, compare=False, repr=False)
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
-class Project:
+class Project(OneInput):
+    """Each row turned into the items."""
+
     child: Plan
     items: tuple[Item, ...]
 
@@ -140,13 +147,11 @@ class Project:
     def columns(self) -> tuple[Column, ...]:
         return tuple(item.column for item in self.items)
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(OneInput):
+    """The rows for which the condition is true."""
+
     child: Plan
     condition: Scalar
 
@@ -154,13 +159,9 @@ class Filter:
     def columns(self) -> tuple[Column, ...]:
         return self.child.columns
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
 
 @dataclass(frozen=True)
-class Generate:
+class Generate(OneInput):
     """explode and its kin: `produced` columns beside those of the child."""
 
     child: Plan
@@ -172,22 +173,14 @@ class Generate:
     def columns(self) -> tuple[Column, ...]:
         return self.child.columns + self.produced
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
 
 @dataclass(frozen=True)
-class Expand:
+class Expand(OneInput):
     """Each row once per projection (cube, rollup, grouping sets)."""
 
     child: Plan
     projections: tuple[tuple[Scalar, ...], ...]
     columns: tuple[Column, ...]
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
 
 
 @dataclass(frozen=True)
@@ -210,7 +203,7 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "existence"
 
 @dataclass(frozen=True)
 class Join:
-    """A join; `keys` are the equalities found in its condition as (left, right, null_safe)."""
+    """A join; `keys` are the equalities in its condition as (left, right, null_safe); `exists`: of existence alone."""
 
     left: Plan
     right: Plan
@@ -221,14 +214,9 @@ class Join:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        match self.kind:
-            case "semi" | "anti":
-                return self.left.columns
-            case "existence":
-                assert self.exists is not None
-                return (*self.left.columns, self.exists)
-            case _:
-                return self.left.columns + self.right.columns
+        if self.exists is not None:
+            return (*self.left.columns, self.exists)
+        return self.left.columns if self.kind in ("semi", "anti") else self.left.columns + self.right.columns
 
     @property
     def children(self) -> tuple[Plan, ...]:
@@ -236,7 +224,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(OneInput):
     """Group by `keys`; without keys one row, whatever the input. Without calls: distinct keys."""
 
     child: Plan
@@ -253,13 +241,9 @@ class Aggregate:
     def columns(self) -> tuple[Column, ...]:
         return self.keys + tuple(call.column for call in self.calls)
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
 
 @dataclass(frozen=True)
-class KeyLocal:
+class KeyLocal(OneInput):
     """An operator F whose answer for one value of `keys` depends on the rows with that value alone.
 
     Windows with PARTITION BY, aggregates without a merge; with no keys: limits and global windows.
@@ -273,10 +257,6 @@ class KeyLocal:
     text: str
     ambiguous: str | None = None
     handle: tuple[object, ...] = field(default=(), compare=False, repr=False)
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
 
 
 @dataclass(frozen=True)
@@ -310,8 +290,6 @@ def sources(plan: Plan) -> tuple[str, ...]:
 
 def with_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:
     """The same node over other inputs."""
-    from dataclasses import replace
-
     match plan:
         case Source() | StateRead() | Values():
             return plan
