@@ -1,9 +1,8 @@
 """Algebra room: what a query is, a closed family of frozen plan nodes. In: nothing. Out: plans that cannot be wrong.
 
-Every column of a plan has a name that is unique in the whole plan, so a column is found by its name alone. A scalar
-is a reference to a column, SQL text that the compiler itself wrote, or an opaque expression of Spark's that only the
-runtime can evaluate; the algebra and the compiler know its text, its columns and its type, nothing more. Every node
-has `columns`, the columns of its rows in order, and `children`, the nodes it reads, left to right.
+Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. A column's name is unique in
+the whole plan. A scalar is a reference to a column, SQL text that the compiler itself wrote, or an opaque expression of
+Spark's that only the runtime can evaluate; here only its text, its columns and its type are known.
 """
 
 from __future__ import annotations
