@@ -1,4 +1,4 @@
-"""Compiler pass: sources give only the columns that somebody uses. In: a plan and its outputs. Out: the plan, narrowed."""
+"""Compiler pass: sources give only columns that somebody uses. In: a plan and its outputs. Out: the plan, narrowed."""
 
 from __future__ import annotations
 
