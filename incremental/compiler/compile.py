@@ -13,7 +13,7 @@ from incremental.algebra.program import RESERVED, Program
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
 from incremental.compiler.prune import pruned
-from incremental.compiler.refuse import RECOMPUTE, refusals
+from incremental.compiler.refuse import refusals
 from incremental.compiler.strategy import Publish, publication
 from incremental.compiler.verdicts import notes, verdicts
 
@@ -58,6 +58,3 @@ def check_outputs(outputs: Outputs) -> None:
         seen[name.lower()] = name
     if not outputs:
         raise QueryError("the answer has no columns: select at least one")
-
-
-__all__ = ["PASSES", "RECOMPUTE", "check_outputs", "compiled"]
