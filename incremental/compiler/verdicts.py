@@ -1,4 +1,4 @@
-"""Compiler pass: how each node of the query is maintained, in words. In: the normalised plan. Out: lines for explain."""
+"""Compiler pass: how each node is maintained, in words. In: the normalised plan. Out: lines for explain."""
 
 from __future__ import annotations
 
@@ -35,24 +35,15 @@ def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
     """A node's line and the rule that maintains it."""
     match plan:
         case Source(relation=name, fields=fields):
-            rule = (
-                "declared invariant: no term" if name in invariant else "files that left or came between two versions"
-            )
-            return f"source {name} ({', '.join(field for field, _ in fields)})", rule
+            names = ", ".join(field for field, _ in fields)
+            changing = "files that left or came between two versions"
+            return f"source {name} ({names})", "declared invariant: no term" if name in invariant else changing
         case StateRead(state=name):
             return f"state {name}", "touched groups, before and after"
         case Values(text=text):
             return text, "constant: no term"
-        case Project(items=items):
-            return "project " + ", ".join(item_text(i.column.name, i.scalar.text) for i in items), "linear"
-        case Filter(condition=condition):
-            return f"filter {condition.text}", "linear"
-        case Generate(generator=generator, outer=outer):
-            return f"generate {generator.text}{' outer' if outer else ''}", "linear"
-        case Expand(projections=projections):
-            return f"expand each row to {len(projections)}", "linear"
-        case Union(children=children):
-            return f"union all of {len(children)}", "linear"
+        case Project() | Filter() | Generate() | Expand() | Union():
+            return linear_text(plan), "linear"
         case Join():
             return join_text(plan), join_rule(plan, invariant)
         case Aggregate():
@@ -65,7 +56,23 @@ def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
             assert_never(plan)
 
 
+def linear_text(node: Project | Filter | Generate | Expand | Union) -> str:
+    """The line of an operator that is its own change."""
+    match node:
+        case Project(items=items):
+            return "project " + ", ".join(item_text(i.column.name, i.scalar.text) for i in items)
+        case Filter(condition=condition):
+            return f"filter {condition.text}"
+        case Generate(generator=generator, outer=outer):
+            return f"generate {generator.text}{' outer' if outer else ''}"
+        case Expand(projections=projections):
+            return f"expand each row to {len(projections)}"
+        case Union(children=children):
+            return f"union all of {len(children)}"
+
+
 def item_text(name: str, text: str) -> str:
+    """One output of a projection; a column that keeps its name stands alone."""
     return name if name == text else f"{text} AS {name}"
 
 
