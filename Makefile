@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 READY := .venv/ready
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
 .PHONY: demo test ui lint bench clean setup constraints
@@ -28,13 +29,14 @@ bench: $(READY)
 
 setup: $(READY)
 
-# The environment: every package at its pinned version and hash (the list is complete: nothing is resolved here), then the
-# project itself, which brings nothing of its own.
-$(READY): constraints.txt pyproject.toml
+# The environment: what builds packages, then every package at its pinned version and hash (the list is complete: nothing
+# is resolved here), then the project itself, which brings nothing of its own.
+$(READY): constraints.txt constraints-build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later with venv is needed: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(INSTALL) --require-hashes -r constraints-build.txt
+	$(INSTALL) --require-hashes -r constraints.txt
+	$(INSTALL) -e .
 	@touch $(READY)
 
 $(DAGSTER)/dagster.yaml: dagster.yaml
@@ -42,9 +44,11 @@ $(DAGSTER)/dagster.yaml: dagster.yaml
 	cp dagster.yaml $(DAGSTER)/dagster.yaml
 
 # Writes the pins anew from pyproject.toml (no addresses go in: not even in comments).
+PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
+
 constraints:
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-header --no-annotate --quiet --output-file constraints.txt
+	$(PIN) pyproject.toml --extra dev --output-file constraints.txt
+	printf 'setuptools\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
 
 clean:
 	rm -rf .venv .cache .dagster build dist *.egg-info .hypothesis .ruff_cache
