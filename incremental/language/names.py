@@ -1,4 +1,4 @@
-"""Language room: deterministic unique column names. In: Catalyst attributes in traversal order. Out: names and attributes.
+"""Language room: deterministic unique column names. In: Catalyst attributes in traversal order. Out: names, attributes.
 
 The same query gets the same names in every process, because a name depends on the order of the traversal alone and
 never on Spark's expression identifiers. Names become state columns.
