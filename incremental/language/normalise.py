@@ -1,4 +1,7 @@
-"""Language room: Catalyst's own rules as MRQL's «unnest and normalise» (section 6). In: an analysed plan. Out: its normal form."""
+"""Language room: MRQL's «unnest and normalise» (section 6) by Catalyst's own rules. In: an analysed plan. Out: normal.
+
+The order is fixed, so the same query has the same normal form in every process.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ SIMPLIFYING = (
 
 
 def rule(spark: SparkSession, name: str) -> J:
+    """Catalyst's rule of a name above: `optimizer:` or `finish:` (of the analyser) and the rule's object."""
     room, rule_name = name.split(":")
     packages = {"optimizer": catalyst(spark).optimizer, "finish": catalyst(spark).analysis}
     return module(packages[room], rule_name)
