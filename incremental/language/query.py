@@ -1,4 +1,4 @@
-"""Language room: a batch query → algebra. In: SQL text or a DataFrame function, and the sources' schemas. Out: a `Query`.
+"""Language room: a batch query → algebra. In: SQL text or a DataFrame function, the sources' schemas. Out: a `Query`.
 
 Spark analyses the query over empty relations with the sources' schemas, in a clone of the session, so that neither the
 user's temporary views are touched nor any data is read.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,7 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
     Raises QueryError when Spark cannot analyse it.
     """
     clone = catalyst.isolated(spark)
-    frames = {name: clone.createDataFrame(clone.sparkContext.emptyRDD(), schema) for name, schema in schemas.items()}
+    frames = {name: empty(clone, schema) for name, schema in schemas.items()}
     relations = {relation_number(frame): name for name, frame in frames.items()}
     plan = catalyst.analysed(evaluate(clone, query, frames))
     translation = Translation(clone, relations)
@@ -97,12 +97,17 @@ def evaluate(spark: SparkSession, query: QueryText, frames: Mapping[str, DataFra
             return query(**frames)
         for name, frame in frames.items():
             catalyst.frame(spark, catalyst.analysed(frame)).createOrReplaceTempView(name)
-        return spark.sql(query)
+        return cast(Any, spark).sql(query)
     except PySparkException as error:
         message = str(error).split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:
         raise QueryError(f"the query function does not fit its sources ({', '.join(frames)}): {error}") from error
+
+
+def empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame without rows, whose plan is a LogicalRDD of its own."""
+    return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
 def relation_number(frame: DataFrame) -> int:
