@@ -97,7 +97,7 @@ class Scalars:
 
 
 def expression_text(expression: J) -> str:
-    """Deterministic text of an expression: Spark's SQL, and where that hides names (lambdas, UDFs) what tells them apart."""
+    """Deterministic text of an expression: Spark's SQL, and what tells lambdas and UDFs apart where it hides them."""
     text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
     if "namedlambdavariable" in text:
         seen: dict[str, str] = {}
