@@ -177,7 +177,8 @@ class Translation:
         return KeyLocal(below, "window", tuple(keys), below.columns + produced, text, handle=(node,))
 
     def _limit(self, node: J) -> Plan:
-        stack, below = [], node
+        stack: list[J] = []
+        below = node
         while catalyst.kind(below) in LIMITS:
             stack.append(below)
             below = below.child()
