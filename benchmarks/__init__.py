@@ -1,1 +1,1 @@
-"""Side-by-side measurements, each one command."""
+"""Side-by-side measurements, each one command: `python -m benchmarks`. Ratios within one run; never a timed test."""

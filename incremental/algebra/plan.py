@@ -54,7 +54,7 @@ class Opaque:
 
     text: str
     type: str
-    columns: frozenset[str]
+    columns: frozenset[str] = field(repr=False)  # a set prints in another order in every process
     handle: object = field(default=None, compare=False, repr=False)
 
 
