@@ -33,10 +33,11 @@ setup: $(READY)
 # is resolved here), then the project itself, which brings nothing of its own.
 $(READY): constraints.txt constraints-build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later with venv is needed: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(INSTALL) --require-hashes -r constraints-build.txt
-	$(INSTALL) --require-hashes -r constraints.txt
-	$(INSTALL) -e .
+	@echo "Setting up .venv (a minute or two, once)"
+	@$(PYTHON) -m venv .venv
+	@$(INSTALL) --require-hashes -r constraints-build.txt
+	@$(INSTALL) --require-hashes -r constraints.txt
+	@$(INSTALL) -e .
 	@touch $(READY)
 
 $(DAGSTER)/dagster.yaml: dagster.yaml
