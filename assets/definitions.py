@@ -13,6 +13,7 @@ from dagster._core.definitions.definitions_load_context import DefinitionsLoadCo
 
 from assets import descriptions, factory
 from assets.resources import SparkResource
+from incremental.algebra.report import Description
 from pipelines import catalogue
 
 DESCRIPTIONS = "deltafold/descriptions"
@@ -25,9 +26,9 @@ def _build() -> dg.Definitions:
         text = context.reconstruction_metadata[DESCRIPTIONS]
     else:
         loaded = {name: descriptions.load(one) for name, one in found.items() if isinstance(one, catalogue.Pipeline)}
-        text = json.dumps({name: description for name, description in loaded.items() if description})
-    built = factory.build(found, json.loads(text), SparkResource())
-    return built.with_reconstruction_metadata({DESCRIPTIONS: text})
+        text = json.dumps({name: description.to_json() for name, description in loaded.items() if description})
+    described = {name: Description.from_json(one) for name, one in json.loads(text).items()}
+    return factory.build(found, described, SparkResource()).with_reconstruction_metadata({DESCRIPTIONS: text})
 
 
 with warnings.catch_warnings():

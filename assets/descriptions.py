@@ -23,12 +23,12 @@ def digest(pipeline: Pipeline) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def load(pipeline: Pipeline) -> str | None:
-    """The description's text as a run left it, or None where there is none or it describes another query."""
+def load(pipeline: Pipeline) -> Description | None:
+    """The description as a run left it, or None where there is none or it describes another query."""
     try:
         written = json.loads(_path(pipeline).read_text())
-        return written["description"] if written["digest"] == digest(pipeline) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return Description.from_json(written["description"]) if written["digest"] == digest(pipeline) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # never written, unreadable here, or from another release: the next run writes it anew
 
 
@@ -38,13 +38,12 @@ def save(pipeline: Pipeline, description: Description) -> bool:
     Returns:
         Whether it differs from the one that was there, so that the graph can show more after a reload.
     """
-    text = description.to_json()
-    if load(pipeline) == text:
+    if load(pipeline) == description:
         return False
     path = _path(pipeline)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh.write_text(json.dumps({"digest": digest(pipeline), "description": text}))
+    fresh.write_text(json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
     fresh.replace(path)
     return True
 

@@ -17,39 +17,37 @@ from pipelines.catalogue import DeclarationError, Pipeline
 Catalogue = Mapping[str, Pipeline | DeclarationError]
 
 
-def build(catalogue: Catalogue, described: Mapping[str, str], spark: SparkResource) -> dg.Definitions:
+def build(catalogue: Catalogue, described: Mapping[str, Description], spark: SparkResource) -> dg.Definitions:
     """Everything that Dagster shows and runs.
 
     Args:
         catalogue: the pipelines by name, or the error of one that is not declared well.
-        described: the descriptions of compiled plans, as JSON, by the pipeline's name; some or all may be missing.
+        described: the descriptions of compiled plans by the pipeline's name; some or all may be missing.
         spark: the Spark resource of every step.
     """
     parts = [
         of_pipeline(entry, described.get(name)) if isinstance(entry, Pipeline) else _undeclared(name, entry)
         for name, entry in catalogue.items()
     ]
-    views = [keys.view(name) for name, entry in catalogue.items() if isinstance(entry, Pipeline)]
     shared = dg.Definitions(
         resources={"spark": spark},
-        sensors=[sensors.after_sources_sensor(_refreshed(views))] if views else [],
         # One process, and so one Spark, for all the steps of a run.
         executor=dg.in_process_executor,
     )
     return dg.Definitions.merge(*parts, shared)
 
 
-def of_pipeline(pipeline: Pipeline, described: str | None) -> dg.Definitions:
+def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definitions:
     """The definitions of one pipeline, without the resource that its steps need.
 
     Args:
         pipeline: the declared pipeline.
-        described: the description of its compiled plan as JSON, if there is one.
+        described: the description of its compiled plan, if there is one.
     """
-    refresh = refreshing.refresh_assets(pipeline, Description.from_json(described) if described else None)
+    refresh = refreshing.refresh_assets(pipeline, described)
     refreshed = sorted(refresh.keys)
     schedule = schedules.schedule_of(pipeline, refreshed)
-    watching = []
+    watching = [sensors.follow_sensor(pipeline)]
     if pipeline.landed:
         watching.append(sensors.folder_sensor(pipeline, refreshed))
     if sensors.watched_tables(pipeline):
@@ -65,10 +63,6 @@ def of_pipeline(pipeline: Pipeline, described: str | None) -> dg.Definitions:
         schedules=[schedule] if schedule else [],
         sensors=watching,
     )
-
-
-def _refreshed(views: list[dg.AssetKey]) -> dg.AssetSelection:
-    return dg.AssetSelection.assets(*views).required_multi_asset_neighbors()
 
 
 def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:

@@ -13,6 +13,9 @@ from incremental.algebra.report import Description, Landing, Report, StateDescri
 
 Metadata = Mapping[str, dg.MetadataValue]
 
+CONSUMED = "versions consumed"
+"""The name under which a view's materialisation tells, for programs, up to which version it has read each source."""
+
 
 def of_landing(landing: Landing) -> Metadata:
     """What one landing did, over all its partitions."""
@@ -70,6 +73,7 @@ def of_refresh(report: Report) -> Metadata:
         "verdict": dg.MetadataValue.text(report.verdict),
         "summary": dg.MetadataValue.text(report.sentence),
         "versions": dg.MetadataValue.md(_versions(report.versions)),
+        CONSUMED: dg.MetadataValue.json({name: after for name, (_, after) in report.versions.items()}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
         "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
         **{name: dg.MetadataValue.int(number) for name, number in whole.items()},

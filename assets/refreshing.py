@@ -3,10 +3,6 @@
 The step is not partitioned: it consumes whatever has been landed, from the last epoch's versions to the newest ones.
 It materialises the view also when there was nothing to do, with that verdict and the data version it had: the view has
 been found up to date, which is what freshness asks, and nothing downstream takes it for new.
-
-After a landing, the automation condition AFTER_SOURCES asks for one refresh: once no landing (run or backfill) is under
-way any more, unless the landing's own run refreshes as well. So a backfill of the landing asset over any range, started
-from Dagster's pages, is one landing run and one refresh.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +13,7 @@ from pydantic import Field
 
 from assets import descriptions, keys, metadata
 from assets.failures import CRASHES, failures
+from assets.following import source_keys
 from assets.freshness import freshness_of
 from assets.resources import SparkResource
 from incremental.algebra.report import Description, Report
@@ -24,12 +21,6 @@ from pipelines.catalogue import Pipeline
 
 if TYPE_CHECKING:
     from incremental.api import View
-
-AFTER_SOURCES = (
-    dg.AutomationCondition.any_deps_updated().since_last_handled()
-    & ~dg.AutomationCondition.any_deps_in_progress()
-    & ~dg.AutomationCondition.in_progress()
-).with_label("after its sources")
 
 
 class RefreshConfig(dg.Config):
@@ -74,16 +65,8 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
     return refresh
 
 
-def source_keys(pipeline: Pipeline) -> Sequence[dg.AssetKey]:
-    """The assets that a pipeline's query reads: landed tables, and Delta tables of others."""
-    return [
-        keys.landed(pipeline.name, name) if source.files else keys.external(pipeline.name, name)
-        for name, source in pipeline.declaration.sources.items()
-    ]
-
-
 def _specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpec]:
-    sources = source_keys(pipeline)
+    sources = list(source_keys(pipeline).values())
     if known is None:
         states = {keys.state(pipeline.name): "The state; its tables show after the first refresh and a reload."}
     else:
@@ -99,7 +82,6 @@ def _specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSp
         kinds={"deltalake", "spark"},
         code_version=descriptions.digest(pipeline),
         metadata={"query": dg.MetadataValue.md(f"```{_language(pipeline)}\n{pipeline.query.text}\n```")},
-        automation_condition=AFTER_SOURCES,
         freshness_policy=freshness_of(pipeline.declaration.schedule),
     )
     return [
@@ -111,7 +93,6 @@ def _specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSp
                 group_name=pipeline.name,
                 kinds={"deltalake"},
                 skippable=True,  # a plan that has changed since the code was loaded may not have this table any more
-                automation_condition=AFTER_SOURCES,
             )
             for key, text in states.items()
         ),

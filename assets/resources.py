@@ -15,8 +15,9 @@ from pipelines import catalogue
 from pipelines.declaration import SparkPart
 
 if TYPE_CHECKING:
-    from incremental.api import View, Warehouse
     from pyspark.sql import SparkSession
+
+    from incremental.api import View, Warehouse
 
 HOST_VARIABLE = "DELTAFOLD_SPARK_HOST"
 

@@ -1,8 +1,8 @@
 """Assets room: what starts a run when something comes. In: the pipelines. Out: their sensors. None starts a JVM.
 
-    <name>_folders     new, changed or vanished partition folders of the Files sources: one run that lands and refreshes
-    <name>_tables      a new version of a Delta table that somebody else writes: an event on that table's asset
-    refresh_after_sources    asks for one refresh of each view whose sources have events that it has not seen
+    <name>_folders    new, changed or vanished partition folders of the Files sources: one run that lands and refreshes
+    <name>_tables     a new version of a Delta table that somebody else writes: an event on that table's asset
+    <name>_follow     a view that is behind its sources' events: one refresh
 
 The first two watch the world and are off until they are switched on (Dagster's pages, Automation). The third one is on
 from the start: it is what makes a refresh follow a landing or a backfill that was started by hand.
@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets import arrivals, keys
+from assets import arrivals, following, keys
 from assets.folders import delta_version
 from pipelines.catalogue import Pipeline
 
 INTERVAL = 30  # seconds between two looks
-AFTER_SOURCES_SENSOR = "refresh_after_sources"
 
 
 def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.SensorDefinition:
@@ -71,15 +70,28 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     return tables
 
 
-def after_sources_sensor(views: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
-    """Evaluates the automation condition of the views: one refresh after their sources changed."""
-    return dg.AutomationConditionSensorDefinition(
-        AFTER_SOURCES_SENSOR,
-        target=views,
+def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
+    """Refreshes a view that is behind its sources, once nothing that changes them is under way."""
+
+    @dg.sensor(
+        name=f"{pipeline.name}_follow",
+        job_name=keys.refresh_job(pipeline.name),
         minimum_interval_seconds=INTERVAL,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Refreshes a view once after its sources changed, be it by a backfill, a run or another writer.",
+        description=f"Refreshes {pipeline.name} after a landing, a backfill or a new version of a table it reads.",
     )
+    def follow(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        # Asked first: what ends between the two questions is then seen at the next tick, and nothing is missed.
+        waiting = following.under_way(pipeline, context.instance)
+        events = following.last_events(pipeline, context.instance)
+        late = following.behind(events, following.consumed(pipeline, context.instance))
+        if not late:
+            return dg.SkipReason(f"{pipeline.name} has consumed all that its sources have.")
+        if waiting:
+            return dg.SkipReason(f"{pipeline.name} is behind {', '.join(late)}; {waiting} must end first.")
+        return dg.RunRequest(run_key=" ".join(f"{name}:{events[name].number}" for name in sorted(events)))
+
+    return follow
 
 
 def watched_tables(pipeline: Pipeline) -> Sequence[tuple[str, str]]:

@@ -42,7 +42,7 @@ def _backfill_of_the_landing_asset(server: Server) -> None:
     landing, refresh = server.runs()
     assert _tags(landing)["dagster/asset_partition_range_start"] == DAYS[0]
     assert _tags(landing)["dagster/asset_partition_range_end"] == DAYS[2]
-    assert _tags(refresh)["dagster/from_automation_condition"] == "true"
+    assert _tags(refresh)["dagster/sensor_name"] == "sales_follow"
 
 
 def _backfill_of_the_job(server: Server) -> None:

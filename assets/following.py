@@ -1,0 +1,84 @@
+"""Assets room: whether a view is behind its sources. In: what Dagster's events say. Out: refresh, or wait, and why.
+
+Each landing, and each new version of a table that others write, leaves an event with the source's version; each refresh
+leaves one with the versions that it consumed. A view is behind when these differ. So it does not matter who landed,
+when, in how many runs, or whether a refresh was under way with its versions already pinned: what has not been consumed
+stays visible. While a landing or a refresh of the pipeline, or a backfill of a landing asset, is under way, the answer
+is to wait: a backfill over any range is followed by one refresh.
+A refresh is asked for once for the same events: one that failed is not tried again before something new has come.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus  # backfills have no public interface
+
+from assets import keys, metadata
+from pipelines.catalogue import Pipeline
+
+_UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("SUCCESS", "FAILURE", "CANCELED")]
+
+
+@dataclass(frozen=True)
+class Event:
+    """The last event of a source: its number in Dagster's log, and the source's version then."""
+
+    number: int
+    version: int
+
+
+def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
+    """The last event of every source that has one."""
+    found = {name: _last(instance, key) for name, key in source_keys(pipeline).items()}
+    return {
+        name: Event(record.storage_id, told)
+        for name, record in found.items()
+        if record and isinstance(told := _metadata(record).get("version"), int)
+    }
+
+
+def consumed(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int] | None:
+    """The versions that the view's last refresh in Dagster consumed, by source; None before the first."""
+    record = _last(instance, keys.view(pipeline.name))
+    versions = _metadata(record).get(metadata.CONSUMED) if record else None
+    return versions if isinstance(versions, Mapping) else None
+
+
+def behind(events: Mapping[str, Event], versions: Mapping[str, int] | None) -> Sequence[str]:
+    """The sources whose last event the view has not consumed; those that the query does not read never are."""
+    if versions is None:
+        return sorted(events)
+    return sorted(name for name, version in versions.items() if name in events and events[name].version != version)
+
+
+def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
+    """What must end before a refresh is worth its while: a run or a backfill, in words; None when there is nothing."""
+    own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
+    jobs = {keys.update_job(pipeline.name), keys.refresh_job(pipeline.name)}
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
+        run = record.dagster_run
+        if run.job_name in jobs or own & set(run.asset_selection or ()):
+            return f"run {run.run_id}"
+    for backfill in instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
+        if own & set(backfill.asset_selection or ()):
+            return f"backfill {backfill.backfill_id}"
+    return None
+
+
+def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
+    """The assets that a pipeline's query reads, by source: landed tables, and Delta tables of others."""
+    return {
+        name: keys.landed(pipeline.name, name) if source.files else keys.external(pipeline.name, name)
+        for name, source in pipeline.declaration.sources.items()
+    }
+
+
+def _last(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+    records = instance.fetch_materializations(key, limit=1).records
+    return records[0] if records else None
+
+
+def _metadata(record: dg.EventLogRecord) -> Mapping[str, object]:
+    event = record.asset_materialization
+    return {name: value.value for name, value in event.metadata.items()} if event else {}
