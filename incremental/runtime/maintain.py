@@ -106,6 +106,7 @@ class Run:
         if not isinstance(self._program.publication, InPlace):
             with self._epoch.measure.phase("publish the view"):
                 self._view()
+        self._finish()
         return Effect(self._groups, self._rows, len(self._paths), self._paths)
 
     def _state(self, state: State) -> None:
@@ -178,9 +179,6 @@ class Run:
         bag = Bag(epoch.spark, table, columns, epoch.intent.buckets)
         before, change = epoch.before(VIEW), self._calculus.change(self._program.answer)
         if change is None:
-            if self._paths:
-                table.touch(epoch.mark(VIEW))
-                self._paths[VIEW] = "unchanged"
             return
         frame = self._lowering.frame(change, self._program.outputs)
         consolidated = self._keep(bag.consolidated(frame))
@@ -190,6 +188,14 @@ class Run:
         if not self._program.states:
             self._rows += changed
         self._paths[VIEW] = "changed"
+
+    def _finish(self) -> None:
+        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all."""
+        final = list(self._epoch.tables)[-1]
+        begun = self._paths or self._epoch.resumed
+        if begun and final not in self._paths and not self._epoch.written(final):
+            self._epoch.tables[final].touch(self._epoch.mark(final))
+            self._paths[final] = "unchanged"
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame cached until the end of the epoch; it spills to disk."""

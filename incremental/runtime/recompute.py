@@ -56,7 +56,7 @@ class Recomputed:
             new = self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()})
             change = bag.consolidated(self._minus(new, epoch, before)).persist()
             try:
-                if before is not None and change.isEmpty():
+                if before is not None and not epoch.resumed and change.isEmpty():
                     return Effect(paths={})
                 rows = bag.publish(change, before, epoch.mark(VIEW), needs_mapping(self.columns))
             finally:

@@ -1,0 +1,1 @@
+"""Worked examples: one awkward case of maintenance in each test."""

@@ -1,0 +1,15 @@
+"""A scene for each example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.examples.scene import Scene
+
+
+@pytest.fixture
+def scene(spark: SparkSession, tmp_path: Path) -> Scene:
+    return Scene(spark, tmp_path)

@@ -1,0 +1,67 @@
+"""A warehouse in a fresh folder, with Delta tables written by plain Spark, and the two checks after each refresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Row, SparkSession
+
+from incremental.api import Delta, Report, View, Warehouse
+from tests.properties.comparing import difference
+
+
+class Scene:
+    """Sources, views and what tests do to them."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.warehouse = Warehouse(spark, folder / "warehouse")
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def source(self, name: str, schema: str, rows: list[Any], invariant: bool = False) -> None:
+        """Create a Delta table and declare it."""
+        self.insert(name, schema, rows)
+        self.warehouse.source(name, Delta(self.path(name), invariant=invariant))
+
+    def insert(self, name: str, schema: str, rows: list[Any], mode: str = "append") -> None:
+        frame = self.spark.createDataFrame(rows, schema).coalesce(1)
+        frame.write.format("delta").mode(mode).option("delta.enableDeletionVectors", "true").save(self.path(name))
+
+    def sql(self, text: str) -> None:
+        """Run SQL in which {name} is the Delta table of that source."""
+        known = {path.name: f"delta.`{path}`" for path in self.folder.iterdir()}
+        self.spark.sql(text.format(**known)).collect()
+
+    def view(self, query: Any, name: str = "v", **options: Any) -> View:
+        return self.warehouse.view(name, query, **options)
+
+
+def checked(view: View, **options: Any) -> Report:
+    """Refresh, then compare with the batch query twice: by the product's verifier and by hand."""
+    report = view.refresh(**options)
+    confirm(view)
+    return report
+
+
+def confirm(view: View) -> None:
+    verification = view.verify()
+    tables = view.warehouse.tables()
+    expected = view._batch({name: tables[name].at(version) for name, version in verification.versions.items()})
+    answer = view.answer()
+    assert [f.dataType for f in answer.schema] == [f.dataType for f in expected.schema]
+    assert not difference(expected.collect(), answer.collect())
+    assert verification.ok, verification.sample
+
+
+def rows(view: View) -> list[tuple[Any, ...]]:
+    """The answer as sorted plain tuples."""
+    return sorted((tuple(row) for row in view.answer().collect()), key=repr)
+
+
+def row(view: View) -> Row:
+    """The answer's only row."""
+    (only,) = view.answer().collect()
+    return only

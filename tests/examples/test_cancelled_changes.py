@@ -1,0 +1,46 @@
+"""Changes that cancel out somewhere below the answer still finish their epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.runtime import maintain, recompute
+from tests.examples.scene import Scene, checked, confirm, rows
+
+DISTINCT = "select q, count(distinct k) n from t group by q"
+
+
+def test_inner_state_changes_but_the_answer_does_not(scene: Scene) -> None:
+    """The answer in place in the outer state needs the epoch's commit although no group of it changes."""
+    scene.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
+    view = scene.view(DISTINCT)
+    checked(view)
+    scene.sql("insert into {t} values (1, 1)")
+    report = checked(view)
+    assert (report.verdict, report.epoch) == ("applied", 2)
+    assert report.paths == {"state_1": "rewrite", "state_2": "unchanged"}
+    scene.sql("delete from {t} where k = 1 and q = 1")
+    checked(view)
+    assert rows(view) == [(1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
+def test_interrupted_epoch_of_a_compaction_is_finished(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """An epoch that was begun and then turns out to change nothing must not stay unfinished for ever."""
+    query = "select q, min(k) lo from t group by q" if policy == "incremental" else "select k from t order by k limit 2"
+    scene.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
+    scene.insert("t", "k int, q int", [(5, 5)])
+    view = scene.view(query, policy=policy)
+    checked(view)
+    scene.sql("optimize {t}")
+    with monkeypatch.context() as crash:
+        for room in (maintain.Incremental, recompute.Recomputed):
+            crash.setattr(room, "run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            view.refresh()
+    view.refresh()
+    confirm(view)
+    scene.sql("insert into {t} values (0, 1)")
+    checked(view)
