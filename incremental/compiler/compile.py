@@ -12,7 +12,6 @@ from incremental.algebra.plan import Column, Plan
 from incremental.algebra.program import RESERVED, Program
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
-from incremental.compiler.prune import pruned
 from incremental.compiler.refuse import refusals
 from incremental.compiler.strategy import Publish, publication
 from incremental.compiler.verdicts import notes, verdicts
@@ -40,7 +39,7 @@ def compiled(
     reasons += refusals(plan, invariant)
     if reasons:
         raise RefusedError(reasons)
-    states, answer = factor(pruned(plan, tuple(column for column, _ in outputs)))
+    states, answer = factor(plan)
     target = publication(states, answer, outputs, publish)
     return Program(fingerprint, states, answer, outputs, target, verdicts(plan, invariant), notes(states), invariant)
 

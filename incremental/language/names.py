@@ -32,6 +32,7 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """A name nobody has: the wish itself, else with a number; only letters, digits and underscores."""
+        wish = re.sub(r"^(_\w+?)_\d+$", r"\1", wish)  # Catalyst numbers its own names by process
         stem = re.sub(r"\W+", "_", wish).strip("_").lower() or "c"
         stem = stem if stem[0].isalpha() else f"c{stem}"
         name, number = stem, 1

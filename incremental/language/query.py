@@ -76,7 +76,7 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
     plan = catalyst.analysed(evaluate(clone, query, frames))
     translation = Translation(clone, relations)
     normal = normal_form(clone, plan)
-    algebra = translation.plan(normal)
+    algebra = translation.whole(normal)
     user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
     columns = [translation.names.column(a) for a in catalyst.sequence(normal.output())]
     outputs = tuple(zip(columns, user_names, strict=True))

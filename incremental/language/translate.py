@@ -48,6 +48,10 @@ JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
     "LeftSemi": "semi", "LeftAnti": "anti",
 }  # fmt: skip
+PASSING = {
+    "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit", "Offset",
+    "LogicalRDD", "LocalRelation", "OneRowRelation", "View", "SubqueryAlias", "ResolvedHint",
+}  # fmt: skip
 LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
 TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
@@ -62,6 +66,12 @@ class Translation:
         self.scalars = Scalars(spark, self.names)
         self._spark, self._relations = spark, relations
         self._aggregates = Aggregates(spark, self.names, self.scalars)
+        self._used: set[int] = set()
+
+    def whole(self, node: J) -> Plan:
+        """The algebra of a query or subquery; its sources get only the columns that it uses."""
+        self._used |= used_attributes(node)
+        return self.plan(node)
 
     def plan(self, node: J) -> Plan:
         """The algebra of a Catalyst node and all below it."""
@@ -81,7 +91,8 @@ class Translation:
             return self._foreign(
                 node, "it reads data that is not a declared source", "declare it with Warehouse.source"
             )
-        output = catalyst.sequence(node.output())
+        # a column nobody uses has no name here, so a new one in the source changes neither names nor fingerprint
+        output = [a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used]
         return Source(source, tuple((str(a.name()), self.names.column(a)) for a in output))
 
     def _values(self, node: J) -> Plan:
@@ -202,6 +213,7 @@ class Translation:
             if catalyst.kind(node) != "ScalarSubquery":
                 return None
             normal = normal_form(self._spark, node.plan())
+            self._used |= used_attributes(normal)
             value = self.names.column(catalyst.sequence(normal.output())[0])
             one_row = self._ordered(normal)
             if not is_one_row(normal):
@@ -218,6 +230,21 @@ class Translation:
     @staticmethod
     def _value(named: J) -> J:
         return named.child() if catalyst.kind(named) == "Alias" else named
+
+
+def used_attributes(root: J) -> set[int]:
+    """The identities of all attributes that some operator of a plan reads, or that its result has."""
+    used = {a.exprId().id() for a in catalyst.sequence(root.output())}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        used |= {a.exprId().id() for a in catalyst.sequence(node.references().toSeq())}
+        children = catalyst.sequence(node.children())
+        if catalyst.kind(node) not in PASSING:
+            # by position, or unknown to us: it may read anything its inputs have
+            used |= {a.exprId().id() for child in children for a in catalyst.sequence(child.output())}
+        pending += children
+    return used
 
 
 def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:
