@@ -8,6 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
+
+
+@pytest.fixture(scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    """Whether whole matrices are asked for, not samples."""
+    return bool(request.config.getoption("--long"))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from incremental.runtime.session import start
