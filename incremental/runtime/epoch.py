@@ -1,4 +1,4 @@
-"""Runtime room: one epoch as its tables see it. In: an intent, the tables, what changed. Out: marks, leaves, versions."""
+"""Runtime room: one epoch as its tables see it. In: an intent, tables, what changed. Out: marks, leaves, versions."""
 
 from __future__ import annotations
 
@@ -87,24 +87,29 @@ class EpochLeaves:
 
     @property
     def initial(self) -> bool:
+        """Whether there is no epoch before this one."""
         return self.epoch.initial
 
     def changed(self, leaf: Leaf) -> bool:
+        """Whether files of the source came or left, or the state was merged."""
         if isinstance(leaf, Source):
             return not self.epoch.differences[leaf.relation].empty
         return self.states[leaf.state].touched is not None
 
     def before(self, leaf: Leaf) -> Relation:
+        """The leaf at its version before the epoch; empty where it had none."""
         if isinstance(leaf, Source):
             return self._source(leaf, self.epoch.intent.sources[leaf.relation].before)
         return self._state(leaf, self.states[leaf.state].before)
 
     def after(self, leaf: Leaf) -> Relation:
+        """The leaf at its version after the epoch."""
         if isinstance(leaf, Source):
             return self._source(leaf, self.epoch.intent.sources[leaf.relation].after)
         return self._state(leaf, self.states[leaf.state].after)
 
     def change(self, leaf: Leaf) -> Relation:
+        """The difference of a source's files, or of a state's touched groups."""
         if isinstance(leaf, Source):
             names = [name for name, _ in leaf.fields]
             changed = self.epoch.differences[leaf.relation]
