@@ -20,7 +20,7 @@ MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than readi
 
 @dataclass(frozen=True)
 class Difference:
-    """What left and what came between two versions; `rows` counts the rows of these files where Delta knows it."""
+    """The files that left and that came between two versions."""
 
     table: Table
     before: int | None
@@ -30,20 +30,13 @@ class Difference:
 
     @property
     def empty(self) -> bool:
+        """Whether no file left or came."""
         return not self.left and not self.came
 
     @property
     def insert_only(self) -> bool:
         """Whether no file left, so that no row can have been deleted."""
         return not self.left
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows or 0 for file in (*self.left, *self.came))
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in (*self.left, *self.came))
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
         """The change of some columns: plain rows when insert-only, else a Z-set; consolidated: equal rows cancel."""
