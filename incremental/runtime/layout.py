@@ -46,6 +46,7 @@ class Layout:
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The stored names of all key columns, in storage order."""
         return tuple(self._keys.values())
 
     @property
