@@ -1,4 +1,4 @@
-"""Runtime room: Delta tables. In: paths, DataFrames, an epoch's mark. Out: versions, files, reads at a version, commits.
+"""Runtime room: Delta tables. In: paths, DataFrames, an epoch's mark. Out: versions, files, rows, commits.
 
 The only file that writes to Delta. Every write carries `txnAppId` and `txnVersion`, so that a second attempt at the
 same epoch is skipped by Delta itself, and the epoch's pinned versions as commit metadata.
@@ -7,19 +7,17 @@ same epoch is skipped by Delta itself, and the epoch's pinned versions as commit
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from incremental import catalyst
 from incremental.algebra.errors import SourceError
-from incremental.catalyst import J
+from incremental.catalyst import J, JavaError
 
 # The marks of a MERGE are session settings, shared by all threads of the session.
 SETTINGS = threading.RLock()
@@ -51,7 +49,9 @@ def data_file(action: J) -> File:
     """A file of Delta's AddFile action."""
     vector = catalyst.option(action.getDeletionVectorUniqueId())
     rows = catalyst.option(action.numLogicalRecords())
-    return File((str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action)
+    return File(
+        (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
+    )
 
 
 class Table:
@@ -63,7 +63,8 @@ class Table:
     @property
     def log(self) -> J:
         """Delta's log of the table, cached by Delta."""
-        return self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path)  # type: ignore[union-attr]
+        delta = catalyst.jvm(self.spark).org.apache.spark.sql.delta
+        return delta.DeltaLog.forTable(catalyst.session(self.spark), self.path)
 
     def version(self) -> int | None:
         """The latest version, None when there is no table."""
@@ -95,7 +96,7 @@ class Table:
         return {file.identity: file for file in (data_file(action) for action in actions)}
 
     def commits(self, before: int, after: int) -> list[tuple[list[File], list[File]]] | None:
-        """The files each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
+        """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
 
         None where the log does not say enough (a commit was cleaned up, or its writer left out file metadata).
         """
@@ -109,19 +110,19 @@ class Table:
                 if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
                     return None
                 found.append((added, [data_file(self._as_added(action)) for action in removed]))
-        except (Py4JJavaError, PySparkException):
+        except JavaError:
             return None
         return found if len(found) == after - before else None
 
     def _as_added(self, removed: J) -> J:
         """Delta's AddFile of a file that a commit removed, to read its rows."""
         none = catalyst.none(self.spark)
-        actions: J = self.spark._jvm.org.apache.spark.sql.delta.actions  # type: ignore[union-attr]
+        actions = catalyst.jvm(self.spark).org.apache.spark.sql.delta.actions
         known = catalyst.option(removed.numPhysicalRecords())
         stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
         return actions.AddFile(
-            removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None, removed.deletionVector(),
-            none, none, none, none, none,
+            removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None,
+            removed.deletionVector(), none, none, none, none, none,
         )  # fmt: skip
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
@@ -159,7 +160,8 @@ class Table:
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """One MERGE of `source` (alias u) into the table (alias t)."""
-        builder = DeltaTable.forPath(self.spark, self.path).alias("t").merge(source.alias("u"), condition)
+        table = DeltaTable.forPath(self.spark, self.path).alias("t")
+        builder = cast(Any, table.merge(source.alias("u"), condition))  # its types forbid a clause without a condition
         for clause in clauses:
             match clause:
                 case Clause("delete", when, _):
@@ -191,7 +193,7 @@ class Table:
         writer.save(self.path)
 
     @contextmanager
-    def _marked(self, mark: Mark) -> Iterator[None]:
+    def _marked(self, mark: Mark) -> Generator[None]:
         settings = {
             "spark.databricks.delta.write.txnAppId": mark.application,
             "spark.databricks.delta.write.txnVersion": str(mark.epoch),
@@ -216,7 +218,7 @@ class Table:
         log = self.log
         try:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
-        except (Py4JJavaError, PySparkException) as error:
+        except JavaError as error:
             raise SourceError(
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
