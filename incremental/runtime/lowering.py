@@ -39,7 +39,8 @@ from incremental.algebra.program import WEIGHT
 from incremental.catalyst import J
 
 JOIN_TYPES = {
-    "inner": "Inner", "left": "LeftOuter", "right": "RightOuter", "full": "FullOuter", "semi": "LeftSemi", "anti": "LeftAnti",
+    "inner": "Inner", "left": "LeftOuter", "right": "RightOuter", "full": "FullOuter",
+    "semi": "LeftSemi", "anti": "LeftAnti",
 }  # fmt: skip
 
 
@@ -69,8 +70,7 @@ class Lowering:
 
     def data_type(self, text: str) -> J:
         """Spark's data type of its DDL text."""
-        types: J = self.spark._jvm.org.apache.spark.sql.types  # type: ignore[union-attr]
-        return types.DataType.fromDDL(text)
+        return catalyst.jvm(self.spark).org.apache.spark.sql.types.DataType.fromDDL(text)
 
     def expression(self, scalar: Scalar) -> J:
         """A scalar over the attributes of its columns."""
