@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
 from incremental.algebra.report import Report
+from incremental.catalyst import JavaError
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.feed import difference
 from incremental.runtime.journal import Entry, Intent, Journal, Pin, lock
@@ -40,6 +39,7 @@ class Store:
 
     @property
     def journal(self) -> Journal:
+        """The epochs of the view."""
         return Journal(self.folder / "journal")
 
     def table(self, generation: int, name: str) -> Table:
@@ -155,8 +155,8 @@ class Refresh:
             changed = difference(self._sources[name], pin.before, pin.after)
             if not changed.empty and not changed.frame(all_columns(changed.table, pin.after), True).isEmpty():
                 raise SourceError(
-                    f"source {name} is declared invariant but changed between its versions {pin.before} and {pin.after}: "
-                    f"rebuild the view {intent.view} to take the change in, or restore the source"
+                    f"source {name} is declared invariant but changed between its versions {pin.before} and "
+                    f"{pin.after}: rebuild the view {intent.view} to take the change in, or restore the source"
                 )
 
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
@@ -170,7 +170,7 @@ def all_columns(table: Table, version: int) -> list[str]:
 
 
 def epoch_done(epoch: Epoch, table: str) -> bool:
-    """Whether the final table carries the epoch's mark; its version tells it of a first attempt, without a Spark job."""
+    """Whether the final table carries the epoch's mark; of a first attempt its version tells, without a Spark job."""
     if not epoch.resumed:
         return epoch.tables[table].version() != epoch.before(table)
     done = epoch.tables[table].epoch(epoch.application(table))
@@ -181,7 +181,7 @@ def explained(run: Callable[[], Effect]) -> Effect:
     """Run, and turn what Spark says of missing files into a sentence."""
     try:
         return run()
-    except (PySparkException, Py4JJavaError) as error:
+    except JavaError as error:
         text = str(error)
         if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
             raise SourceError(
@@ -211,7 +211,7 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
     return Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         cost.rows_read, cost.rows_written, cost.jobs, effect.commits, round(cost.seconds, 3),
-        {name: round(seconds, 3) for name, seconds in cost.phases.items()}, dict(effect.paths or {}), now(),
+        {name: round(seconds, 3) for name, seconds in cost.phases.items()}, dict(effect.paths), now(),
     )  # fmt: skip
 
 
