@@ -1,6 +1,6 @@
-"""Language room: MRQL's «unnest and normalise» (section 6) by Catalyst's own rules. In: an analysed plan. Out: normal.
+"""Language room: Catalyst's own rules as «unnest and normalise». In: an analysed plan. Out: its normal form.
 
-The order is fixed, so the same query has the same normal form in every process.
+This is the step of that name in MRQL (section 6).
 """
 
 from __future__ import annotations
