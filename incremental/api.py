@@ -9,7 +9,7 @@ view.refresh()
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from incremental.algebra.plan import Column
 from incremental.algebra.program import Program
 from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.sources import Delta, Files, SourceDeclaration
-from incremental.catalyst import isolated
+from incremental.catalyst import isolated, schema_of
 from incremental.compiler.compile import check_outputs, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.compiler.strategy import Publish
@@ -95,9 +95,9 @@ class Warehouse:
         known: dict[str, StructType] = {}
         for name, declaration in self._declared.items():
             if isinstance(declaration, Files):
-                known[name] = nullable(StructType.fromDDL(declaration.schema))
+                known[name] = nullable(schema_of(declaration.schema))
             elif self._table(name).version() is not None:
-                known[name] = nullable(StructType.fromDDL(self._table(name).schema_ddl()))
+                known[name] = nullable(schema_of(self._table(name).schema_ddl()))
         return known
 
     def invariant(self) -> frozenset[str]:
@@ -269,7 +269,7 @@ class View:
         return self._store.table(intent.generation, self._maintenance.tables[-1])
 
     def _version(self, intent: Intent) -> int:
-        """The version of the answer's table at an epoch: what the next, unfinished epoch began from, else the latest."""
+        """The version of the answer's table at an epoch: what an unfinished next one began from, else the latest."""
         last = self._store.journal.last()
         table = self._final(intent)
         if last is not None and last.report is None and last.intent.generation == intent.generation:
@@ -292,10 +292,9 @@ def order(name: str, ascending: bool, nulls_first: bool) -> SparkColumn:
 
 def nullable(schema: StructType) -> StructType:
     """The schema as Delta and dropped files give it: any column may be NULL."""
-    fields = [type(field)(field.name, field.dataType, True, field.metadata) for field in schema]
-    return StructType(fields)
+    return StructType([type(field)(field.name, field.dataType, True, field.metadata) for field in schema])
 
 
 __all__ = [
-    "Callable", "Delta", "DeltafoldError", "Description", "Files", "Landing", "Report", "Verification", "View", "Warehouse",
+    "Delta", "DeltafoldError", "Description", "Files", "Landing", "Report", "Verification", "View", "Warehouse",
 ]  # fmt: skip
