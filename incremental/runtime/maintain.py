@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.plan import Column
-from incremental.algebra.program import BUCKET, WEIGHT, InPlace, Program, State
+from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.runtime.calculus import Calculus
 from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.runtime.homomorphism import Touched, lifted, measured
@@ -28,30 +28,44 @@ UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a colum
 
 @dataclass(frozen=True)
 class Effect:
-    """What an epoch did: touched groups, rows of the change, commits, and the path taken for each table."""
+    """What an epoch did: touched groups, rows of the change, and the path taken for each table it wrote."""
 
     groups: int = 0
     change_rows: int = 0
-    commits: int = 0
-    paths: Mapping[str, str] | None = None
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def commits(self) -> int:
+        """One for each table that was written."""
+        return len(self.paths)
 
 
 class Maintenance(Protocol):
     """A way to keep a view: what it reads, which tables it writes, and one epoch of it."""
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """The same for the same query in every process."""
+        ...
 
     @property
-    def sources(self) -> tuple[str, ...]: ...
+    def sources(self) -> tuple[str, ...]:
+        """The names of the sources it reads."""
+        ...
 
     @property
-    def invariant(self) -> frozenset[str]: ...
+    def invariant(self) -> frozenset[str]:
+        """The sources that must not change."""
+        ...
 
     @property
-    def tables(self) -> tuple[str, ...]: ...
+    def tables(self) -> tuple[str, ...]:
+        """Table names in the order of their commits; the answer is in the last."""
+        ...
 
-    def run(self, epoch: Epoch) -> Effect: ...
+    def run(self, epoch: Epoch) -> Effect:
+        """Write the tables of one epoch."""
+        ...
 
 
 VIEW = "view"
@@ -66,14 +80,17 @@ class Incremental:
 
     @property
     def fingerprint(self) -> str:
+        """The program's, from the query."""
         return self.program.fingerprint
 
     @property
     def sources(self) -> tuple[str, ...]:
+        """Every source the query reads."""
         return self.program.sources
 
     @property
     def invariant(self) -> frozenset[str]:
+        """The sources declared invariant, which the program relies on."""
         return self.program.invariant
 
     @property
@@ -100,6 +117,7 @@ class Run:
         self._groups = self._rows = 0
 
     def all(self) -> Effect:
+        """Merge every state, inputs first, then publish the view."""
         for state in self._program.states:
             with self._epoch.measure.phase(f"merge {state.name}"):
                 self._state(state)
@@ -107,7 +125,7 @@ class Run:
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
-        return Effect(self._groups, self._rows, len(self._paths), self._paths)
+        return Effect(self._groups, self._rows, self._paths)
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]
@@ -136,9 +154,7 @@ class Run:
             merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
             self._paths[state.name] = "first load"
             return True
-        if not found.rows and (state.keys == () or not found.groups):
-            return False
-        if not found.groups:
+        if not found.groups or (not found.rows and not state.keys):
             return False
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
@@ -213,6 +229,3 @@ def inputs(state: State) -> tuple[Column, ...]:
 def needs_mapping(columns: tuple[str, ...]) -> bool:
     """Whether some column name needs Delta's name mapping."""
     return any(UNMAPPED & set(name) for name in columns)
-
-
-__all__ = ["VIEW", "WEIGHT", "Effect", "Incremental", "Maintenance", "replace"]

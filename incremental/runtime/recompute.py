@@ -38,6 +38,7 @@ class Recomputed:
 
     @property
     def tables(self) -> tuple[str, ...]:
+        """The view's own table alone."""
         return (VIEW,)
 
     @property
@@ -48,7 +49,7 @@ class Recomputed:
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: run the query, publish what differs."""
         if epoch.written(VIEW):
-            return Effect(paths={})
+            return Effect()
         table, pins = epoch.tables[VIEW], epoch.intent.sources
         before = epoch.before(VIEW)
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets)
@@ -57,11 +58,11 @@ class Recomputed:
             change = bag.consolidated(self._minus(new, epoch, before)).persist()
             try:
                 if before is not None and not epoch.resumed and change.isEmpty():
-                    return Effect(paths={})
+                    return Effect()
                 rows = bag.publish(change, before, epoch.mark(VIEW), needs_mapping(self.columns))
             finally:
                 change.unpersist()
-        return Effect(0, rows, 1, {VIEW: "recompute"})
+        return Effect(0, rows, {VIEW: "recompute"})
 
     def _minus(self, new: DataFrame, epoch: Epoch, before: int | None) -> DataFrame:
         """The new answer minus the old one, unconsolidated."""
