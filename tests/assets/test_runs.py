@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from assets import factory, keys
+from assets import factory, failures, keys, landing
 from assets.partitions import RANGE_END, RANGE_START
 from assets.resources import SparkResource
 from incremental.api import View
@@ -56,7 +56,7 @@ def days(first: str, last: str) -> dict[str, str]:
     return {RANGE_START: f"2013-01-{first}", RANGE_END: f"2013-01-{last}"}
 
 
-def failure(result: dg.ExecuteInProcessResult) -> str:
+def sentence(result: dg.ExecuteInProcessResult) -> str:
     [failed] = result.get_step_failure_events()
     assert failed.step_failure_data.user_failure_data is not None, failed.step_failure_data.error
     return failed.step_failure_data.user_failure_data.description or ""
@@ -163,7 +163,7 @@ def test_landing_nothing_at_all_fails_with_a_sentence(bench: Bench, chosen: Mapp
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     result = bench.run("update", chosen)
     assert not result.success
-    assert "2013-01-07" in failure(result)
+    assert "2013-01-07" in sentence(result)
 
 
 def test_a_malformed_row_stops_the_run_with_a_sentence(bench: Bench) -> None:
@@ -171,9 +171,27 @@ def test_a_malformed_row_stops_the_run_with_a_sentence(bench: Bench) -> None:
     (folder / "wrong.csv").write_text("id,shop,amount\n2,a,many\n")
     result = bench.run("update", partition_key="2013-01-01")
     assert not result.success
-    assert "wrong.csv" in failure(result)
-    assert [event.step_key for event in result.all_events if event.is_step_restarted] == []
+    assert "wrong.csv" in sentence(result)
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
     assert VIEW not in {event.asset_key for event in result.get_asset_materialization_events()}
+
+
+def test_a_crash_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
+    monkeypatch.setattr(landing, "CRASHES", dg.RetryPolicy(max_retries=failures.CRASHES.max_retries))
+    crashes = [OSError("the disk blinked")]
+    opened = SparkResource.open
+
+    def fragile(resource: SparkResource, pipeline: catalogue.Pipeline):
+        if crashes:
+            raise crashes.pop()
+        return opened(resource, pipeline)
+
+    monkeypatch.setattr(SparkResource, "open", fragile)
+    bench.defined = factory.build({"sales": bench.pipeline}, {}, SparkResource())
+    result = bench.run("update", partition_key="2013-01-01")
+    assert result.success
+    assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["sales__landed__sales"]
 
 
 def test_a_changed_query_is_refused_and_rebuilt_on_demand(bench: Bench) -> None:
@@ -184,7 +202,7 @@ def test_a_changed_query_is_refused_and_rebuilt_on_demand(bench: Bench) -> None:
     bench.pipeline, bench.defined = changed, factory.build({"sales": changed}, {}, SparkResource())
     refused = bench.run("refresh")
     assert not refused.success
-    assert failure(refused)
+    assert sentence(refused)
     rebuilt = bench.run("refresh", run_config={"ops": {"sales__refresh": {"config": {"rebuild": True}}}})
     assert rebuilt.success
     assert bench.answer() == [("a", 5)]
