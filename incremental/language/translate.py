@@ -49,8 +49,8 @@ JOINS: Mapping[str, JoinKind] = {
     "LeftSemi": "semi", "LeftAnti": "anti",
 }  # fmt: skip
 PASSING = {
-    "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit", "Offset",
-    "LogicalRDD", "LocalRelation", "OneRowRelation", "View", "SubqueryAlias", "ResolvedHint",
+    "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit",
+    "Offset", "LogicalRDD", "LocalRelation", "OneRowRelation", "View", "SubqueryAlias", "ResolvedHint",
 }  # fmt: skip
 LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
 TRANSPARENT = {
