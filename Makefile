@@ -22,7 +22,7 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 ui: $(READY) $(DAGSTER)/dagster.yaml
-	DAGSTER_HOME=$(DAGSTER) $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1
+	PYTHONWARNINGS='ignore:Function' DAGSTER_HOME=$(DAGSTER) $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
