@@ -6,6 +6,7 @@ A pipeline that is not declared well becomes an asset that says why, so that it 
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 import dagster as dg
 
@@ -14,6 +15,7 @@ from assets.resources import SparkResource
 from incremental.algebra.report import Description
 from pipelines.catalogue import DeclarationError, Pipeline
 
+UNDECLARED = "not_declared_well"
 Catalogue = Mapping[str, Pipeline | DeclarationError]
 
 
@@ -25,10 +27,7 @@ def build(catalogue: Catalogue, described: Mapping[str, Description], spark: Spa
         described: the descriptions of compiled plans by the pipeline's name; some or all may be missing.
         spark: the Spark resource of every step.
     """
-    parts = [
-        of_pipeline(entry, described.get(name)) if isinstance(entry, Pipeline) else _undeclared(name, entry)
-        for name, entry in catalogue.items()
-    ]
+    parts = [_part(name, entry, described.get(name)) for name, entry in catalogue.items()]
     shared = dg.Definitions(
         resources={"spark": spark},
         # One process, and so one Spark, for all the steps of a run.
@@ -65,6 +64,15 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
     )
 
 
+def _part(name: str, entry: Pipeline | DeclarationError, described: Description | None) -> dg.Definitions:
+    if isinstance(entry, DeclarationError):
+        return _undeclared(name, str(entry))
+    try:
+        return of_pipeline(entry, described)
+    except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster keeps for itself, such as `type`
+        return _undeclared(name, f"{entry.folder}: Dagster does not take it ({error}); rename the folder.")
+
+
 def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
@@ -79,11 +87,19 @@ def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
     ]
 
 
-def _undeclared(name: str, error: DeclarationError) -> dg.Definitions:
+def _undeclared(name: str, why: str) -> dg.Definitions:
     """A pipeline that cannot be loaded: an asset in the graph with the reason, which fails with it when it is run."""
 
-    @dg.asset(key=keys.view(name), group_name=name, description=f"Not declared well. {error}")
+    shown = dg.AssetOut(
+        key=keys.view(name),
+        group_name=UNDECLARED,
+        description=f"Not declared well. {why}",
+        dagster_type=dg.Nothing,
+    )
+
+    # Its folder may have any name, and an operation may not.
+    @dg.multi_asset(name=f"{UNDECLARED}_{sha256(name.encode()).hexdigest()[:8]}", outs={"view": shown})
     def undeclared() -> None:
-        raise dg.Failure(description=str(error), allow_retries=False)
+        raise dg.Failure(description=why, allow_retries=False)
 
     return dg.Definitions(assets=[undeclared])

@@ -82,18 +82,19 @@ def test_the_pipelines_that_come_along_can_be_loaded() -> None:
     assert "flights" in loaded["assets"]
 
 
-def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["wrong", "Not a name"])
+def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alone(tmp_path: Path, name: str) -> None:
     sales.declare(tmp_path)
-    (tmp_path / "wrong").mkdir()
-    (tmp_path / "wrong" / "pipeline.yaml").write_text("sources: {}\n")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "pipeline.yaml").write_text("sources: {}\n")
     found = catalogue.survey(tmp_path)
     defined = factory.build(found, {}, SparkResource())
-    asset = defined.resolve_assets_def(keys.view("wrong"))
-    assert asset.specs_by_key[keys.view("wrong")].description == f"Not declared well. {found['wrong']}"
+    asset = defined.resolve_assets_def(keys.view(name))
+    assert asset.specs_by_key[keys.view(name)].description == f"Not declared well. {found[name]}"
     result = dg.materialize([asset], raise_on_error=False, instance=dg.DagsterInstance.ephemeral())
     [failed] = result.get_step_failure_events()
     assert failed.step_failure_data.user_failure_data is not None
-    assert failed.step_failure_data.user_failure_data.description == str(found["wrong"])
+    assert failed.step_failure_data.user_failure_data.description == str(found[name])
     assert keys.view("sales") in defined.resolve_asset_graph().get_all_asset_keys()
 
 
@@ -110,6 +111,15 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
     changed = catalogue.load("sales", tmp_path)
     assert descriptions.load(changed) is None
     assert built(changed).resolve_asset_graph().has(keys.state("sales"))
+
+
+def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) -> None:
+    sales.declare(tmp_path)
+    (tmp_path / "sales").rename(tmp_path / "type")
+    defined = factory.build(catalogue.survey(tmp_path), {}, SparkResource())
+    described = defined.resolve_assets_def(keys.view("type")).specs_by_key[keys.view("type")].description
+    assert described is not None
+    assert "rename the folder" in described
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"digest": "DIGEST", "description": "{}"}'])
