@@ -26,7 +26,7 @@ from incremental.algebra.program import Program
 from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.sources import Delta, Files, SourceDeclaration
 from incremental.catalyst import isolated, schema_of
-from incremental.compiler.compile import check_outputs, compiled
+from incremental.compiler.compile import check_outputs, check_rows, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.compiler.strategy import Publish
 from incremental.language.query import Query, QueryText, evaluate, read_query
@@ -241,6 +241,7 @@ class View:
             return Incremental(self._compiled, self._query.attributes)
         if isinstance(self._compiled, RefusedError) and self.policy == "incremental":
             raise self._compiled
+        check_rows(self._query.outputs)
         columns = tuple(name for _, name in self._query.outputs)
         by_definition = self.policy == "definition"
         return Recomputed(self._query.fingerprint, self._query.sources, columns, self._batch, by_definition)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from incremental.algebra import exact
 
+EXACTLY = "subtract exactly, but of NaN, infinities and values that do not fit recompute their group"
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -46,11 +47,17 @@ class Monoid:
     disturbed: str | None = None
     unit: bool = False
     ambiguous: str | None = None
+    reach: str = "recompute the groups they reach"
 
     @property
     def invertible(self) -> bool:
         """Whether deletions subtract, so that no group is ever recomputed."""
         return self.disturbed is None
+
+    @property
+    def deletions(self) -> str:
+        """What deletions do, in words."""
+        return "subtract" if self.invertible else self.reach
 
 
 def additive(name: str, type_: str, value: str) -> Part:
@@ -102,7 +109,7 @@ def total(type_: str, mode: str, buffers: int) -> Monoid | None:
         return None
     parts, value, unit, watched, disturbed = summed
     sums = (value, "{n} = 0") if buffers == 2 else (f"if({{n}} = 0, NULL, {value})",)
-    return Monoid("sum", (*parts, COUNT_X), sums, watched, disturbed, unit)
+    return Monoid("sum", (*parts, COUNT_X), sums, watched, disturbed, unit, reach=EXACTLY)
 
 
 def average(type_: str) -> Monoid | None:
@@ -111,7 +118,7 @@ def average(type_: str) -> Monoid | None:
     if summed is None:
         return None
     parts, value, unit, watched, disturbed = summed
-    return Monoid("avg", (*parts, COUNT_X), (value, "{n}"), watched, disturbed, unit)
+    return Monoid("avg", (*parts, COUNT_X), (value, "{n}"), watched, disturbed, unit, reach=EXACTLY)
 
 
 Summation = tuple[tuple[Part, ...], str, bool, tuple[Part, ...], str | None]
@@ -161,7 +168,7 @@ def extreme(function: str, type_: str) -> Monoid:
     m = Part("m", type_, f"{function}(if({{w}} > 0, {{x}}, NULL))", f"{pick}({{t[m]}}, {{u[m]}})")
     gone = Part("gone", type_, f"{function}(if({{w}} < 0, {{x}}, NULL))", "")
     disturbed = f"coalesce({{u[gone]}} {reach} {{t[m]}}, false) AND NOT coalesce({{u[m]}} {reach} {{u[gone]}}, false)"
-    return Monoid(function, (m,), ("{m}",), (gone,), disturbed)
+    return Monoid(function, (m,), ("{m}",), (gone,), disturbed, reach=f"of the present {function} recompute its group")
 
 
 def extreme_by(function: str, value: str, order: str) -> Monoid | None:
@@ -173,7 +180,7 @@ def extreme_by(function: str, value: str, order: str) -> Monoid | None:
     parts, watched = (tuple(lifted(part, pair) for part in parts) for parts in (inner.parts, inner.watched))
     rule = f"among equal orders the {'smallest' if function == 'minby' else 'largest'} value is taken"
     name = f"{inner.name}_by"
-    return Monoid(name, parts, ("{m}.v", "{m}.o"), watched, inner.disturbed, ambiguous=rule)
+    return Monoid(name, parts, ("{m}.v", "{m}.o"), watched, inner.disturbed, ambiguous=rule, reach=inner.reach)
 
 
 def lifted(part: Part, pair: str) -> Part:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 
 from incremental.algebra.errors import QueryError, Refusal, RefusedError
 from incremental.algebra.plan import Column, Plan
-from incremental.algebra.program import RESERVED, Program
+from incremental.algebra.program import RESERVED, Program, Table
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
-from incremental.compiler.refuse import refusals
+from incremental.compiler.fuse import fused
+from incremental.compiler.refuse import incomparable, refusals
 from incremental.compiler.strategy import Publish, publication
 from incremental.compiler.verdicts import notes, verdicts
 
-PASSES: tuple[Callable[[Plan], Plan], ...] = (undistinct,)
+PASSES: tuple[Callable[[Plan], Plan], ...] = (undistinct, fused)
 
 Outputs = tuple[tuple[Column, str], ...]
 
@@ -41,7 +42,16 @@ def compiled(
         raise RefusedError(reasons)
     states, answer = factor(plan)
     target = publication(states, answer, outputs, publish)
+    if isinstance(target, Table):
+        check_rows(outputs)
     return Program(fingerprint, states, answer, outputs, target, verdicts(plan, invariant), notes(states), invariant)
+
+
+def check_rows(outputs: Outputs) -> None:
+    """Refuse a view table whose rows cannot be compared; raises RefusedError."""
+    columns = tuple(Column(name, column.type) for column, name in outputs)
+    if reasons := tuple(incomparable(columns, "two rows of the view")):
+        raise RefusedError(reasons)
 
 
 def check_outputs(outputs: Outputs) -> None:

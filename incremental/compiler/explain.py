@@ -26,12 +26,12 @@ def explain(name: str, program: Program) -> str:
 
 def state_lines(state: State) -> list[str]:
     """One state: lineage key, buckets, monoid columns."""
-    keys = ", ".join(column.name for column in state.keys) or "() (one row)"
+    keys = f"({', '.join(column.name for column in state.keys)})" if state.keys else "() (one row)"
     buckets = ", ".join(column.name for column in state.bucket_by) or "none"
     stored = ["group row count", *(f"{slot.call.column.name}: {slot.monoid.name}" for slot in state.slots)]
-    merge = "additive" if state.invertible else "deletions may recompute groups"
+    merge = "additive" if state.invertible else "deletions subtract, or recompute the groups they reach"
     return [
-        f"{state.name}: lineage key ({keys}), buckets by {buckets}",
+        f"{state.name}: lineage key {keys}, buckets by {buckets}",
         f"  keeps {'; '.join(stored)}",
         f"  merge {merge}",
     ]

@@ -25,7 +25,7 @@ def factor(plan: Plan) -> tuple[tuple[State, ...], Plan]:
         slots = tuple(Slot(call, infer(call)) for call in node_below.calls)
         state = State(f"state_{len(states) + 1}", node_below.child, key.keys, key.bucket_by, slots)
         states.append(state)
-        return StateRead(state.name, state.columns)
+        return StateRead(state.name, node_below.columns)  # in the query's order: a union goes by position
 
     answer = cut(plan, ())
     return tuple(states), answer

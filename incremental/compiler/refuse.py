@@ -11,6 +11,7 @@ from typing import assert_never
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import (
     Aggregate,
+    Column,
     Expand,
     Filter,
     Foreign,
@@ -43,7 +44,8 @@ def of_node(node: Plan, invariant: frozenset[str]) -> Iterable[Refusal]:
             pass
         case Join():
             yield from of_join(node, invariant)
-        case Aggregate(calls=calls):
+        case Aggregate(keys=keys, calls=calls):
+            yield from incomparable(keys, "two groups")
             for call in calls:
                 if not mergeable(call):
                     because = "two of its partial values cannot be merged into the value of the whole"
@@ -56,6 +58,14 @@ def of_node(node: Plan, invariant: frozenset[str]) -> Iterable[Refusal]:
             yield Refusal(node.text, node.because, f"{node.instead}, or {RECOMPUTE}")
         case _:
             assert_never(node)
+
+
+def incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
+    """The reasons against columns whose values Delta's MERGE cannot compare."""
+    for column in columns:
+        if "MAP<" in column.type.upper() or column.type.lower() in ("variant", "void"):
+            because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be told apart"
+            yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")
 
 
 def of_join(node: Join, invariant: frozenset[str]) -> Iterable[Refusal]:

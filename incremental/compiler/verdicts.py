@@ -91,8 +91,7 @@ def describe_aggregate(node: Aggregate) -> tuple[str, str]:
     parts: list[str] = []
     for call in node.calls:
         found = infer(call)
-        deletions = "subtract" if found.invertible else "recompute the groups they reach"
-        parts.append(f"{call.text}: {found.name}, deletions {deletions}")
+        parts.append(f"{call.text}: {found.name}, deletions {found.deletions}")
     return f"group by {keys}: " + ", ".join(call.text for call in node.calls), "; ".join(parts)
 
 

@@ -67,19 +67,21 @@ class Aggregates:
 
     def _without_calls(self, named: J, calls: dict[J, Call], below: list[Item]) -> J:
         """The output expression with each aggregate replaced by the column of its answer."""
+        expression = named.child() if catalyst.kind(named) == "Alias" else named
 
         def replace(node: J) -> J | None:
             if catalyst.kind(node) != "AggregateExpression":
                 return None
             canonical = node.canonicalized()
             if canonical not in calls:
-                calls[canonical] = self._call(node, below, str(named.name()))
+                # an output that is nothing but the aggregate lends it its name
+                column = self._names.column(named.toAttribute()) if node.equals(expression) else None
+                calls[canonical] = self._call(node, below, column)
             return self._names.attribute(calls[canonical].column)
 
-        expression = named.child() if catalyst.kind(named) == "Alias" else named
         return catalyst.rewrite(self._spark, expression, replace)
 
-    def _call(self, node: J, below: list[Item], wish: str) -> Call:
+    def _call(self, node: J, below: list[Item], column: Column | None) -> Call:
         function = node.aggregateFunction()
         name = catalyst.kind(function)
         expressions = [self._argument(name, e) for e in catalyst.sequence(function.children())]
@@ -92,7 +94,7 @@ class Aggregates:
             self._scalars.forbid(text, "its value depends on the order of the rows", "min, max, min_by or max_by")
         buffers, answer = self._answer(function)
         mode = "try" if text.startswith("try_") else self._mode
-        column = self._names.expression(function, wish if len(wish) < 40 and wish.isidentifier() else name.lower())
+        column = column or self._names.expression(function, name)
         distinct = bool(node.isDistinct()) and name not in ("Min", "Max")
         handle = self._handle(node, arguments, distinct)
         return Call(column, name.lower(), arguments, text, buffers, answer, distinct, mode, handle)
