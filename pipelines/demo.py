@@ -126,7 +126,7 @@ def _summary(home: Path, steps: Sequence[Step]) -> None:
     )
     (home / PICTURE).write_bytes(drawn)
     print(_comparison(median(step.report.seconds for step in steps[1:]), median(recomputes.values())))
-    print(f"The picture is {home / PICTURE}")
+    print(f"The picture is {os.path.relpath(home / PICTURE)}")
 
 
 def _comparison(refresh: float, whole: float) -> str:

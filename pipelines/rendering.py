@@ -50,19 +50,11 @@ def landing(done: Landing) -> str:
 
 
 def report(done: Report) -> str:
-    """The line for people, and below it what the refresh did."""
+    """The line for people, and below it from where to where the sources went and where the time went."""
     lines = [done.sentence]
     if done.versions:
         moves = (f"{name} {'-' if old is None else old} to {new}" for name, (old, new) in done.versions.items())
         lines.append(f"  source versions: {', '.join(moves)}")
-    counts = (
-        _count(done.change_rows, "row") + " changed",
-        _count(done.groups, "group") + " touched",
-        _count(done.rows_written, "row") + " written",
-        _count(done.jobs, "Spark job"),
-        _count(done.commits, "commit"),
-    )
-    lines.append(f"  {', '.join(counts)}")
     if done.phases:
         lines.append(f"  seconds: {', '.join(f'{name} {seconds:.1f}' for name, seconds in done.phases.items())}")
     return "\n".join(lines)
@@ -72,7 +64,7 @@ def history(reports: Sequence[Report]) -> str:
     """One row per refresh, the oldest first."""
     if not reports:
         return "never refreshed"
-    headers = ("epoch", "verdict", "rows in", "groups", "rows written", "jobs", "commits", "seconds", "finished")
+    headers = ("epoch", "verdict", "changed", "groups", "written", "jobs", "commits", "seconds", "finished")
     return table(headers, map(_past, reports))
 
 
