@@ -63,7 +63,7 @@ def split(node: Aggregate) -> Plan:
         return Project(rows, tuple(items))
 
     def moved(call: Call) -> Call:
-        owner = branches.index(call.arguments) if call.distinct else 0
+        owner = len(branches) - len(groups) + groups.index(call.arguments) if call.distinct else 0
         names = {column: renamed for b, column, renamed in layout if b == owner}
         return replace(call, arguments=tuple(names[c] for c in call.arguments), distinct=False, handle=None)
 

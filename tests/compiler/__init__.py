@@ -1,0 +1,1 @@
+"""Tests of the compiler room, without Spark: each pass on hand-made plans."""

@@ -1,0 +1,70 @@
+"""Explain: deterministic lines from a program alone, before any data is touched. Whole texts: tests/language/golden."""
+
+from __future__ import annotations
+
+from incremental.algebra.errors import Refusal
+from incremental.algebra.plan import Column, Join, Plan
+from incremental.compiler.compile import compiled
+from incremental.compiler.explain import explain, explain_refusal
+from tests.compiler.plans import NAME, D, K, Q, T, V, call, grouped, opaque, project, where
+
+SUM = call("s", "sum", V, type_="double")
+N = Column("n", "bigint")
+
+
+def lines(plan: Plan, *outputs: Column, invariant: tuple[str, ...] = ()) -> list[str]:
+    named = tuple((column, column.name.upper()) for column in outputs)
+    text = explain("totals", compiled(plan, named, "0123", [], frozenset(invariant)))
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_head_states_answer_and_columns() -> None:
+    """What a user looks for first: is it incremental, what is kept, where the answer is."""
+    shown = lines(grouped(T, (K,), SUM, call("hi", "max", V)), K, SUM.column)
+    assert shown[0] == "view totals: incremental (fingerprint 0123)"
+    assert shown[2:4] == [
+        "state_1: lineage key (k), buckets by k",
+        "keeps group row count; s: sum; hi: max",
+    ]
+    assert shown[5].startswith("answer: columns of state_1, one MERGE and one commit")
+    assert shown[6] == "columns: K int, S double"
+
+
+def test_each_node_has_its_rule() -> None:
+    """From the answer down to the sources, with the side of a join that stands still."""
+    plan = grouped(Join(where(T, "v > 0"), D, "left", opaque("k = k2")), (NAME,), call("n", "count", V))
+    assert lines(plan, NAME, invariant=("d",))[-5:] == [
+        "group by name: count(v) | count(v): count, deletions subtract",
+        "left join on k = k2 | linear: d does not change",
+        "filter v > 0 | linear",
+        "source t (K, Q, V) | files that left or came between two versions",
+        "source d (k2, name) | declared invariant: no term",
+    ]
+
+
+def test_rewritten_query_is_shown_as_it_is_maintained() -> None:
+    """count(distinct) is a group-by one level down; a total is a state of one row."""
+    inner = grouped(T, (K, Q), call("n", "count", V, distinct=True))
+    shown = lines(where(grouped(project(inner, Q, N), (), call("m", "max", N)), "m > 1"), Column("m", "bigint"))
+    assert [line for line in shown if line.startswith("state_")] == [
+        "state_1: lineage key (k, q, v), buckets by k, q",
+        "state_2: lineage key (k, q), buckets by k, q",
+        "state_3: lineage key () (one row), buckets by none",
+    ]
+    assert any(line.startswith("distinct k, q, v | group row count crossing zero") for line in shown)
+    assert any(line.startswith("answer: a table of its own") for line in shown)
+
+
+def test_notes_name_what_spark_leaves_open() -> None:
+    """max_by among equal orders: said once, although two columns ask for it."""
+    shown = lines(grouped(T, (K,), call("a", "minby", V, Q), call("b", "minby", V, Q)), K)
+    assert [x for x in shown if x.startswith("note:")] == [shown[-1]]
+    assert shown[-1] == "note: minby(v, q): among equal orders the smallest value is taken"
+
+
+def test_refusals_say_what_happens_then() -> None:
+    """Nothing falls back in silence."""
+    reasons = (Refusal("LIMIT 3", "it depends on all rows", "drop it"),)
+    why = "  LIMIT 3 cannot be maintained incrementally: it depends on all rows. Instead: drop it."
+    assert explain_refusal("v", reasons, True) == f"view v: recompute at each refresh (policy auto)\n{why}"
+    assert explain_refusal("v", reasons, False) == f"view v: refused\n{why}"

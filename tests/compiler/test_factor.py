@@ -1,0 +1,82 @@
+"""The split q = a ∘ h: a state for each group-by, inputs first, and the answer over the last ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.algebra.plan import Column, Filter, Project, Source, StateRead, Union, walk
+from incremental.compiler.factor import factor, infer
+from tests.compiler.plans import K, Q, T, V, call, grouped, project, renamed, where
+
+SUM = call("s", "sum", V, type_="double")
+S = SUM.column
+
+
+def test_query_without_group_by_has_no_state() -> None:
+    """A linear query is all answer."""
+    plan = project(where(T, "v > 0"), K)
+    assert factor(plan) == ((), plan)
+
+
+def test_what_is_below_is_h_and_what_is_above_is_a() -> None:
+    """MRQL's factoring: HAVING and expressions over aggregates belong to the answer."""
+    states, answer = factor(where(grouped(where(T, "v > 0"), (K,), SUM), "s > 1"))
+    (state,) = states
+    assert (state.name, state.keys, state.bucket_by) == ("state_1", (K,), (K,))
+    assert state.input == where(T, "v > 0")
+    assert [(slot.call, slot.monoid) for slot in state.slots] == [(SUM, infer(SUM))]
+    assert answer == where(StateRead("state_1", (K, S)), "s > 1")
+
+
+def test_nested_group_bys_share_the_outer_key() -> None:
+    """The inner state begins with the outer key and lies in the same bucket."""
+    inner = grouped(T, (Q, K), SUM)
+    states, answer = factor(grouped(project(inner, K, S), (K,), call("m", "max", S, type_="double")))
+    assert [(s.name, s.keys, s.bucket_by) for s in states] == [("state_1", (K, Q), (K,)), ("state_2", (K,), (K,))]
+    assert isinstance(states[1].input, Project)
+    assert [n.state for n in walk(states[1].input) if isinstance(n, StateRead)] == ["state_1"]
+    assert isinstance(answer, StateRead) and answer.state == "state_2"
+
+
+def test_three_levels() -> None:
+    """A key is handed down through every level."""
+    first = grouped(T, (Q, K), SUM)
+    second = grouped(first, (Q, K), call("n", "count", S))
+    states, _ = factor(grouped(second, (K,), call("m", "max", Column("n", "bigint"))))
+    assert [s.keys for s in states] == [(K, Q), (K, Q), (K,)]
+    assert {s.bucket_by for s in states} == {(K,)}
+
+
+def test_total_over_groups() -> None:
+    """Without an outer key the inner state keeps its own."""
+    states, _ = factor(grouped(grouped(T, (Q, K), SUM), (), call("m", "max", S)))
+    assert [(s.keys, s.bucket_by) for s in states] == [((Q, K), (Q, K)), ((), ())]
+
+
+def test_union_of_group_bys_keeps_its_positions() -> None:
+    """A union goes by position: a state read for one of its inputs must list its columns as the query does."""
+    other = Source("t", (("K", Column("k_2", "int")), ("Q", Column("q_2", "int"))))
+    left = grouped(T, (K, Q), call("s", "sum", V))
+    right = grouped(other, other.columns, call("s_2", "count"))
+    states, answer = factor(grouped(Union((left, right)), (Q,), call("m", "max", K), call("a", "sum", S)))
+    union = states[-1].input
+    assert isinstance(union, Union)
+    assert [[c.name for c in child.columns] for child in union.children] == [["k", "q", "s"], ["k_2", "q_2", "s_2"]]
+    assert isinstance(answer, StateRead)
+
+
+def test_states_are_numbered_inputs_first() -> None:
+    """Runtime merges the states in this order, so each must come after those that it reads."""
+    left, right = grouped(T, (K,), SUM), grouped(T, (Q,), call("z", "max", V, type_="double"))
+    union = Union((left, project(right, renamed(Q, "k_2"), right.columns[1])))
+    states, answer = factor(Filter(union, where(T, "k").condition))
+    assert [s.name for s in states] == ["state_1", "state_2"]
+    assert [n.state for n in walk(answer) if isinstance(n, StateRead)] == ["state_1", "state_2"]
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [("sum", "sum"), ("average", "avg"), ("max", "max"), ("minby", "min_by")]
+)
+def test_inferred_monoid(function: str, name: str) -> None:
+    """Each call gets the monoid of its function and types."""
+    assert infer(call("x", function, V, K)).name == name

@@ -1,0 +1,20 @@
+"""UNION ALL of group-bys, whose states may store their keys in another order than the query lists them."""
+
+from __future__ import annotations
+
+from tests.examples.scene import Scene, checked
+
+
+def test_inputs_of_a_union_keep_their_columns_in_order(scene: Scene) -> None:
+    """The outer key moves to the front of the inner lineage key; the union's columns must not move with it."""
+    scene.source("t", "k int, q int, v int", [(k, q, k * q) for k in range(4) for q in range(3)])
+    view = scene.view("""
+        select b, sum(s) s, sum(a) a, max(a) m from (
+            select k a, q b, sum(v) s from t group by k, q
+            union all
+            select k a, q b, max(v) s from t where k > 1 group by k, q
+        ) group by b""")
+    checked(view)
+    scene.sql("delete from {t} where k = 3 and q < 2")
+    scene.sql("insert into {t} values (9, 0, 5), (2, 1, 7)")
+    checked(view)
