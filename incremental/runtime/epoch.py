@@ -55,7 +55,11 @@ class Epoch:
 
     def written(self, table: str) -> bool:
         """Whether an earlier attempt at this epoch wrote the table."""
-        if not self.resumed or self.tables[table].version() is None:
+        return self.resumed and self.marked(table)
+
+    def marked(self, table: str) -> bool:
+        """Whether the table carries the mark of this epoch, or of a later one: Delta skips what else it would write."""
+        if self.tables[table].version() is None:
             return False
         done = self.tables[table].epoch(self.application(table))
         return done is not None and done >= self.intent.epoch

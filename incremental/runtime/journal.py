@@ -1,4 +1,4 @@
-"""Runtime room: the journal of a view and its lock. In: what an epoch is about to do, and what it did. Out: the same, later.
+"""Runtime room: the journal of a view and its lock. In: what an epoch is about to do and what it did. Out: the same.
 
 One small JSON file an epoch, written before its first table is (`intent`) and completed by the report after its last
 commit. The journal never decides whether an epoch is finished when its report is missing: the view's own commit does.
@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,15 +47,17 @@ class Intent:
     format: int = FORMAT
 
     def to_json(self) -> str:
+        """One line of JSON with sorted keys."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An epoch in the journal; report: None while it is unfinished."""
+    """An epoch in the journal; report and the tables' versions `after`: None while it is unfinished."""
 
     intent: Intent
     report: Report | None
+    after: dict[str, int | None] | None = None
 
 
 class Journal:
@@ -77,9 +79,10 @@ class Journal:
         """Write an intent, whole or not at all."""
         self._write(self._path(intent), {"intent": dataclasses.asdict(intent)})
 
-    def finish(self, intent: Intent, report: Report) -> None:
-        """Complete an epoch with its report."""
-        self._write(self._path(intent), {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report)})
+    def finish(self, intent: Intent, report: Report, after: dict[str, int | None] | None) -> None:
+        """Complete an epoch with its report and the versions its tables have after it."""
+        content = {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report), "after": after}
+        self._write(self._path(intent), content)
 
     def withdraw(self, intent: Intent) -> None:
         """Forget an epoch that turned out to change nothing."""
@@ -99,6 +102,7 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
+        settle(self.folder)
 
     def _read(self, path: Path) -> Entry:
         try:
@@ -107,16 +111,24 @@ class Journal:
             if given.get("format", 0) > FORMAT:
                 raise StateError(f"{path} was written by a newer Deltafold: upgrade this one, or rebuild the view")
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
-            report = content.get("report")
-            return Entry(
-                Intent(sources=pins, **given), None if report is None else Report.from_json(json.dumps(report))
-            )
+            told = content.get("report")
+            report = None if told is None else Report.from_json(json.dumps(told))
+            return Entry(Intent(sources=pins, **given), report, content.get("after"))
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
 
 
+def settle(folder: Path) -> None:
+    """Have the names in a folder written to the disk: without it a power cut can undo a rename that was seen."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
-def lock(folder: Path, view: str, timeout: float) -> Iterator[None]:
+def lock(folder: Path, view: str, timeout: float) -> Generator[None]:
     """One refresh of a view at a time, between processes; the system frees the lock of a process that died.
 
     timeout: seconds to wait; raises BusyError after that.

@@ -60,23 +60,28 @@ class Refresh:
             resumed = None
             if last is not None and last.report is None and not rebuild:
                 self._same_query(last)
+                self._same_sources(last.intent)
                 resumed = self._attempt(last.intent, progress, resumed=True)
                 last = self._store.journal.last()
-            report = self._next(last, versions, progress, rebuild)
-            if resumed is not None and report.verdict == "nothing to do":
+            report = self._next(last, versions or {}, progress, rebuild)
+            if resumed is None:
+                return report
+            if report.verdict == "nothing to do":
                 return resumed
-            return report
+            return replace(report, sentence=f"{report.sentence}; before it, epoch {resumed.epoch} was resumed")
 
     def _next(
-        self, last: Entry | None, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool
+        self, last: Entry | None, versions: Mapping[str, int], progress: Progress | None, rebuild: bool
     ) -> Report:
+        for name in versions:
+            if name not in self._maintenance.sources:
+                raise SourceError(
+                    f"view {self._store.view} reads no source {name!r}; it reads {', '.join(self._maintenance.sources)}"
+                )
         if last is not None and not rebuild:
             self._same_query(last)
         before = {} if last is None or rebuild else {name: pin.after for name, pin in last.intent.sources.items()}
-        pins = {
-            name: self._pin(name, before.get(name), last, (versions or {}).get(name))
-            for name in self._maintenance.sources
-        }
+        pins = {name: self._pin(name, before.get(name), last, versions.get(name)) for name in self._maintenance.sources}
         initial = last is None or rebuild
         if not initial and all(pin.before == pin.after for pin in pins.values()):
             assert last is not None
@@ -88,6 +93,8 @@ class Refresh:
         fingerprint = self._maintenance.fingerprint
         intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, {} if initial else tables)
         self._check_invariant(intent)
+        if last is None or last.after != tables:
+            self._check_marks(intent)
         return self._attempt(intent, progress, resumed=False, last=last, rebuilt=rebuild)
 
     def _attempt(
@@ -104,22 +111,52 @@ class Refresh:
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
         journal.begin(intent)
         epoch = Epoch(self._store.spark, intent, self._sources, tables, measure, resumed)
-        with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
-            effect = explained(lambda: self._maintenance.run(epoch))
+        try:
+            with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
+                effect = explained(lambda: self._maintenance.run(epoch))
+        except DeltafoldError as error:
+            self._failed(epoch, error)
+            raise
         final = self._maintenance.tables[-1]
         if not effect.commits and not resumed and last is not None:
             # the change cancelled out (a compaction, say): keep the epoch, move its pins
-            journal.finish(
-                replace(last.intent, sources=intent.sources), last.report or report_of(last.intent, Effect(), cost, "")
-            )
+            report = last.report or report_of(last.intent, Effect(), cost, "")
+            journal.finish(replace(last.intent, sources=intent.sources), report, last.after)
             journal.withdraw(intent)
             return nothing(intent.view, last, intent.sources)
         if not epoch_done(epoch, final):
-            raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: run the refresh again")
+            raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         verdict = "resumed" if resumed else "rebuilt" if rebuilt else getattr(self._maintenance, "verdict", "applied")
         report = report_of(intent, effect, cost, verdict)
-        journal.finish(intent, report)
+        journal.finish(intent, report, {name: table.version() for name, table in tables.items()})
         return report
+
+    def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
+        """Forget an epoch that wrote nothing, so that the next can be another; else add to the error what to do."""
+        if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
+            self._store.journal.withdraw(epoch.intent)
+            return
+        error.args = (
+            f"{error}. Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun and has to end with the source "
+            "versions it began with: refresh again if the cause has gone, else correct the source and rebuild the view",
+        )
+
+    def _check_marks(self, intent: Intent) -> None:
+        """Refuse an epoch that tables have seen already: Delta would skip its writes without a word."""
+        tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
+        epoch = Epoch(self._store.spark, intent, self._sources, tables, Measure(self._store.spark))
+        if any(epoch.marked(table) for table in tables):
+            raise StateError(
+                f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}: "
+                "rebuild the view"
+            )
+
+    def _same_sources(self, intent: Intent) -> None:
+        """Refuse to resume on tables that are not those whose versions were pinned."""
+        for name, pin in intent.sources.items():
+            table = self._sources[name]
+            if table.version() is None or table.identity() != pin.identity:
+                raise recreated(name, table)
 
     def _same_query(self, last: Entry) -> None:
         if last.intent.fingerprint != self._maintenance.fingerprint:
@@ -137,14 +174,12 @@ class Refresh:
                 f"source {name} has no data yet at {table.path}: land its files or create the Delta table first"
             )
         after = latest if wanted is None else wanted
-        if after > latest:
+        if not 0 <= after <= latest:
             raise SourceError(f"source {name} has no version {after}: its latest is {latest}")
         identity = table.identity()
         known = last.intent.sources.get(name) if last is not None and before is not None else None
         if known is not None and known.identity != identity:
-            raise SourceError(
-                f"source {name} at {table.path} was dropped and created anew since the last epoch: rebuild the view"
-            )
+            raise recreated(name, table)
         return Pin(before, after, identity)
 
     def _check_invariant(self, intent: Intent) -> None:
@@ -162,6 +197,13 @@ class Refresh:
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
         size = sum(self._sources[name].size()[1] for name in pins)
         return max(1, min(MOST_BUCKETS, size // BUCKET_BYTES))
+
+
+def recreated(name: str, table: Table) -> SourceError:
+    """What to say of a table that has another identity than before."""
+    return SourceError(
+        f"source {name} at {table.path} was dropped and created anew since the last epoch: rebuild the view"
+    )
 
 
 def all_columns(table: Table, version: int) -> list[str]:

@@ -1,0 +1,1 @@
+"""A refresh that is stopped anywhere is finished by the next one."""

@@ -1,0 +1,145 @@
+"""Where a refresh or a landing writes, found in the code itself, and how to stop there.
+
+A writing function is one whose text calls something that writes. Every one of them in ROOMS is wrapped: a new write is
+a new point to be killed at, without anybody listing it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import incremental
+
+LIBRARY = Path(incremental.__file__ or "").parent
+ROOMS = ("runtime.lake", "runtime.journal", "runtime.landing")
+EXEMPT = {
+    "runtime.journal:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
+    "runtime.lake:Table._latest",  # `update` of a Delta log reads it
+}
+CALLS = {
+    "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",
+    "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "rmtree", "copyfile", "copytree",
+    "dump", "symlink_to", "hardlink_to", "truncate", "commit",
+}  # fmt: skip
+
+
+class Killed(BaseException):
+    """What stands in for SIGKILL inside a process: nothing in the product may catch it."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A moment of a run: before or after one writing function does its work on one thing."""
+
+    side: str
+    function: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.side} {self.function} {self.what}"
+
+
+@dataclass
+class Run:
+    """The points that a run passed; at point number `stop` it calls `end`."""
+
+    stop: int | None = None
+    end: Callable[[], None] = lambda: None
+    passed: list[Point] = field(default_factory=list[Point])
+
+    def reach(self, point: Point) -> None:
+        self.passed.append(point)
+        if len(self.passed) - 1 == self.stop:
+            self.end()
+
+
+def raise_killed() -> None:
+    raise Killed
+
+
+def kill_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def writers(module: str) -> frozenset[str]:
+    """The qualified names of a module's functions that call something that writes."""
+    tree = ast.parse((LIBRARY / f"{module.replace('.', '/')}.py").read_text())
+    return frozenset(name for name, function in functions(tree) if any(writes(node) for node in ast.walk(function)))
+
+
+def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from functions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{prefix}{node.name}", node
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            yield from functions(node, prefix)
+
+
+def writes(node: ast.AST) -> bool:
+    """Whether a call writes: by the method's name, `path.replace(other)`, or `open` with a writing mode."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "replace":
+        return isinstance(node.func, ast.Attribute) and len(node.args) == 1 and not node.keywords
+    if name in ("open", "fdopen"):
+        modes = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        return any(mode[:1] in "wax" and mode for mode in modes)
+    return name in CALLS and isinstance(node.func, ast.Attribute)
+
+
+@contextmanager
+def watched(stop: int | None = None, end: Callable[[], None] = raise_killed) -> Iterator[Run]:
+    """Every writing function of ROOMS reports to the run; at point `stop` it ends."""
+    run, undo = Run(stop, end), list[Callable[[], None]]()
+    try:
+        for module in ROOMS:
+            for name in sorted(writers(module)):
+                if f"{module}:{name}" not in EXEMPT:
+                    undo.append(wrap(importlib.import_module(f"incremental.{module}"), name, run))
+        yield run
+    finally:
+        for restore in undo:
+            restore()
+
+
+def wrap(module: Any, name: str, run: Run) -> Callable[[], None]:
+    """Wrap a method; returns what puts it back. A function would escape where it is imported by name."""
+    *owners, last = name.split(".")
+    assert owners, f"{name} writes: make it a method of what it writes to"
+    owner = module
+    for part in owners:
+        owner = getattr(owner, part)
+    original = getattr(owner, last)
+
+    def reporting(*args: Any, **kwargs: Any) -> Any:
+        what = subject(args)
+        run.reach(Point("before", name, what))
+        result = original(*args, **kwargs)
+        run.reach(Point("after", name, what))
+        return result
+
+    setattr(owner, last, reporting)
+    return lambda: setattr(owner, last, original)
+
+
+def subject(args: tuple[Any, ...]) -> str:
+    """What a write is about: the table's or the file's name."""
+    for arg in args:
+        if isinstance(arg, Path):
+            return arg.name
+        if hasattr(arg, "path"):
+            return "/".join(Path(arg.path).parts[-2:])
+        if hasattr(arg, "epoch"):
+            return f"epoch {arg.epoch}"
+    return ""

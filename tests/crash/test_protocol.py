@@ -1,0 +1,140 @@
+"""What a crash, a failure or a lost file may leave behind, and that the next refresh is not misled by it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import DeltafoldError, SourceError, StateError
+from tests.crash.worlds import STAGES, World, begun, changed, stop_when, stopped
+
+RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    return World(spark, tmp_path, "one state in place").create()
+
+
+def test_a_failed_refresh_leaves_nothing_to_resume(world: World) -> None:
+    """Protects from a bad row that, once pinned, fails every refresh to come although it was corrected."""
+    view = world.view(RATIO)
+    view.refresh()
+    world.sql("insert into orders values (1, 1, 1000, 1)")
+    with pytest.raises(DeltafoldError, match="DIVIDE_BY_ZERO"):
+        view.refresh()
+    assert view.verify().ok
+    world.sql("delete from orders where v = 1000")
+    assert view.refresh().verdict in ("applied", "nothing to do")
+    assert view.verify().ok
+
+
+def test_a_failure_between_two_tables_says_what_to_do(world: World) -> None:
+    """Protects from an epoch that can neither be finished nor forgotten, and does not say so."""
+    nested = "select q, sum(100 div (m - 5000)) s from (select q, k, max(v) m from orders group by q, k) group by q"
+    view = world.view(nested)
+    view.refresh()
+    world.sql("insert into orders values (1, 1, 5000, 1)")
+    with pytest.raises(DeltafoldError, match=r"DIVIDE_BY_ZERO.*rebuild the view"):
+        view.refresh()
+    assert len(view.history()) == 1
+    world.sql("delete from orders where v = 5000")
+    assert view.rebuild().verdict == "rebuilt"
+    assert view.verify().ok
+
+
+def test_a_resume_does_not_read_another_table_of_the_same_name(world: World) -> None:
+    """Protects from pinned versions being read from a source that was dropped and created anew after the crash."""
+    changed(world)
+    stopped(world, STAGES["change"], 1)
+    shutil.rmtree(world.orders)
+    world.create()
+    for _ in range(4):
+        world.sql("insert into orders values (7, 7, 7, 7)")
+    with pytest.raises(SourceError, match="created anew"):
+        world.view().refresh()
+    assert len(world.view().history()) == 1
+    world.view().rebuild()
+    assert world.answer() == world.batch()
+
+
+def test_a_lost_journal_file_is_noticed(world: World) -> None:
+    """Protects from Delta's silent skip: tables that carry an epoch's mark take no second write of that epoch."""
+    changed(world)
+    world.view().refresh()
+    sorted(world.journal.iterdir())[-1].unlink()
+    world.change(2)
+    for _ in range(2):
+        with pytest.raises(StateError, match="rebuild the view"):
+            world.view().refresh()
+    world.view().rebuild()
+    assert world.answer() == world.batch()
+
+
+def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: World) -> None:
+    """Protects from taking any foreign commit for a lost epoch."""
+    begun(world)
+    world.spark.sql(f"optimize delta.`{world.view().path}`")
+    world.change()
+    assert world.view().refresh().verdict == "applied"
+    assert world.answer() == world.batch()
+
+
+def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from a resumed epoch that reads its own state at the wrong version."""
+    world = World(spark, tmp_path, "two nested states").create()
+    changed(world)
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+    for state in ("state_1", "state_2"):
+        spark.sql(f"optimize delta.`{world.journal.parent}/g1/{state}`")
+    assert world.view().refresh().verdict == "resumed"
+    assert world.answer() == world.batch()
+
+
+def test_versions_may_go_back_and_forth(world: World) -> None:
+    """Protects from a change whose inverse is not its opposite."""
+    changed(world)
+    view = world.view()
+    view.refresh()
+    assert view.refresh({"orders": 0}).versions["orders"][1] == 0
+    assert view.verify().ok
+    view.refresh()
+    assert world.answer() == world.batch()
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [({"oders": 1}, "reads no source 'oders'"), ({"orders": -1}, "no version -1"), ({"orders": 99}, "no version 99")],
+)
+def test_versions_that_do_not_exist_are_refused(world: World, versions: dict[str, int], says: str) -> None:
+    """Protects from a misspelt source that is silently refreshed to its latest version, and from a stuck epoch."""
+    begun(world)
+    with pytest.raises(SourceError, match=says):
+        world.view().refresh(versions)
+    assert world.view().refresh().verdict == "nothing to do"
+
+
+def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
+    """Protects from marks, locks or journals shared between views."""
+    other = world.view().warehouse.view("w", RATIO)
+    other.refresh()
+    changed(world)
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+    assert other.refresh().verdict == "applied"
+    assert world.view().refresh().verdict == "resumed"
+    assert other.verify().ok
+    assert world.answer() == world.batch()
+
+
+def test_a_view_is_the_same_from_another_folder(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Protects from a lock, a journal or a mark that depends on how the warehouse's path is written."""
+    changed(world)
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+    monkeypatch.chdir(tmp_path)
+    relative = World(world.spark, Path("warehouse/.."), world.kind)
+    relative.orders = world.orders
+    assert relative.view().refresh().verdict == "resumed"
+    assert world.answer() == world.batch()
