@@ -210,9 +210,8 @@ class View:
     def _query(self) -> Query:
         schemas = self.warehouse.schemas()
         if not schemas:
-            raise SourceError(
-                f"view {self.name} has no source with a schema: declare its sources and land their data first"
-            )
+            reason = "declare its sources and land their data first"
+            raise SourceError(f"view {self.name} has no source with a schema: {reason}")
         query = read_query(self.warehouse.spark, self.query, schemas)
         check_outputs(query.outputs)
         return query
