@@ -16,6 +16,7 @@ from incremental.algebra.plan import Column
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.runtime.calculus import Calculus
 from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
+from incremental.runtime.hold import held
 from incremental.runtime.homomorphism import Touched, lifted, measured
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import Layout
@@ -91,7 +92,7 @@ class Incremental:
     @property
     def invariant(self) -> frozenset[str]:
         """The sources declared invariant, which the program relies on."""
-        return self.program.invariant
+        return self.program.invariant & frozenset(self.sources)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -198,7 +199,7 @@ class Run:
             return
         frame = self._lowering.frame(change, self._program.outputs)
         consolidated = self._keep(bag.consolidated(frame))
-        if before is not None and not self._paths and consolidated.isEmpty():
+        if before is not None and consolidated.isEmpty():
             return
         changed = bag.publish(consolidated, before, epoch.mark(VIEW), needs_mapping(columns))
         if not self._program.states:
@@ -215,9 +216,7 @@ class Run:
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame cached until the end of the epoch; it spills to disk."""
-        kept = frame.persist()
-        self._cached.callback(kept.unpersist)
-        return kept
+        return self._cached.enter_context(held(frame))
 
 
 def inputs(state: State) -> tuple[Column, ...]:

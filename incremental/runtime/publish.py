@@ -12,6 +12,7 @@ from pyspark.sql.window import Window
 
 from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.runtime.hold import held
 from incremental.runtime.lake import Clause, Mark, Table
 from incremental.runtime.layout import quoted
 from incremental.runtime.merge import SMALL_BYTES, SMALL_FILES
@@ -47,8 +48,8 @@ class Bag:
             return int(row["rows"])
         stored = self._table.at(before)
         files, size = self._table.size()
-        deleted = self._deleted(stored.where(F.col(BUCKET).isin(sorted(row["buckets"]))), change).persist()
-        try:
+        touched = sorted(row["buckets"])
+        with held(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
             if (found := deleted.count()) != row["deleted"]:
                 raise StateError(
                     f"the view table {self._table.path} lacks {row['deleted'] - found} of the rows to delete: "
@@ -59,9 +60,7 @@ class Bag:
                 kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
                 self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
             else:
-                self._merge(deleted, inserted, mark)
-        finally:
-            deleted.unpersist()
+                self._merge(deleted, inserted, touched, mark)
         return int(row["rows"])
 
     @property
@@ -95,18 +94,13 @@ class Bag:
     def _append(self, inserted: DataFrame, mark: Mark, name_mapping: bool) -> None:
         self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
 
-    def _merge(self, deleted: DataFrame, inserted: DataFrame, mark: Mark) -> None:
+    def _merge(self, deleted: DataFrame, inserted: DataFrame, touched: list[int], mark: Mark) -> None:
         source = deleted.withColumn(INSERTED, F.lit(False)).unionByName(inserted.withColumn(INSERTED, F.lit(True)))
-        source = source.persist()
-        try:
-            buckets = sorted(row[0] for row in source.where(f"NOT {INSERTED}").select(BUCKET).distinct().collect())
-            values = {field: f"u.{field}" for field in self._fields}
-            literals = ", ".join(str(bucket) for bucket in buckets)
-            condition = f"NOT u.{INSERTED} AND t.{BUCKET} IN ({literals}) AND {self._same('t', 'u', COPY, BUCKET)}"
-            clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
-            self._table.merge(source, condition, clauses, mark)
-        finally:
-            source.unpersist()
+        values = {field: f"u.{field}" for field in self._fields}
+        literals = ", ".join(str(bucket) for bucket in touched)
+        condition = f"NOT u.{INSERTED} AND t.{BUCKET} IN ({literals}) AND {self._same('t', 'u', COPY, BUCKET)}"
+        clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
+        self._table.merge(source, condition, clauses, mark)
 
     def _written(self, rows: DataFrame) -> DataFrame:
         return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.repartition(1)

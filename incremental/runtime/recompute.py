@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
 from incremental.runtime.epoch import Epoch
+from incremental.runtime.hold import held
 from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import VIEW, Effect, needs_mapping
 from incremental.runtime.publish import Bag
@@ -55,13 +56,10 @@ class Recomputed:
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets)
         with epoch.measure.phase("recompute"):
             new = self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()})
-            change = bag.consolidated(self._minus(new, epoch, before)).persist()
-            try:
+            with held(bag.consolidated(self._minus(new, epoch, before))) as change:
                 if before is not None and not epoch.resumed and change.isEmpty():
                     return Effect()
                 rows = bag.publish(change, before, epoch.mark(VIEW), needs_mapping(self.columns))
-            finally:
-                change.unpersist()
         return Effect(0, rows, {VIEW: "recompute"})
 
     def _minus(self, new: DataFrame, epoch: Epoch, before: int | None) -> DataFrame:
