@@ -17,9 +17,9 @@ from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
 from pipelines.reading import DeclarationError
 
 if TYPE_CHECKING:
-    from incremental.api import Landing, View, Warehouse
     from pyspark.sql import SparkSession
 
+    from incremental.api import Landing, View, Warehouse
     from incremental.runtime.doctor import Finding
 
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"

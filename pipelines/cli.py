@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -118,7 +119,8 @@ def _print(as_json: bool, facts: Any, text: str) -> None:
 def new(name: Name) -> None:
     """Make a working pipeline with a little sample data."""
     home = scaffold.make(name, catalogue.home_of_new())
-    print(f"Made {home}. Try it: deltafold run {name}")
+    shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
+    print(f"Made {shown_as}. Try it: deltafold run {name}")
 
 
 @app.command()

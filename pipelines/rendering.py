@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Verification
-
     from incremental.runtime.doctor import Finding
     from pipelines.catalogue import Pipeline
 

@@ -46,7 +46,6 @@ def test_run_lands_then_refreshes(world: World) -> None:
         "sales: 2 partitions landed, 1,200 rows, 1 unchanged (1.2 s)\n"
         "Epoch 3: 1,200 rows changed 7 groups in 2.0 s.\n"
         "  source versions: sales - to 1, shops 0 to 0\n"
-        "  1,200 rows changed, 7 groups touched, 1 row written, 5 Spark jobs, 2 commits\n"
         "  seconds: merge 1.5\n"
     )
     assert result.stderr.splitlines()[-1] == "shop: merging [bold]state[/bold]"
@@ -125,19 +124,7 @@ def test_control_characters_never_reach_the_terminal(world: World) -> None:
 
 def test_history_and_explain(world: World) -> None:
     lines = call("history", "shop").stdout.splitlines()
-    assert lines[0].split() == [
-        "epoch",
-        "verdict",
-        "rows",
-        "in",
-        "groups",
-        "rows",
-        "written",
-        "jobs",
-        "commits",
-        "seconds",
-        "finished",
-    ]
+    assert " ".join(lines[0].split()) == "epoch verdict changed groups written jobs commits seconds finished"
     assert lines[2].split() == ["3", "applied", "1,200", "7", "1", "5", "2", "2.0", "2024-05-03T06:00:00Z"]
     world.reports = ()
     assert call("history", "shop").stdout == "never refreshed\n"

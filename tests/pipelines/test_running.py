@@ -55,7 +55,11 @@ def test_a_new_pipeline_runs_at_once_and_follows_its_files(home: Path) -> None:
         ("Rome", "cocoa"): (1, "5.00"),
     }
     assert call("verify", "shop").exit_code == 0
-    assert [report["epoch"] for report in json.loads(call("history", "shop", "--json").stdout)] == [1, 2]
+    (sales / "day=2024-05-02" / "sales.csv").unlink()
+    assert "sales: 1 partition removed" in call("run", "shop").stdout
+    assert ("Rome", "tea") not in answer()
+    assert call("verify", "shop").exit_code == 0
+    assert [report["epoch"] for report in json.loads(call("history", "shop", "--json").stdout)] == [1, 2, 3]
 
 
 def test_landing_one_partition_only(home: Path) -> None:

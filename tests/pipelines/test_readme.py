@@ -1,0 +1,57 @@
+"""The README, executed: its Python runs, and its commands print what it says (but for seconds and numbers of jobs)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from pipelines import cli
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs|^  seconds: .*$", re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def spoken(block: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with the output that stands below it."""
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Path:
+    monkeypatch.delenv("DELTAFOLD_PIPELINES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(blocks("python")) == 1
+    assert {command.split()[1] for command, _ in spoken(blocks("console")[0])} >= {"new", "run", "show", "verify"}
+
+
+def test_the_python_runs(tmp_path: Path) -> None:
+    # In a process of its own, as a reader would: Spark resolves relative paths against the folder that it started in.
+    for block in blocks("python"):
+        subprocess.run([sys.executable, "-c", block], check=True, cwd=tmp_path)
+
+
+def test_the_commands_print_what_it_says(elsewhere: Path) -> None:
+    for block in blocks("console"):
+        for command, output in spoken(block):
+            if not command.startswith("deltafold "):
+                subprocess.run(["sh", "-c", command], check=True, cwd=elsewhere)
+                continue
+            result = CliRunner().invoke(cli.app, shlex.split(command)[1:])
+            assert result.exit_code == 0, result.output
+            assert VARYING.sub("#", result.stdout) == VARYING.sub("#", output), command
