@@ -52,5 +52,5 @@ constraints:
 	printf 'setuptools\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
 
 clean:
-	rm -rf .venv .cache .dagster build dist *.egg-info .hypothesis .ruff_cache
+	rm -rf .venv .cache .dagster .demo .warehouse build dist *.egg-info .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

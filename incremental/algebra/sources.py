@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 
@@ -22,7 +23,7 @@ class Delta:
 class Files:
     """A folder of dropped files, landed into a Delta table of the warehouse first.
 
-    path: a local folder; format: csv, json or parquet; schema: Spark DDL of all columns, the partition column included;
+    path: a local folder, a relative one from the current folder; format: csv, json or parquet; schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default).
     """
@@ -33,6 +34,10 @@ class Files:
     partition_by: str | None = None
     invariant: bool = False
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        # Python and the JVM may have different current folders
+        object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
 
 SourceDeclaration = Delta | Files
