@@ -23,7 +23,8 @@ class Delta:
 class Files:
     """A folder of dropped files, landed into a Delta table of the warehouse first.
 
-    path: a local folder, a relative one from the current folder; format: csv, json or parquet; schema: Spark DDL of all columns, the partition column included;
+    path: a local folder, a relative one from the current folder; format: csv, json or parquet;
+    schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default).
     """
