@@ -1,7 +1,7 @@
 """The first experiment of MRQL (section 13): `select x, avg(y) group by x` over random pairs, and increments of it.
 
-At the paper's size (1 M rows, nine increments of 10 to 40 K, 10,001 keys), and at 10 and 100 M rows. Side by side: a full
-recompute with Spark, a hand-written Delta MERGE of the same increment, and a refresh; warm, and in cold processes.
+At the paper's size (1 M rows, nine increments of 10 to 40 K, 10,001 keys), and at 10 and 100 M rows. Side by side:
+a full recompute with Spark, a hand-written Delta MERGE of the same increment, and a refresh; warm and cold.
 """
 
 from __future__ import annotations
