@@ -99,7 +99,7 @@ def evaluate(spark: SparkSession, query: QueryText, frames: Mapping[str, DataFra
             catalyst.frame(spark, catalyst.analysed(frame)).createOrReplaceTempView(name)
         return cast(Any, spark).sql(query)
     except PySparkException as error:
-        message = str(error).split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
+        message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:
         raise QueryError(f"the query function does not fit its sources ({', '.join(frames)}): {error}") from error

@@ -114,7 +114,7 @@ class Journal:
             told = content.get("report")
             report = None if told is None else Report.from_json(json.dumps(told))
             return Entry(Intent(sources=pins, **given), report, content.get("after"))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
 
 
@@ -128,10 +128,10 @@ def settle(folder: Path) -> None:
 
 
 @contextmanager
-def lock(folder: Path, view: str, timeout: float) -> Generator[None]:
-    """One refresh of a view at a time, between processes; the system frees the lock of a process that died.
+def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
+    """One process at a time works in a folder; the system frees the lock of a process that died.
 
-    timeout: seconds to wait; raises BusyError after that.
+    what, work: `view totals`, `refreshed`; timeout: seconds to wait; raises BusyError after that.
     """
     folder.mkdir(parents=True, exist_ok=True)
     held = FileLock(folder / ".lock")
@@ -140,7 +140,7 @@ def lock(folder: Path, view: str, timeout: float) -> Generator[None]:
         held.acquire(timeout=timeout)
     except Timeout as error:
         who = owner.read_text() if owner.exists() else "another process"
-        raise BusyError(f"view {view} is being refreshed by {who}: try again when it is done") from error
+        raise BusyError(f"{what} is being {work} by {who}: try again when it is done") from error
     try:
         owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}")
         yield

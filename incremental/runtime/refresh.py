@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
 from incremental.algebra.report import Report
 from incremental.catalyst import JavaError
+from incremental.runtime.causes import causes
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.feed import difference
 from incremental.runtime.journal import Entry, Intent, Journal, Pin, lock
@@ -42,6 +43,12 @@ class Store:
         """The epochs of the view."""
         return Journal(self.folder / "journal")
 
+    def unused_generation(self) -> int:
+        """One after all that have left a folder or an entry: tables that nobody has marked yet."""
+        folders = (folder.name[1:] for folder in self.folder.glob("g*") if folder.is_dir())
+        last = self.journal.last()
+        return 1 + max([0 if last is None else last.intent.generation, *(int(n) for n in folders if n.isdigit())])
+
     def table(self, generation: int, name: str) -> Table:
         """One of the view's own tables."""
         return Table(self.spark, str(self.folder / f"g{generation}" / name))
@@ -55,7 +62,7 @@ class Refresh:
 
     def run(self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool = False) -> Report:
         """One refresh up to the given (or the latest) versions; finishes an interrupted epoch first."""
-        with lock(self._store.folder, self._store.view, LOCK_SECONDS):
+        with lock(self._store.folder, f"view {self._store.view}", "refreshed", LOCK_SECONDS):
             last = self._store.journal.last()
             resumed = None
             if last is not None and last.report is None and not rebuild:
@@ -86,7 +93,7 @@ class Refresh:
         if not initial and all(pin.before == pin.after for pin in pins.values()):
             assert last is not None
             return nothing(self._store.view, last, pins)
-        generation = 1 if last is None else last.intent.generation + (1 if rebuild else 0)
+        generation = self._store.unused_generation() if rebuild else 1 if last is None else last.intent.generation
         epoch = 1 if last is None or rebuild else last.intent.epoch + 1
         buckets = self._buckets(pins) if last is None or rebuild else last.intent.buckets
         tables = {name: self._store.table(generation, name).version() for name in self._maintenance.tables}
@@ -230,10 +237,8 @@ def explained(run: Callable[[], Effect]) -> Effect:
                 "a data file of a pinned source version is gone (VACUUM removed it, or somebody deleted it): "
                 "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
             ) from error
-        first = text.split("JVM stacktrace")[0].strip().splitlines()
-        raise DeltafoldError(
-            f"Spark could not run the refresh: {first[0] if first else type(error).__name__}"
-        ) from error
+        reason = causes(error)[0].strip().split("\n")[0]
+        raise DeltafoldError(f"Spark could not run the refresh: {reason or type(error).__name__}") from error
 
 
 def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:

@@ -74,6 +74,18 @@ def test_a_lost_journal_file_is_noticed(world: World) -> None:
     assert world.answer() == world.batch()
 
 
+def test_a_view_without_its_journal_can_be_rebuilt(world: World) -> None:
+    """Protects from a rebuild into tables that are there already, whose marks would have Delta skip its writes."""
+    changed(world)
+    world.view().refresh()
+    shutil.rmtree(world.journal)
+    with pytest.raises(StateError, match="rebuild the view"):
+        world.view().refresh()
+    world.change(2)
+    assert world.view().rebuild().verdict == "rebuilt"
+    assert world.answer() == world.batch()
+
+
 def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: World) -> None:
     """Protects from taking any foreign commit for a lost epoch."""
     begun(world)

@@ -17,7 +17,10 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 from incremental.api import Delta, Policy, View, Warehouse
+from incremental.runtime.journal import Journal
 from tests.crash.points import Killed, Point, Run, raise_killed, watched
+
+Rows = Counter[tuple[object, ...]]
 
 GROUPED = "select k, sum(v) s, count(*) n, max(v) top, avg(v) a from orders group by k"
 NESTED = "select q, max(s) m, count(*) c from (select k, q, sum(v) s from orders group by k, q) group by q"
@@ -65,12 +68,21 @@ class World:
         kind = KINDS[self.kind]
         return warehouse.view("v", query or kind.query, kind.policy)
 
-    def batch(self) -> Counter[tuple[object, ...]]:
+    @property
+    def unfinished(self) -> bool:
+        """Whether the journal ends with an epoch that was begun only."""
+        last = Journal(self.journal).last()
+        return last is not None and last.report is None
+
+    def finished(self) -> int:
+        return len(self.view().history())
+
+    def batch(self) -> Rows:
         """The batch answer at the latest version."""
         query = KINDS[self.kind].query.replace("from orders", f"from delta.`{self.orders}`")
         return Counter(tuple(row) for row in self.spark.sql(query).collect())
 
-    def answer(self) -> Counter[tuple[object, ...]]:
+    def answer(self) -> Rows:
         return Counter(tuple(row) for row in self.view().answer().collect())
 
     def sql(self, text: str) -> None:
@@ -177,3 +189,32 @@ def stopped(world: World, stage: Stage, number: int) -> Run:
         except Killed:
             return run
     raise AssertionError(f"there is no point {number} in {[str(point) for point in run.passed]}")
+
+
+def seen(world: World) -> Rows | None:
+    """What readers see; None before the first epoch has ended."""
+    return world.answer() if world.finished() else None
+
+
+def check_survived(world: World, before: Rows | None, finished: int, late: bool) -> None:
+    """A crashed world: readers see the last finished epoch, and one refresh brings it to the latest versions.
+
+    before, finished: what readers saw, and the number of finished epochs, before the run that was stopped.
+    late: whether data arrives between the crash and that refresh; otherwise it does afterwards.
+    """
+    latest = world.batch()
+    assert seen(world) == (before if world.finished() == finished else latest)
+    unfinished = world.unfinished
+    if late:
+        world.change(2)
+    report = world.view().refresh()
+    verdicts = [entry.verdict for entry in world.view().history()]
+    assert ("resumed" in verdicts[finished:]) == unfinished, verdicts
+    assert not unfinished or "resumed" in report.sentence, report.sentence
+    assert world.answer() == world.batch()
+    assert world.view().refresh().verdict == "nothing to do"
+    if not late:
+        world.change(2)
+        world.view().refresh()
+        assert world.answer() == world.batch()
+    assert world.view().verify().ok

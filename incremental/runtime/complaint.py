@@ -1,0 +1,44 @@
+"""Runtime room: what Spark says of a dropped file. In: the messages of its exceptions. Out: file and reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from incremental.runtime.causes import first_line
+
+FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
+REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (r"Expected: (.*?) but found: (.*?)\n", lambda m: f"its header has {m[2]} where the declared schema has {m[1]}"),
+    (r"Header length: (\d+), schema size: (\d+)",
+     lambda m: f"its header has {m[1]} columns, the declared schema {m[2]}"),
+    (r"Parquet column \[(.*?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)",
+     lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
+    (r"Malformed CSV record", lambda _: "it has another number of values than the declared schema has columns"),
+    (r"field name '(.*?)' and the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"",
+     lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
+    (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+    (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+    (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
+)  # fmt: skip
+
+
+def file_of(messages: Sequence[str]) -> Path | None:
+    """The file that the messages name."""
+    for message in messages:
+        found = FILE.search(message)
+        if found:
+            return Path("/" + unquote(found[1]).rstrip(".,:;"))
+    return None
+
+
+def reason_of(messages: Sequence[str]) -> str:
+    """Why a file cannot be read: the innermost message that we know, else the innermost."""
+    for message in reversed(messages):
+        for pattern, words in REASONS:
+            found = re.search(pattern, message, re.DOTALL)
+            if found:
+                return words(found)
+    return first_line(messages[-1])

@@ -1,0 +1,44 @@
+"""A process that refreshes a view and comes to an end on the way.
+
+python -m tests.crash.child HOST FOLDER KIND STAGE HOW NUMBER
+HOST: the file of a running Spark, or `own`. HOW: `kill` at the point, `during` the write that the point begins, `hold`
+the lock at the point until killed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+from incremental.runtime.host import attach
+from incremental.runtime.session import start
+from tests.crash.points import kill_process, watched
+from tests.crash.worlds import STAGES, World
+
+SHORT = 0.15  # seconds after which a write has begun and is not over yet
+
+
+def kill_soon() -> None:
+    threading.Timer(SHORT, kill_process).start()
+
+
+def hold() -> None:
+    print("holding", flush=True)
+    time.sleep(600)
+
+
+def main(host: str, folder: str, kind: str, stage: str, how: str, number: str) -> None:
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    spark = start("crash", master="local[2]", memory="1g", settings=settings) if host == "own" else attach(Path(host))
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    world = World(spark, Path(folder), kind)
+    end = {"kill": kill_process, "during": kill_soon, "hold": hold}[how]
+    with world.settings(), watched(int(number), end):
+        STAGES[stage].run(world)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,158 @@
+"""A refresh killed with SIGKILL, in a process of its own: nothing of it can run any more.
+
+Most of these processes are guests of this process's Spark, whose Java goes on with what it was told: the harder case.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import BusyError, DeltafoldError
+from incremental.runtime import refresh
+from incremental.runtime.host import publish
+from tests.crash.worlds import KINDS, STAGES, World, check_survived, seen
+from tests.setup.machine import PROJECT
+
+SAMPLE = [
+    ("one state in place, merged", "change", 3),
+    ("two nested states", "resume", 4),
+    ("state and view table", "first load", 5),
+    ("bag", "change that cancels out", 3),
+]
+POINTS = 10  # more than any run has
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "number" in metafunc.fixturenames:
+        whole = [(kind, stage, number) for kind in KINDS for stage in STAGES for number in range(POINTS)]
+        chosen = whole if metafunc.config.getoption("--long") else SAMPLE
+        metafunc.parametrize(("kind", "stage", "number"), chosen, ids=[f"{k}: {s}, {n}" for k, s, n in chosen])
+
+
+@pytest.fixture
+def host(spark: SparkSession, tmp_path: Path) -> str:
+    publish(spark, tmp_path / "host.json")
+    return str(tmp_path / "host.json")
+
+
+def command(host: str, world: World, stage: str, how: str, number: int) -> list[str]:
+    told = [host, str(world.folder), world.kind, stage, how, str(number)]
+    return [sys.executable, "-m", "tests.crash.child", *told]
+
+
+def killed(host: str, world: World, stage: str, how: str, number: int) -> bool:
+    """Run a stage in a process that ends at a point; False where the run has no such point."""
+    child = subprocess.run(command(host, world, stage, how, number), cwd=PROJECT, check=False, capture_output=True)
+    assert child.returncode in (0, -signal.SIGKILL), child.stderr.decode()
+    return child.returncode != 0
+
+
+def test_a_kill_is_survived(spark: SparkSession, host: str, tmp_path: Path, kind: str, stage: str, number: int) -> None:
+    """Protects from anything that only a `finally` or an exit handler puts right."""
+    world = World(spark, tmp_path / "world", kind).create()
+    with world.settings():
+        STAGES[stage].prepare(world)
+        before, finished = seen(world), world.finished()
+        if killed(host, world, stage, "kill", number):
+            check_survived(world, before, finished, late=number % 2 == 1)
+        else:
+            assert number >= POINTS // 2
+
+
+@pytest.mark.parametrize("kind", ["one state in place", "one state in place, merged"])
+def test_a_write_that_goes_on_after_its_process_is_dead_does_no_harm(
+    spark: SparkSession, host: str, tmp_path: Path, kind: str
+) -> None:
+    """Protects from a Java that commits after the lock was freed and the next refresh has begun."""
+    world = World(spark, tmp_path / "world", kind).create()
+    with world.settings():
+        STAGES["change"].prepare(world)
+        assert killed(host, world, "change", "during", 2)
+        world.change(2)
+        until_done(lambda: world.view().refresh())
+        time.sleep(2)  # whatever still runs comes to its end
+        until_done(lambda: world.view().refresh())
+        assert world.answer() == world.batch()
+        assert world.view().verify().ok
+
+
+def until_done(work: Callable[[], object]) -> None:
+    """Two writers may meet, and one of them fails then; the next attempt gets through."""
+    for attempt in range(3):
+        try:
+            work()
+            return
+        except DeltafoldError:
+            if attempt == 2:
+                raise
+
+
+def test_a_java_of_its_own_ends_with_its_process(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from a Java left behind, which could go on writing."""
+    world = World(spark, tmp_path / "world", "one state in place").create()
+    child = subprocess.Popen(command("own", world, "first load", "hold", 3), cwd=PROJECT, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"holding\n"
+    javas = children(child.pid)
+    assert javas
+    child.kill()
+    child.wait()
+    world.view().refresh()
+    assert world.answer() == world.batch()
+    assert [report.verdict for report in world.view().history()] == ["resumed"]
+    until = time.monotonic() + 60
+    while any(alive(process) for process in javas):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_two_processes_refresh_one_after_the_other(
+    spark: SparkSession, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects from two refreshes of one view at once, and from a dead process that keeps the view locked."""
+    world = World(spark, tmp_path / "world", "one state in place").create()
+    STAGES["change"].prepare(world)
+    child = subprocess.Popen(command(host, world, "change", "hold", 3), cwd=PROJECT, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"holding\n"
+        monkeypatch.setattr(refresh, "LOCK_SECONDS", 0.2)
+        with pytest.raises(BusyError, match=rf"view v is being refreshed by process {child.pid} since"):
+            world.view().refresh()
+    finally:
+        child.kill()
+        child.wait()
+    assert world.view().refresh().verdict == "resumed"
+    assert world.answer() == world.batch()
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started, and theirs."""
+    found: list[int] = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == process:
+            below = int(status.parent.name)
+            found += [below, *children(below)]
+    return found
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")
+    return not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] != "Z"

@@ -1,0 +1,47 @@
+"""The points to be killed at come from the code, and none is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from incremental.runtime.journal import Journal
+from incremental.runtime.lake import Table
+from incremental.runtime.landing import Landings
+from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
+
+# These make what can be made again, and write nothing of a warehouse.
+SET_UP = {f"runtime.{name}" for name in ("cache", "classes", "doctor", "host", "jars", "java", "session", "trust")}
+WHOLE_VIEW = {"api:View.drop"}  # removes a view; there is no epoch to finish afterwards
+
+
+def test_every_write_of_the_library_is_a_point() -> None:
+    """Protects from a new write, in a room that is not watched, that no crash test ever stops at."""
+    elsewhere: set[str] = set()
+    for file in LIBRARY.rglob("*.py"):
+        module = ".".join(file.relative_to(LIBRARY).with_suffix("").parts)
+        if module not in SET_UP and module not in ROOMS:
+            elsewhere |= {f"{module}:{name}" for name in writers(module)}
+    assert elsewhere == WHOLE_VIEW
+
+
+def test_the_writes_we_know_of_are_found() -> None:
+    """Protects from a search that finds nothing, which would make every crash test pass."""
+    found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
+    known = {"runtime.lake:Table._write", "runtime.lake:Table.merge", "runtime.lake:Table.replace_where"}
+    known |= {
+        "runtime.journal:Journal._write",
+        "runtime.journal:Journal.withdraw",
+        "runtime.landing:Landings._remember",
+    }
+    assert known | EXEMPT <= found
+
+
+def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
+    """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
+    owners = {"Table": Table, "Journal": Journal, "Landings": Landings}
+    names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
+    methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]
+    originals = [getattr(owner, name) for owner, name in methods]
+    with watched():
+        assert all(getattr(owner, name) is not kept for (owner, name), kept in zip(methods, originals, strict=True))
+    assert [getattr(owner, name) for owner, name in methods] == originals

@@ -1,0 +1,103 @@
+"""Policies: what happens to a query that cannot be maintained, and two ways that must give the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.algebra.errors import DeltafoldError, RefusedError
+from tests.examples.scene import Scene, checked, confirm, rows
+
+MEDIAN = "select k, percentile(v, 0.5) p, collect_set(v) vs from t group by k"
+
+
+def test_refused_query_touches_nothing(scene: Scene) -> None:
+    """policy incremental refuses before there is a folder."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view(MEDIAN)
+    for call in (view.refresh, view.explain, view.rebuild):
+        with pytest.raises(RefusedError, match=r"percentile"):
+            call()
+    assert not (scene.folder / "warehouse" / "views").exists()
+
+
+def test_auto_recomputes_and_says_so(scene: Scene) -> None:
+    """Nothing falls back in silence: explain, verdict and every report name it."""
+    scene.source("t", "k int, v int", [(1, 1), (1, 4), (2, 2)])
+    view = scene.view(MEDIAN.replace("collect_set(v)", "count(v)"), policy="auto")
+    assert view.verdict == "recompute"
+    assert view.explain().startswith("view v: recompute at each refresh (policy auto)\n  percentile(")
+    report = checked(view)
+    assert report.verdict == "recomputed" and "recomputed" in report.sentence
+    scene.sql("insert into {t} values (1, 9), (2, 2)")
+    scene.sql("delete from {t} where v = 4")
+    report = checked(view)
+    assert (report.verdict, report.paths, report.epoch) == ("recomputed", {"view": "recompute"}, 2)
+    scene.sql("update {t} set v = v")
+    assert checked(view).verdict == "nothing to do"
+    scene.sql("delete from {t} where k = 2")
+    checked(view)
+    assert rows(view) == [(1, 5.0, 2)]
+
+
+def test_auto_maintains_what_it_can(scene: Scene) -> None:
+    """policy auto is incremental where the compiler has a rule."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view("select sum(v) s from t", policy="auto")
+    assert view.verdict == "incremental" and checked(view).verdict == "applied"
+
+
+def test_auto_does_not_help_against_the_clock(scene: Scene) -> None:
+    """Two runs of the batch query differ, so recomputing keeps no promise."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    with pytest.raises(RefusedError, match=r"current_date"):
+        scene.view("select k, current_date() d from t", policy="auto").refresh()
+
+
+def test_definition_equals_incremental(scene: Scene) -> None:
+    """The oracle: the batch answer after minus the batch answer before gives the same view."""
+    scene.source("t", "k int, q int, v double", [(k, k % 2, v / 4) for k in range(3) for v in range(4)])
+    scene.source("d", "k int, name string", [(1, "one"), (1, "uno"), (2, "two")], invariant=True)
+    query = """select name, q, max(v) hi, count(distinct t.k) n, sum(v) s
+               from t left join d on t.k = d.k group by grouping sets ((name, q), (name)) having count(*) > 1"""
+    views = [scene.view(query, policy, policy=policy) for policy in ("incremental", "definition")]
+    for change in ("", "delete from {t} where v > 0.5 and k = 1", "insert into {t} values (2, 0, null), (9, 9, 0.25)"):
+        if change:
+            scene.sql(change)
+        reports = [checked(view) for view in views]
+        assert rows(views[0]) == rows(views[1])
+        assert [report.verdict for report in reports] == ["applied", "recomputed"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({}, {"publish": "table"}),
+        ({"publish": "table"}, {}),
+        ({"policy": "definition"}, {}),
+        ({}, {"policy": "definition"}),
+    ],
+    ids=["in place to table", "table to in place", "definition to incremental", "incremental to definition"],
+)
+def test_changing_how_a_view_is_kept(scene: Scene, first: dict[str, str], then: dict[str, str]) -> None:
+    """Another layout has to be refused until a rebuild, or taken over rightly: never a wrong answer."""
+    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
+    query = "select k, sum(v) s, max(v) hi from t group by k"
+    checked(scene.view(query, **first))
+    scene.sql("insert into {t} values (1, 5)")
+    other = scene.view(query, **then)
+    try:
+        other.refresh()
+    except DeltafoldError as error:
+        assert "rebuild" in str(error)
+        other.rebuild()
+    confirm(other)
+    scene.sql("delete from {t} where v = 2")
+    checked(other)
+
+
+@pytest.mark.parametrize("option", [{"policy": "sometimes"}, {"publish": "nowhere"}])
+def test_unknown_options(scene: Scene, option: dict[str, str]) -> None:
+    """A misspelt option is not the default."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    with pytest.raises(DeltafoldError, match=r"sometimes|nowhere"):
+        scene.view("select k from t", **option).refresh()

@@ -1,0 +1,176 @@
+"""Versions of sources: changes that are none, refreshes to chosen versions, sources that are not what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from incremental.algebra.errors import ChangedQueryError, SourceError
+from incremental.api import Delta, View, Warehouse
+from tests.examples.scene import Scene, checked, confirm, rows
+
+QUERY = "select k, sum(v) s, min(v) lo from t group by k"
+
+
+def test_empty_changes(scene: Scene) -> None:
+    """Nothing was committed, nothing was in it, or nothing came of it: no epoch, and the report says so."""
+    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
+    views = [scene.view(QUERY), scene.view("select k, v from t where v > 1", "bag")]
+    for view in views:
+        checked(view)
+    for change in (
+        "",
+        "delete from {t} where false",
+        "insert into {t} select * from {t} where false",
+        "update {t} set v = v",
+        "optimize {t}",
+    ):
+        if change:
+            scene.sql(change)
+        for view in views:
+            report = checked(view)
+            assert (report.verdict, report.epoch, report.commits) == ("nothing to do", 1, 0), change
+    scene.sql("insert into {t} values (2, 1)")
+    assert [checked(view).epoch for view in views] == [2, 1]
+    assert len(views[0].history()) == 2
+
+
+def test_change_and_its_undoing_between_two_refreshes(scene: Scene) -> None:
+    """Only the difference of the two versions counts."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 3)])
+    view = scene.view(QUERY)
+    checked(view)
+    scene.sql("update {t} set v = 100")
+    scene.sql("insert into {t} values (5, 5)")
+    scene.sql("delete from {t}")
+    scene.insert("t", "k int, v int", [(2, 3), (1, 1)])
+    assert checked(view).verdict == "nothing to do"
+
+
+def test_refresh_to_older_and_newer_versions(scene: Scene) -> None:
+    """Any version that can be read is a place to go, forwards or back."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view(QUERY)
+    scene.sql("insert into {t} values (1, -4), (2, 2)")
+    scene.sql("delete from {t} where k = 1 and v = 1")
+    scene.sql("update {t} set k = 3 where k = 2")
+    expected = {
+        0: [(1, 1, 1)], 1: [(1, -3, -4), (2, 2, 2)], 2: [(1, -4, -4), (2, 2, 2)], 3: [(1, -4, -4), (3, 2, 2)],
+    }  # fmt: skip
+    for version in (1, 3, 0, 2):
+        report = checked(view, versions={"t": version})
+        assert report.versions["t"][1] == version
+        assert rows(view) == expected[version]
+    checked(view)
+    assert rows(view) == expected[3]
+    with pytest.raises(SourceError, match=r"source t has no version 9: its latest is 3"):
+        view.refresh(versions={"t": 9})
+
+
+def test_source_dropped_and_recreated(scene: Scene) -> None:
+    """Versions of another table must not be taken for those of the first."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view(QUERY)
+    checked(view)
+    for file in sorted((scene.folder / "t").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    scene.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    scene.insert("t", "k int, v int", [(7, 7)])
+    scene.insert("t", "k int, v int", [(8, 8)])
+    with pytest.raises(SourceError, match=r"source t at .* was dropped and created anew .* rebuild the view"):
+        view.refresh()
+    assert view.rebuild().generation == 2
+    confirm(view)
+    assert rows(view) == [(7, 7, 7), (8, 8, 8)]
+
+
+@pytest.fixture
+def careless(scene: Scene) -> Iterator[Scene]:
+    """A session that lets VACUUM remove files at once."""
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    scene.spark.conf.set(check, "false")
+    yield scene
+    scene.spark.conf.unset(check)
+
+
+def test_vacuumed_version(careless: Scene) -> None:
+    """The files that the change would be read from are gone: a sentence, and rebuilding helps."""
+    scene = careless
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = scene.view(QUERY)
+    checked(view)
+    scene.insert("t", "k int, v int", [(1, 5), (3, 3)], mode="overwrite")
+    scene.sql("vacuum {t} retain 0 hours")
+    with pytest.raises(SourceError, match=r"is gone .VACUUM removed it"):
+        view.refresh()
+    assert rows(view) == [(1, 1, 1), (2, 2, 2)]
+    view.rebuild()
+    confirm(view)
+    scene.sql("insert into {t} values (3, 4)")
+    checked(view)
+
+
+def test_invariant_source_that_changes(scene: Scene) -> None:
+    """Its joins have no term for it: refused until a rebuild takes the change in; a compaction is none."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    scene.source("d", "k int, name string", [(1, "one")], invariant=True)
+    view = scene.view("select name, sum(v) s from t left join d on t.k = d.k group by name")
+    checked(view)
+    scene.sql("insert into {d} select * from {d} where false")
+    scene.sql("update {d} set name = name")
+    scene.sql("insert into {t} values (1, 10)")
+    checked(view)
+    scene.sql("insert into {d} values (2, 'two')")
+    with pytest.raises(SourceError, match=r"source d is declared invariant but changed .* rebuild the view"):
+        view.refresh()
+    view.rebuild()
+    confirm(view)
+    assert rows(view) == [("one", 11), ("two", 2)]
+    scene.sql("insert into {t} values (2, 10)")
+    checked(view)
+
+
+def test_changed_query(scene: Scene) -> None:
+    """A state of another query is never merged into; rebuilding starts a new generation."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    checked(scene.view(QUERY))
+    changed = scene.view(QUERY.replace("sum(v)", "sum(v + 1)"))
+    scene.sql("insert into {t} values (2, 3)")
+    with pytest.raises(
+        ChangedQueryError, match=r"the query of view v changed .* rebuild the view, or restore the query"
+    ):
+        changed.refresh()
+    report = changed.rebuild()
+    assert (report.verdict, report.generation, report.epoch) == ("rebuilt", 2, 1)
+    confirm(changed)
+    scene.sql("delete from {t} where v = 3")
+    assert checked(changed).generation == 2
+
+
+def test_new_column_in_a_source(scene: Scene) -> None:
+    """A column that the query does not read changes nothing."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    checked(scene.view(QUERY))
+    scene.sql("alter table {t} add column extra string")
+    scene.sql("insert into {t} values (2, 3, 'x')")
+    again = fresh(scene)
+    checked(again)
+    scene.sql("update {t} set extra = 'y'")
+    assert checked(again).verdict == "nothing to do"
+
+
+def test_values_in_the_query_are_part_of_it(scene: Scene) -> None:
+    """A changed constant table must not pass for the old one."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    query = "select n, sum(v) s from t join values (1, 'one'), (2, 'two') as x (m, n) on k = m group by n"
+    checked(scene.view(query))
+    with pytest.raises(ChangedQueryError):
+        scene.view(query.replace("'two'", "'zwei'")).refresh()
+
+
+def fresh(scene: Scene) -> View:
+    """The view as another process opens it."""
+    warehouse = Warehouse(scene.spark, scene.folder / "warehouse")
+    warehouse.source("t", Delta(scene.path("t")))
+    return warehouse.view("v", QUERY)

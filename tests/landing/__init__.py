@@ -1,0 +1,1 @@
+"""Dropped files become a table exactly, or nothing of them does."""

@@ -1,0 +1,1 @@
+"""Tests of the language room: golden explains, stable names, refusals."""

@@ -1,0 +1,2 @@
+-- DISTINCT is a group-by without aggregates.
+select distinct carrier, month(day) as month from flights

@@ -1,0 +1,121 @@
+"""What this release cannot maintain is refused with node, reason and way out, before any data is read."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from incremental.algebra.errors import QueryError
+from tests.language.schemas import explained, refused
+
+# query: what the node, the reason and the way out must say
+REFUSED = {
+    "join of two changing sources": (
+        "select f.carrier, g.day from flights f join flights g on f.carrier = g.origin",
+        "inner join", "more than one of its sides can change", "invariant",
+    ),
+    "outer join whose tested side changes": (
+        "select a.name, f.day from airlines a left join flights f on f.carrier = a.carrier",
+        "left join", "can change (flights)", "invariant",
+    ),
+    "full join": (
+        "select a.name, f.day from airlines a full join flights f on f.carrier = a.carrier",
+        "full join", "can change (flights)", "invariant",
+    ),
+    "scalar subquery over a changing source": (
+        "select carrier from flights where seats > (select avg(seats) from flights)",
+        "inner join", "more than one of its sides can change", "invariant",
+    ),
+    "except": (
+        "select carrier from airlines except select carrier from flights",
+        "anti join", "can change (flights)", "invariant",
+    ),
+    "window": (
+        "select carrier, row_number() over (partition by carrier order by day) n from flights",
+        "window", "window functions are not maintained", "policy: auto",
+    ),
+    "limit": ("select carrier from flights order by day limit 3", "Limit", "depends on all rows", "policy: auto"),
+    "offset": ("select carrier from flights order by day offset 3", "Offset", "depends on all rows", "policy: auto"),
+    "rand": ("select carrier, rand() r from flights", "rand(", "another value each time", "deterministic"),
+    "uuid below a group-by": (
+        "select u, count(*) from (select uuid() u from flights) group by u", "uuid(", "another value", "deterministic",
+    ),
+    "current_date": ("select carrier from flights where day = current_date", "current_date", "clock", "literal"),
+    "now": ("select carrier, now() t from flights", "now()", "clock", "literal"),
+    "file name": (
+        "select input_file_name() f, count(*) from flights group by 1",
+        "input_file_name", "files", "column of the source",
+    ),
+    "percentile": (
+        "select carrier, percentile(delay, 0.5) p from flights group by carrier",
+        "percentile", "cannot be merged", "aggregate that merges",
+    ),
+    "collect_list": (
+        "select carrier, collect_list(day) d from flights group by carrier",
+        "collect_list", "cannot be merged", "aggregate that merges",
+    ),
+    "first": ("select carrier, first(day) d from flights group by carrier", "first(", "order of the rows", "min_by"),
+    "recursion": (
+        "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r",
+        "UnionLoop", "no incremental rule", "policy: auto",
+    ),
+    "map in a view of rows": (
+        "select map(carrier, seats) m from flights", "column m", "cannot compare values", "map_entries",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_node_reason_and_way_out(spark: SparkSession, case: str) -> None:
+    """A user must learn which part, why, and what to do instead."""
+    query, node, because, instead = REFUSED[case]
+    error = refused(spark, query)
+    assert node.lower() in error.node.lower()
+    assert because in error.because
+    assert any(instead in refusal.instead for refusal in error.refusals)
+    assert str(error).startswith(f"{error.node} cannot be maintained incrementally: ")
+
+
+def test_dataframe_programs_are_refused_alike(spark: SparkSession) -> None:
+    """The analysed plan is what counts, not the language."""
+
+    def query(flights: DataFrame, airlines: DataFrame) -> DataFrame:
+        return flights.join(airlines, "carrier").groupBy("name").agg(F.collect_set("day").alias("days"))
+
+    assert "collect_set" in refused(spark, query).node
+
+
+def test_every_reason_is_in_the_message(spark: SparkSession) -> None:
+    """Mending one at a time is a game of patience."""
+    error = refused(spark, "select rand() r, percentile(delay, 0.5) p from flights group by carrier, 1 limit 3")
+    assert {"rand(", "percentile(", "Limit"} <= {w for w in ("rand(", "percentile(", "Limit") if w in str(error)}
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("select x from nowhere", "nowhere"),
+        ("select nothing from flights", "nothing"),
+        ("selekt 1", "selekt"),
+        ("select sum(carrier, day) from flights", "sum"),
+        ("select carrier, Carrier from flights", "two columns named 'Carrier'"),
+        ("select f.*, a.* from flights f join airlines a on f.carrier = a.carrier", "two columns named 'carrier'"),
+        ("select carrier as __rows from flights", "reserved"),
+    ],
+)
+def test_no_query_at_all(spark: SparkSession, query: str, sentence: str) -> None:
+    """Undeclared tables, misspellings and answers that no table can hold are one sentence each."""
+    with pytest.raises(QueryError, match=sentence) as error:
+        explained(spark, "v", query)
+    assert len(str(error.value).splitlines()) == 1
+    assert "Traceback" not in str(error.value) and "JVM" not in str(error.value)
+
+
+def test_temporary_views_of_the_session_are_no_sources(spark: SparkSession) -> None:
+    """Only declared sources are pinned; a view of the session would be read at whatever it is."""
+    spark.createDataFrame([(1,)], "id int").createOrReplaceTempView("stray")
+    try:
+        assert "cannot be maintained" in explained(spark, "v", "select id from stray join flights on id = seats")
+    finally:
+        spark.catalog.dropTempView("stray")

@@ -1,0 +1,75 @@
+"""The same query has the same fingerprint and the same column names in every process: states depend on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.language.schemas import explained
+
+PROJECT = Path(__file__).resolve().parents[2]
+GOLDEN = PROJECT / "tests" / "language" / "golden"
+PROGRAM = """
+import json, pathlib, sys
+from incremental.runtime.session import start
+from tests.language.schemas import explained
+spark = start(settings={"spark.sql.shuffle.partitions": "2"})
+spark.range(int(sys.argv[1])).selectExpr("id + 1 as other").collect()
+paths = sorted(pathlib.Path("tests/language/golden").glob("*.sql"), reverse=bool(int(sys.argv[1])))
+print(json.dumps({path.stem: explained(spark, path.stem, path.read_text()) for path in paths}))
+"""
+
+
+def explained_elsewhere(seed: str, used_before: str) -> dict[str, str]:
+    """All golden explains in another process, whose Spark has other expression numbers."""
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    command = [sys.executable, "-c", PROGRAM, used_before]
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_two_processes_with_different_hash_seeds() -> None:
+    """Neither Python's hashes nor Spark's expression numbers nor what ran before may show."""
+    texts = {path.stem: path.with_suffix(".txt").read_text().rstrip("\n") for path in GOLDEN.glob("*.sql")}
+    for seed, used_before in (("1", "0"), ("4242", "17")):
+        assert explained_elsewhere(seed, used_before) == texts
+
+
+def test_a_query_after_another(spark: SparkSession) -> None:
+    """Twice in one process, with another query between."""
+    query = (GOLDEN / "count_distinct.sql").read_text()
+    first = explained(spark, "v", query)
+    explained(spark, "other", (GOLDEN / "nested.sql").read_text())
+    assert explained(spark, "v", query) == first
+
+
+def test_another_query_has_another_fingerprint(spark: SparkSession) -> None:
+    """Constants, operators, types, names of the answer and the order of its columns all count."""
+    queries = [
+        "select carrier c, sum(seats) s from flights group by carrier",
+        "select carrier c, sum(seats) t from flights group by carrier",
+        "select sum(seats) s, carrier c from flights group by carrier",
+        "select carrier c, sum(seats + 1) s from flights group by carrier",
+        "select carrier c, sum(seats) s from flights where seats > 1 group by carrier",
+        "select carrier c, sum(seats) s from flights where seats > 2 group by carrier",
+        "select carrier c, sum(seats) filter (where seats > 2) s from flights group by carrier",
+        "select carrier c, sum(distinct seats) s from flights group by carrier",
+        "select carrier c, try_sum(seats) s from flights group by carrier",
+        "select carrier c, sum(cast(seats as bigint)) s from flights group by carrier",
+        "select carrier c, count(seats) s from flights group by carrier",
+        "select origin c, sum(seats) s from flights group by origin",
+        "select carrier c, sum(seats) s from flights group by carrier having sum(seats) > 1",
+        "select carrier c, sum(transform(stops, x -> length(x))[0]) s from flights group by carrier",
+        "select carrier c, sum(transform(stops, x -> length(x) + 1)[0]) s from flights group by carrier",
+        "select carrier c, sum(m) s from flights join values ('AA', 1) as x (n, m) on carrier = n group by carrier",
+        "select carrier c, sum(m) s from flights join values ('AA', 2) as x (n, m) on carrier = n group by carrier",
+        "select carrier c, sum(m) s from flights join (select id m from range(3)) on true group by carrier",
+        "select carrier c, sum(m) s from flights join (select id m from range(4)) on true group by carrier",
+    ]
+    heads = [explained(spark, "v", query).splitlines()[0] for query in queries]
+    assert len(set(heads)) == len(queries)
