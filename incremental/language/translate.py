@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -97,7 +98,18 @@ class Translation:
 
     def _values(self, node: J) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        return Values(columns, str(node.simpleString(1000)).split("#")[0], node)
+        names = ", ".join(column.name for column in columns)
+        text = str(node.simpleString(1000)) if catalyst.kind(node) == "Range" else f"values ({names})"
+        if catalyst.kind(node) == "LocalRelation":
+            text += f" ~ {self._content(node)}"
+        return Values(columns, text, node)
+
+    def _content(self, node: J) -> str:
+        """A digest of constant rows, by Spark's binary form of them."""
+        projections = catalyst.catalyst(self._spark).expressions
+        binary = catalyst.module(projections, "UnsafeProjection").create(node.schema())
+        rows = [str(binary.apply(row)) for row in catalyst.sequence(node.data())]
+        return f"{len(rows)} rows {hashlib.sha256(repr(rows).encode()).hexdigest()[:12]}"
 
     _onerowrelation = _localrelation = _range = _values
 
@@ -193,9 +205,15 @@ class Translation:
         while catalyst.kind(below) in LIMITS:
             stack.append(below)
             below = below.child()
-        text = "; ".join(str(n.simpleString(1000)).split(",")[0] for n in stack)
         child = self.plan(below)
-        return KeyLocal(child, "limit", (), child.columns, text, handle=tuple(stack))
+        texts = [self._limit_text(n) for n in stack if catalyst.kind(n) != "LocalLimit"]
+        return KeyLocal(child, "limit", (), child.columns, ", ".join(texts), handle=tuple(stack))
+
+    def _limit_text(self, node: J) -> str:
+        """One of the nodes of a limit, without Spark's expression numbers."""
+        name = {"GlobalLimit": "limit", "Offset": "offset", "Sort": "order by"}[catalyst.kind(node)]
+        keys = [expression_text(self.scalars.renamed(e)) for e in catalyst.sequence(node.expressions())]
+        return f"{name} {', '.join(keys)}"
 
     _globallimit = _locallimit = _offset = _limit
 

@@ -17,8 +17,8 @@ from incremental.runtime.lake import Table
 from tests.crash.points import Killed, watched
 
 HOSTILE = [
-    "a b", "it's", "back\\slash", "\\'", "50%", "%27", "%2527", "%C3%A9", "x=y", "São", 'quo"te', "[1]", "{a}", "*", "?",
-    "a,b", "a:b", "a;b", "`tick`", "$d", "_hidden", ".dot", "q#h", "new\nline", "-1", "true", "NULL", "null", "x" * 200,
+    "a b", "it's", "back\\slash", "\\'", "50%", "%27", "%2527", "%C3%A9", "x=y", "São", 'quo"te', "[1]", "{a}", "*",
+    "?", "a,b", "a:b", "a;b", "`tick`", "$d", "_hidden", ".dot", "q#h", "new\nline", "-1", "true", "NULL", "null", "x" * 200,
     "'); DROP TABLE t; --", "%_", "日本", "😀", "~t", "a%2Fb", " lead", "__HIVE_DEFAULT_PARTITION__",
 ]  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_named_partitions_are_compared_by_content(drop: Drop) -> None:
 
 
 def test_hostile_values_and_file_names(drop: Drop) -> None:
-    """Protects from values that are taken for SQL, wildcards, escapes or hidden files, in the table and its corrections."""
+    """Protects from values taken for SQL, wildcards, escapes or hidden files, in the table and its corrections."""
     for number, key in enumerate(HOSTILE):
         drop.put(key, number, file="f [1]{2}*?#%20é.csv")
     decoded = {"%27": "'", "%2527": "%27", "%C3%A9": "é", "a%2Fb": "a/b"}

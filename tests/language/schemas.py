@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -9,7 +11,7 @@ from incremental.algebra.errors import RefusedError
 from incremental.api import nullable
 from incremental.compiler.compile import check_outputs, compiled
 from incremental.compiler.explain import explain, explain_refusal
-from incremental.language.query import QueryText, read_query
+from incremental.language.query import Query, QueryText, read_query
 
 SOURCES = {
     "flights": "carrier string, origin string, day date, seats int, delay double, cancelled boolean, "
@@ -19,25 +21,34 @@ SOURCES = {
 INVARIANT = frozenset({"airlines"})
 
 
+def read(spark: SparkSession, query: QueryText) -> Query:
+    """The translated query."""
+    return read_query(
+        spark, query, {name: nullable(cast(StructType, StructType.fromDDL(ddl))) for name, ddl in SOURCES.items()}
+    )
+
+
+def fingerprint(spark: SparkSession, query: QueryText) -> str:
+    return read(spark, query).fingerprint
+
+
 def explained(spark: SparkSession, name: str, query: QueryText) -> str:
     """What explain says of a query; raises QueryError where Spark cannot analyse it."""
-    schemas = {source: nullable(StructType.fromDDL(ddl)) for source, ddl in SOURCES.items()}
-    read = read_query(spark, query, schemas)
-    check_outputs(read.outputs)
-    forbidden = [(f.text, f.because, f.instead) for f in read.forbidden]
+    found = read(spark, query)
+    check_outputs(found.outputs)
+    forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
     try:
-        return explain(name, compiled(read.plan, read.outputs, read.fingerprint, forbidden, INVARIANT))
+        return explain(name, compiled(found.plan, found.outputs, found.fingerprint, forbidden, INVARIANT))
     except RefusedError as error:
         return explain_refusal(name, error.refusals, recomputes=False)
 
 
 def refused(spark: SparkSession, query: QueryText) -> RefusedError:
     """The refusal of a query that must be refused."""
-    schemas = {source: nullable(StructType.fromDDL(ddl)) for source, ddl in SOURCES.items()}
-    read = read_query(spark, query, schemas)
-    forbidden = [(f.text, f.because, f.instead) for f in read.forbidden]
+    found = read(spark, query)
+    forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
     try:
-        compiled(read.plan, read.outputs, read.fingerprint, forbidden, INVARIANT)
+        compiled(found.plan, found.outputs, found.fingerprint, forbidden, INVARIANT)
     except RefusedError as error:
         return error
     raise AssertionError("the query was not refused")

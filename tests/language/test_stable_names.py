@@ -10,8 +10,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.language.schemas import explained
+from tests.language.schemas import explained, fingerprint
 
+RECOMPUTED = [
+    "select carrier, day from flights order by day limit 3",
+    "select carrier, day from flights order by day limit 4",
+    "select carrier, day from flights order by day desc limit 3",
+    "select carrier, day from flights order by carrier limit 3",
+    "select carrier, day from flights order by day limit 3 offset 1",
+    "select carrier, rank() over (partition by origin order by day) r from flights",
+    "select carrier, rank() over (partition by origin order by seats) r from flights",
+    "select carrier, rank() over (partition by carrier order by day) r from flights",
+]
 PROJECT = Path(__file__).resolve().parents[2]
 GOLDEN = PROJECT / "tests" / "language" / "golden"
 PROGRAM = """
@@ -71,5 +81,11 @@ def test_another_query_has_another_fingerprint(spark: SparkSession) -> None:
         "select carrier c, sum(m) s from flights join (select id m from range(3)) on true group by carrier",
         "select carrier c, sum(m) s from flights join (select id m from range(4)) on true group by carrier",
     ]
+    assert len({fingerprint(spark, query) for query in RECOMPUTED}) == len(RECOMPUTED)
     heads = [explained(spark, "v", query).splitlines()[0] for query in queries]
     assert len(set(heads)) == len(queries)
+
+
+def test_refused_queries_keep_their_fingerprint_too(spark: SparkSession) -> None:
+    """Under policy auto they are recomputed, by a view that must know its own query again."""
+    assert [fingerprint(spark, query) for query in RECOMPUTED] == [fingerprint(spark, query) for query in RECOMPUTED]
