@@ -18,8 +18,8 @@ from tests.crash.points import Killed, watched
 
 HOSTILE = [
     "a b", "it's", "back\\slash", "\\'", "50%", "%27", "%2527", "%C3%A9", "x=y", "São", 'quo"te', "[1]", "{a}", "*",
-    "?", "a,b", "a:b", "a;b", "`tick`", "$d", "_hidden", ".dot", "q#h", "new\nline", "-1", "true", "NULL", "null", "x" * 200,
-    "'); DROP TABLE t; --", "%_", "日本", "😀", "~t", "a%2Fb", " lead", "__HIVE_DEFAULT_PARTITION__",
+    "?", "a,b", "a:b", "a;b", "`tick`", "$d", "_hidden", ".dot", "q#h", "new\nline", "-1", "true", "NULL", "null",
+    "x" * 200, "'); DROP TABLE t; --", "%_", "日本", "😀", "~t", "a%2Fb", " lead", "__HIVE_DEFAULT_PARTITION__",
 ]  # fmt: skip
 
 
