@@ -202,12 +202,13 @@ class Translation:
     def _limit(self, node: J) -> Plan:
         stack: list[J] = []
         below = node
-        while catalyst.kind(below) in LIMITS:
+        while catalyst.kind(below) in LIMITS or is_projected_sort(below):
             stack.append(below)
             below = below.child()
         child = self.plan(below)
-        texts = [self._limit_text(n) for n in stack if catalyst.kind(n) != "LocalLimit"]
-        return KeyLocal(child, "limit", (), child.columns, ", ".join(texts), handle=tuple(stack))
+        texts = [self._limit_text(n) for n in stack if catalyst.kind(n) not in ("LocalLimit", "Project")]
+        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
+        return KeyLocal(child, "limit", (), columns, ", ".join(texts), handle=tuple(stack))
 
     def _limit_text(self, node: J) -> str:
         """One of the nodes of a limit, without Spark's expression numbers."""
@@ -263,6 +264,11 @@ def used_attributes(root: J) -> set[int]:
             used |= {a.exprId().id() for child in children for a in catalyst.sequence(child.output())}
         pending += children
     return used
+
+
+def is_projected_sort(node: J) -> bool:
+    """Whether a projection only stands between a limit and the order that decides what it keeps."""
+    return catalyst.kind(node) == "Project" and catalyst.kind(node.child()) == "Sort"
 
 
 def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:
