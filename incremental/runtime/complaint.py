@@ -21,6 +21,7 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
      lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
     (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
     (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+    (r"^\w+Exception$", lambda _: "it is no record"),
     (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
 )  # fmt: skip
 

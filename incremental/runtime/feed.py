@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
 from incremental.runtime.lake import File, Identity, Table
+from incremental.runtime.layout import quoted
 
 MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than reading the commits between
 
@@ -40,7 +41,7 @@ class Difference:
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
         """The change of some columns: plain rows when insert-only, else a Z-set; consolidated: equal rows cancel."""
-        chosen = [F.col(f"`{name}`") for name in columns]
+        chosen = [F.col(quoted(name)) for name in columns]
         if self.before is None:
             return self.table.at(self.after).select(*chosen)
         came = self.table.rows_of(self.after, self.came).select(*chosen)

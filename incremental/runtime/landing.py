@@ -49,15 +49,15 @@ DEFAULTS = {
     "json": {},
     "parquet": {},
 }
-# What makes reading exact is not for a source's options to change. Lower case: Spark does not tell them apart.
+# What makes reading exact is not for a source's options to change.
 FIXED = {
     "mode": "FAILFAST",
-    "__globpaths__": "false",  # [ ] { } * ? in a name are no wildcards
-    "recursivefilelookup": "false",
-    "ignoremissingfiles": "false",
-    "ignorecorruptfiles": "false",
+    "__globPaths__": "false",  # [ ] { } * ? in a name are no wildcards
+    "recursiveFileLookup": "false",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
 }
-REFUSED = {*FIXED, "basepath", "pathglobfilter", "modifiedbefore", "modifiedafter", "columnnameofcorruptrecord"}
+REFUSED = {*FIXED, "basePath", "pathGlobFilter", "modifiedBefore", "modifiedAfter", "columnNameOfCorruptRecord"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Landings:
         except JavaError as error:
             reason = first_line(causes(error)[0])
             raise SourceError(f"source {self.name}: {self.files.schema!r} is no schema: {reason}") from error
-        column, fixed = self.files.partition_by, sorted(o for o in self.files.options if o.lower() in REFUSED)
+        column, fixed = self.files.partition_by, refused(self.files.options)
         if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
             raise SourceError(f"source {self.name}: its partition column {column} is no plain column of its schema")
         if fixed:
@@ -182,7 +182,7 @@ class Landings:
             return self.table.at(version).limit(0)
         fields = [StructField(f.name, StringType() if f.name == column else f.dataType) for f in schema]
         paths = [str(path) for partition in changed for path in partition.paths]
-        frame = self._read(fields, paths, {"basepath": str(Path(self.files.path).absolute())})
+        frame = self._read(fields, paths, {"basePath": str(Path(self.files.path).absolute())})
         values = {field.name: F.col(quoted(field.name)) for field in schema}
         if column is not None:
             raw = value = values[column]
@@ -215,7 +215,7 @@ class Landings:
         """The first row of a file that does not fit, as it stands there; None where that cannot be told."""
         fields = [StructField(f.name, f.dataType) for f in schema if f.name != self.files.partition_by]
         fields.append(StructField(CORRUPT, StringType()))
-        settings = {"mode": "PERMISSIVE", "columnnameofcorruptrecord": CORRUPT}
+        settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         try:
             found = self._read(fields, [str(path)], settings).where(F.col(CORRUPT).isNotNull()).first()
         except JavaError:
@@ -247,6 +247,12 @@ class Landings:
 def types(schema: StructType) -> dict[str, str]:
     """Column names and types, whatever their order and whether they may be NULL."""
     return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def refused(options: Mapping[str, str]) -> list[str]:
+    """The options that a source may not set, however they are spelt: Spark does not tell cases apart."""
+    names = {name.lower() for name in REFUSED}
+    return sorted(option for option in options if option.lower() in names)
 
 
 def literal(text: str) -> str:

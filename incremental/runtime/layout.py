@@ -3,7 +3,7 @@
 | column | holds |
 | --- | --- |
 | `__bucket` | partition: pmod(hash(bucket keys), buckets); 0 for a state without keys |
-| the lineage key | under the answer's name where the answer shows it, else `__key_<name>` |
+| the lineage key | under the answer's name where the answer shows it, else `__<name>_key` |
 | `__rows` | group row count; a group exists while it is above zero |
 | `__<answer>_<part>` | the monoid's columns |
 | answer columns | where the answer is published in place |
@@ -34,7 +34,7 @@ class Layout:
     def __init__(self, state: State, in_place: InPlace | None, buckets: int) -> None:
         self.state, self.in_place, self.buckets = state, in_place, buckets
         shown = {item.scalar.column: item.column.name for item in self._items if isinstance(item.scalar, Reference)}
-        self._keys = {key: shown.get(key, f"{RESERVED}key_{key.name}") for key in state.keys}
+        self._keys = {key: shown.get(key, f"{RESERVED}{key.name}_key") for key in state.keys}
 
     @property
     def _items(self) -> tuple[Item, ...]:

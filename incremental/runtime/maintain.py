@@ -19,7 +19,7 @@ from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.runtime.hold import held
 from incremental.runtime.homomorphism import Touched, lifted, measured
 from incremental.runtime.lake import Table
-from incremental.runtime.layout import Layout
+from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering
 from incremental.runtime.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
 from incremental.runtime.publish import Bag
@@ -139,7 +139,7 @@ class Run:
         if change is not None:
             rows = self._lowering.frame(change, [(column, column.name) for column in inputs(state)])
             homomorphic = self._keep(lifted(layout, rows))
-            keys = homomorphic.select(*(F.col(f"`{name}`") for name in layout.keys))
+            keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
             if self._epoch.written(state.name) or self._merge(state, layout, table, before, homomorphic):
                 touched = keys
         after = table.version() if touched is not None else before
@@ -183,7 +183,7 @@ class Run:
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
         if not attributes:
             return self._keep(fresh) if keys.count() else kept
-        same = [kept[f"`{name}`"].eqNullSafe(keys[f"`{name}`"]) for name in layout.keys]
+        same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
         untouched = kept.join(keys, on=same, how="left_anti")
         return self._keep(untouched.unionByName(fresh))
 

@@ -72,7 +72,9 @@ class Merge:
             if slot.monoid.disturbed is not None
         ]
         joined = homomorphic.alias("u").join(stored.alias("t"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"))
-        reached = joined.where(" OR ".join(f"({test})" for test in tests)).where(f"t.{ROWS} + u.{ROWS} > 0")
+        reached = joined.where(" OR ".join(f"({test})" for test in tests))
+        if self._layout.keys:  # the one row of a total stays when its last row goes
+            reached = reached.where(f"t.{ROWS} + u.{ROWS} > 0")
         return reached.select(*(F.col(f"u.{quoted(name)}") for name in self._layout.keys))
 
     @property

@@ -172,6 +172,13 @@ class Refresh:
                 f"(fingerprint {last.intent.fingerprint} then, {self._maintenance.fingerprint} now): "
                 "rebuild the view, or restore the query"
             )
+        kept, now = set(last.after or last.intent.tables), set(self._maintenance.tables)
+        if kept and kept != now:
+            raise ChangedQueryError(
+                f"view {self._store.view} was kept in other tables ({', '.join(sorted(kept))} then, "
+                f"{', '.join(sorted(now))} now), because its policy or publication was another: "
+                "rebuild the view, or restore them"
+            )
 
     def _pin(self, name: str, before: int | None, last: Entry | None, wanted: int | None) -> Pin:
         table = self._sources[name]

@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType
 
+from incremental.runtime.layout import quoted
+
 DIGITS = 9
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of a rounding edge agree on one of them
 
@@ -34,7 +36,7 @@ def one_sided(rows: DataFrame, others: DataFrame, grid: float) -> DataFrame:
         .agg(
             F.sum(F.col("__side")).alias("__rows"),
             F.sum(1 - F.col("__side")).alias("__others"),
-            F.collect_list(F.when(F.col("__side") == 1, F.struct(*(f"`{name}`" for name in names)))).alias("__all"),
+            F.collect_list(F.when(F.col("__side") == 1, F.struct(*(quoted(name) for name in names)))).alias("__all"),
         )
     )
     surplus = collected.where("__rows > __others")
@@ -47,7 +49,7 @@ def one_sided(rows: DataFrame, others: DataFrame, grid: float) -> DataFrame:
 def comparable(rows: DataFrame, grid: float) -> DataFrame:
     """The rows with a comparison key for each column."""
     keys = [
-        comparison_key(F.col(f"`{field.name}`"), field.dataType, grid).alias(f"__key_{i}")
+        comparison_key(F.col(quoted(field.name)), field.dataType, grid).alias(f"__key_{i}")
         for i, field in enumerate(rows.schema)
     ]
     return rows.select("*", *keys)

@@ -52,7 +52,8 @@ def confirm(view: View) -> None:
     expected = view._batch({name: tables[name].at(version) for name, version in verification.versions.items()})
     answer = view.answer()
     assert [f.dataType for f in answer.schema] == [f.dataType for f in expected.schema]
-    assert not difference(expected.collect(), answer.collect())
+    found = difference(expected.collect(), answer.collect())
+    assert not found, found
     assert verification.ok, verification.sample
 
 
