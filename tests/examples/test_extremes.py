@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tests.examples.scene import Scene, checked, rows
 
-QUERY = (
-    "select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below "
-    "from t group by k"
-)
+QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
+from t group by k"""
 
 
 def test_deleting_the_present_minimum(scene: Scene) -> None:
