@@ -6,11 +6,11 @@ A file or folder that no reader would look at is an error, not silence; a name t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -19,7 +19,6 @@ from incremental.algebra.sources import Files
 
 WHOLE = "*"  # the one partition of a source without a partition column
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-CHUNK = 1 << 20
 Facts = list[list[object]]
 
 
@@ -111,14 +110,11 @@ def spark_value(folder: Path) -> str:
 
 def digest(files: Sequence[Path]) -> str:
     """What the files contain, in short; the same after a copy or a touch."""
-    total = blake2b(digest_size=16)
+    contents: list[str] = []
     for path in files:
-        inner = blake2b(digest_size=16)
         with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                inner.update(chunk)
-        total.update(path.name.encode() + b"\0" + inner.digest())
-    return total.hexdigest()
+            contents.append(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}")
+    return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:32]
 
 
 @contextmanager
