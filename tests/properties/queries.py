@@ -83,7 +83,10 @@ Draw = Callable[[Any], Any]
 
 
 def condition(draw: Draw, relation: Relation) -> str:
-    name = draw(st.sampled_from([c for c, t in relation.columns.items() if t != "fuzzy"]))
+    names = [c for c, t in relation.columns.items() if t != "fuzzy"]
+    if not names:
+        return "true"
+    name = draw(st.sampled_from(names))
     return draw(st.sampled_from(CONDITIONS[relation.columns[name]])).format(name)
 
 
@@ -94,7 +97,8 @@ def filtered(draw: Draw, relation: Relation) -> Relation:
 def projected(draw: Draw, relation: Relation) -> Relation:
     """All columns, two of them replaced by expressions of theirs."""
     columns, items = dict(relation.columns), []
-    changing = draw(st.lists(st.sampled_from([c for c in columns if columns[c] != "fuzzy"]), min_size=1, max_size=2))
+    sharp = [c for c in columns if columns[c] != "fuzzy"]
+    changing = draw(st.lists(st.sampled_from(sharp), min_size=1, max_size=2)) if sharp else []
     for name, type_ in relation.columns.items():
         text = draw(st.sampled_from(COMPUTED[type_])) if name in changing and name != "u" else "{0}"
         columns[name] = RESULTS.get(text, type_)
@@ -131,10 +135,10 @@ def joined(draw: Draw, relation: Relation) -> Relation:
 
 def aggregate(draw: Draw, relation: Relation) -> tuple[str, str]:
     """One aggregate and the type of its answer."""
-    if draw(st.integers(0, 9)) == 9:
+    if relation.exact and draw(st.integers(0, 9)) == 9:
         value, order = (draw(st.sampled_from(relation.exact)) for _ in "vo")
         which = draw(st.sampled_from(["max_by", "min_by"]))
-        return f"{which}({value}, struct({order}, {value}))", relation.columns[value]
+        return f"{which}({value}, named_struct('o', {order}, 'v', {value}))", relation.columns[value]
     if draw(st.integers(0, 9)) == 9 and len(pair := relation.of(*INTEGERS, "double")) > 1:
         return f"{draw(st.sampled_from(['covar_samp', 'covar_pop']))}({pair[0]}, {pair[-1]})", "fuzzy"
     name = draw(st.sampled_from(list(relation.columns)))
@@ -155,7 +159,7 @@ def answer_type(function: str, type_: str) -> str:
 
 def grouped(draw: Draw, relation: Relation, depth: int) -> Relation:
     """A group-by or a total, with FILTER clauses, expressions over aggregates, grouping sets and HAVING."""
-    keys = draw(st.lists(st.sampled_from(relation.exact), max_size=2, unique=True))
+    keys = draw(st.lists(st.sampled_from(relation.exact), max_size=2, unique=True)) if relation.exact else []
     names = {key: f"g{depth}_{number}" for number, key in enumerate(keys)}
     columns = {names[key]: relation.columns[key] for key in keys}
     items = [f"{key} as {name}" for key, name in names.items()]
