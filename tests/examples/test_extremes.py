@@ -73,3 +73,16 @@ def test_equal_orders_are_settled_by_the_value(scene: Scene) -> None:
     scene.sql("delete from {t} where v in (12, 2)")
     view.refresh()
     assert rows(view) == [(9, 7)]
+
+
+def test_orders_that_are_never_null(scene: Scene) -> None:
+    """A struct of a count claims that its field is not NULL; the state's columns claim nothing."""
+    scene.source("t", "k int, v int, name string", [(1, 3, "c"), (1, 1, "a"), (2, 5, "b")])
+    view = scene.view(
+        "select max_by(k, named_struct('o', n, 'k', k)) most, min(named_struct('o', n)) least "
+        "from (select k, count(*) n from t group by k)"
+    )
+    checked(view)
+    scene.sql("insert into {t} values (2, 6, 'd'), (2, 7, 'e')")
+    checked(view)
+    assert rows(view) == [(2, (2,))]
