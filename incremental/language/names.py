@@ -18,7 +18,7 @@ from incremental.catalyst import J
 def type_text(data_type: J) -> str:
     """Spark's DDL text of a type: lower case unless it has field names, whose case matters.
 
-    Nothing is claimed not to be NULL, at no depth: state tables do not keep such claims, and Spark casts only away from them.
+    Nothing at any depth is claimed never to be NULL: state tables keep no such claim, and Spark casts none back.
     """
     text = str(data_type.asNullable().sql())
     return text if "STRUCT" in text else text.lower()
