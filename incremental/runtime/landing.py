@@ -8,6 +8,7 @@ where there is none, or the source is declared otherwise than it was, all partit
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -52,7 +53,7 @@ DEFAULTS = {
 # What makes reading exact is not for a source's options to change.
 FIXED = {
     "mode": "FAILFAST",
-    "__globPaths__": "false",  # [ ] { } * ? in a name are no wildcards
+    "__globPaths__": "true",  # paths come escaped: with false, Spark reads all once more for each name with [ ] { } * ?
     "recursiveFileLookup": "false",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -194,7 +195,12 @@ class Landings:
 
     def _read(self, fields: list[StructField], paths: list[str], settings: Mapping[str, str]) -> DataFrame:
         options = {**DEFAULTS[self.files.format], **self.files.options, **FIXED, **settings}
-        return self.spark.read.schema(StructType(fields)).options(**options).format(self.files.format).load(paths)
+        return (
+            self.spark.read.schema(StructType(fields))
+            .options(**options)
+            .format(self.files.format)
+            .load([escaped(path) for path in paths])
+        )
 
     def _complaint(self, schema: StructType, changed: Sequence[Partition], messages: list[str]) -> SourceError:
         """What to say of files that Spark could not read, or of a table that it could not write."""
@@ -242,6 +248,11 @@ class Landings:
         scratch = self.folder / "manifest.tmp"
         scratch.write_text(json.dumps(content, sort_keys=True))
         scratch.replace(self.folder / "manifest.json")
+
+
+def escaped(path: str) -> str:
+    """A path in which nothing is a wildcard."""
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 def types(schema: StructType) -> dict[str, str]:
