@@ -36,7 +36,7 @@ from incremental.runtime.landing import Landings
 from incremental.runtime.maintain import Incremental, Maintenance
 from incremental.runtime.recompute import Recomputed
 from incremental.runtime.refresh import Progress, Refresh, Store
-from incremental.runtime.verify import differing
+from incremental.runtime.verify import discrepancy
 
 Policy = Literal["incremental", "auto", "definition"]
 SAMPLE = 5
@@ -185,18 +185,11 @@ class View:
         tables = self.warehouse.tables()
         expected = self._batch({name: tables[name].at(version) for name, version in versions.items()})
         expected, actual = expected.toDF(*(c.name for c in self.columns)), self.answer()
-        missing, extra = (side.persist() for side in differing(expected, actual))
-        try:
-            lacks, surplus, rows = missing.count(), extra.count(), actual.count()
-            sample = tuple(f"missing {row.asDict()}" for row in missing.take(SAMPLE))
-            sample += tuple(f"extra {row.asDict()}" for row in extra.take(SAMPLE))
-        finally:
-            missing.unpersist()
-            extra.unpersist()
-        ok = not lacks and not surplus
-        what = "equals the batch query" if ok else f"differs: {lacks} rows missing, {surplus} too many"
+        found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
+        ok = not found.missing and not found.extra
+        what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
         sentence = f"{self.name}: {what} at epoch {intent.epoch} ({rows} rows)"
-        return Verification(self.name, ok, lacks, surplus, rows, versions, sample, sentence)
+        return Verification(self.name, ok, found.missing, found.extra, rows, versions, found.sample, sentence)
 
     def history(self) -> tuple[Report, ...]:
         """The reports of all finished epochs, oldest first."""

@@ -1,58 +1,72 @@
 """Runtime room: the view against the batch query. In: two DataFrames. Out: rows missing and rows too many, counted.
 
-`EXCEPT ALL` both ways. Sums of floating numbers depend on the order of their terms, in Spark too, so floats are
-compared to nine significant digits, and what is below 1e-9 counts as zero; everything else is compared exactly.
+The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
+Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant
+digits, and what is below 1e-9 counts as zero; everything else is compared exactly.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
+from incremental.algebra.program import WEIGHT
+from incremental.runtime.hold import held
 from incremental.runtime.layout import quoted
 
 DIGITS = 9
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of a rounding edge agree on one of them
+ROW = "__row"
 
 
-def differing(expected: DataFrame, actual: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Rows of `expected` that `actual` lacks, and rows that it has too many, as comparable rows."""
-    missing, extra = expected, actual
-    for grid in ROUNDING_GRIDS if any(is_float(field.dataType) for field in expected.schema) else ROUNDING_GRIDS[:1]:
-        missing, extra = one_sided(missing, extra, grid), one_sided(extra, missing, grid)
-    return missing, extra
+@dataclass(frozen=True)
+class Discrepancy:
+    """How many rows the actual answer lacks and has too many, and a few of them in words."""
+
+    missing: int
+    extra: int
+    sample: tuple[str, ...]
 
 
-def one_sided(rows: DataFrame, others: DataFrame, grid: float) -> DataFrame:
-    """The rows that have no partner among the others, duplicates counted, floats compared on a rounding grid."""
-    names = rows.columns
-    left = comparable(rows, grid).withColumn("__side", F.lit(1))
-    right = comparable(others.toDF(*names), grid).withColumn("__side", F.lit(0))
-    keys = [f"`{key}`" for key in left.columns if key.startswith("__key_")]
-    collected = (
-        left.unionByName(right, allowMissingColumns=True)
-        .groupBy(*keys)
-        .agg(
-            F.sum(F.col("__side")).alias("__rows"),
-            F.sum(1 - F.col("__side")).alias("__others"),
-            F.collect_list(F.when(F.col("__side") == 1, F.struct(*(quoted(name) for name in names)))).alias("__all"),
-        )
+def discrepancy(expected: DataFrame, actual: DataFrame, most: int) -> Discrepancy:
+    """Compare two answers with the same columns as bags; `most` rows of each side go into the sample."""
+    schema = expected.schema
+    sides = weighted(expected, 1).unionByName(weighted(actual.toDF(*expected.columns), -1))
+    with held(unpaired(sides, schema, ROUNDING_GRIDS[0])) as left:
+        floats = any(is_float(field.dataType) for field in schema)
+        if floats and not left.isEmpty():
+            left = unpaired(left, schema, ROUNDING_GRIDS[1])
+        counted = left.agg(
+            F.expr(f"coalesce(sum(greatest({WEIGHT}, 0)), 0)").alias("missing"),
+            F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0)), 0)").alias("extra"),
+        ).first()
+        assert counted is not None
+        sample = [
+            f"{word} {row[ROW].asDict()}"
+            for word, condition in (("missing", f"{WEIGHT} > 0"), ("extra", f"{WEIGHT} < 0"))
+            for row in left.where(condition).take(most)
+        ]
+    return Discrepancy(int(counted["missing"]), int(counted["extra"]), tuple(sample))
+
+
+def weighted(rows: DataFrame, weight: int) -> DataFrame:
+    """Each row as a struct with its weight."""
+    row = F.struct(*(quoted(name) for name in rows.columns)).alias(ROW)
+    return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
+
+
+def unpaired(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
+    """What is left when rows equal on a rounding grid are summed: a row of the heavier side, and by how much."""
+    keys = [comparison_key(F.col(ROW)[field.name], field.dataType, grid) for field in schema]
+    of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(ROW)), ignorenulls=True) for sign in (1, -1)]
+    summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
+        F.sum(WEIGHT).alias(WEIGHT), of_sign[0].alias("__more"), of_sign[1].alias("__less")
     )
-    surplus = collected.where("__rows > __others")
-    lonely = surplus.select(
-        F.explode(F.slice(F.col("__all"), 1, (F.col("__rows") - F.col("__others")).cast("int"))).alias("r")
-    )
-    return lonely.select("r.*")
-
-
-def comparable(rows: DataFrame, grid: float) -> DataFrame:
-    """The rows with a comparison key for each column."""
-    keys = [
-        comparison_key(F.col(quoted(field.name)), field.dataType, grid).alias(f"__key_{i}")
-        for i, field in enumerate(rows.schema)
-    ]
-    return rows.select("*", *keys)
+    heavier = F.when(F.col(WEIGHT) > 0, F.col("__more")).otherwise(F.col("__less"))
+    return summed.where(F.col(WEIGHT) != 0).select(heavier.alias(ROW), WEIGHT)
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:

@@ -1,0 +1,58 @@
+"""The verifier finds every difference that counts, and none that does not."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.runtime.verify import discrepancy
+from tests.examples.scene import Scene
+
+NAN, INF = float("nan"), float("inf")
+SCHEMA = "k int, v double, a array<double>, m map<string, int>, s struct<p: int, q: string>"
+ROW = (1, 0.1 + 0.2, [1.0], {"x": 1}, (1, "a"))
+
+
+@pytest.mark.parametrize("value", [(0.3, 0.1 + 0.2), (0.0, -0.0), (NAN, NAN), (INF, INF), (0.0, 1e-13), (None, None)])
+def test_floats_that_are_the_same(spark: SparkSession, value: tuple[float, float]) -> None:
+    """Protects from alarms about the order in which Spark adds, and about values on a rounding edge."""
+    one, other = (spark.createDataFrame([(1, v), (1, v)], "k int, v double") for v in value)
+    found = discrepancy(one, other, 5)
+    assert (found.missing, found.extra, found.sample) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    "value", [(0.3, 0.3000001), (NAN, None), (NAN, INF), (INF, -INF), (0.0, None), (1e-3, 1.1e-3), (1.0, -1.0)]
+)
+def test_floats_that_are_not(spark: SparkSession, value: tuple[float | None, float | None]) -> None:
+    """One row missing and one too many, each shown."""
+    one, other = (spark.createDataFrame([(1, v), (2, 5.0)], "k int, v double") for v in value)
+    found = discrepancy(one, other, 5)
+    assert (found.missing, found.extra) == (1, 1)
+    assert [text.split()[0] for text in found.sample] == ["missing", "extra"]
+
+
+def test_duplicates_and_nested_values(spark: SparkSession) -> None:
+    """A copy more or less is a difference, and values of every type are compared."""
+    expected = spark.createDataFrame([ROW, ROW, (2, None, None, None, None)], SCHEMA)
+    assert discrepancy(expected, expected, 5).sample == ()
+    fewer = spark.createDataFrame([ROW, (2, None, None, None, None)], SCHEMA)
+    assert discrepancy(expected, fewer, 5).missing == 1 and discrepancy(fewer, expected, 5).extra == 1
+    changed = spark.createDataFrame([ROW, (*ROW[:4], (1, "b")), (2, None, None, {"x": 2}, None)], SCHEMA)
+    found = discrepancy(expected, changed, 1)
+    assert (found.missing, found.extra, len(found.sample)) == (2, 2, 2)
+
+
+def test_a_view_that_somebody_changed(scene: Scene) -> None:
+    """`verify` reads the published table itself."""
+    scene.source("t", "k int, v double", [(1, 0.5), (2, 0.25)])
+    view = scene.view("select k, sum(v) s from t group by k")
+    view.refresh()
+    assert view.verify().sentence == "v: equals the batch query at epoch 1 (2 rows)"
+    scene.spark.sql(f"update delta.`{view.path}` set s = 7 where k = 1")
+    view.refresh()
+    verification = view.verify()
+    assert not verification.ok and verification.sample == (
+        "missing {'k': 1, 's': 0.5}",
+        "extra {'k': 1, 's': 7.0}",
+    )
