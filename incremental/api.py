@@ -25,14 +25,14 @@ from incremental.algebra.plan import Column
 from incremental.algebra.program import Program
 from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.sources import Delta, Files, SourceDeclaration
-from incremental.catalyst import isolated, schema_of
+from incremental.catalyst import isolated
 from incremental.compiler.compile import check_outputs, check_rows, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.compiler.strategy import Publish
 from incremental.language.query import Query, QueryText, evaluate, read_query
 from incremental.runtime.journal import Entry, Intent
 from incremental.runtime.lake import Table
-from incremental.runtime.landing import Landings
+from incremental.runtime.landing import Landings, declared_schema
 from incremental.runtime.maintain import Incremental, Maintenance
 from incremental.runtime.recompute import Recomputed
 from incremental.runtime.refresh import Progress, Refresh, Store
@@ -95,9 +95,9 @@ class Warehouse:
         known: dict[str, StructType] = {}
         for name, declaration in self._declared.items():
             if isinstance(declaration, Files):
-                known[name] = nullable(schema_of(declaration.schema))
+                known[name] = nullable(declared_schema(name, declaration))
             elif self._table(name).version() is not None:
-                known[name] = nullable(schema_of(self._table(name).schema_ddl()))
+                known[name] = nullable(self._table(name).schema())
         return known
 
     def invariant(self) -> frozenset[str]:
@@ -200,8 +200,12 @@ class View:
         shutil.rmtree(self._store.folder, ignore_errors=True)
 
     @cached_property
+    def _schemas(self) -> dict[str, StructType]:
+        return self.warehouse.schemas()
+
+    @cached_property
     def _query(self) -> Query:
-        schemas = self.warehouse.schemas()
+        schemas = self._schemas
         if not schemas:
             reason = "declare its sources and land their data first"
             raise SourceError(f"view {self.name} has no source with a schema: {reason}")
@@ -249,6 +253,9 @@ class View:
         return Store(self.warehouse.spark, self.warehouse.root / "views" / self.name, self.name)
 
     def _refresh(self) -> Refresh:
+        if self.warehouse.schemas() != self._schemas:  # a source was altered since the query was read
+            for known in ("_schemas", "_query", "_compiled", "_maintenance"):
+                self.__dict__.pop(known, None)
         return Refresh(self._store, self._maintenance, self.warehouse.tables())
 
     def _finished(self) -> Entry:
@@ -284,8 +291,8 @@ def order(name: str, ascending: bool, nulls_first: bool) -> SparkColumn:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The schema as Delta and dropped files give it: any column may be NULL."""
-    return StructType([type(field)(field.name, field.dataType, True, field.metadata) for field in schema])
+    """The schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
+    return StructType([type(field)(field.name, field.dataType, True) for field in schema])
 
 
 __all__ = [

@@ -19,10 +19,12 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(long: bool) -> Iterator[SparkSession]:
     from incremental.runtime.session import start
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    if not long:  # compiling each plan costs more than running it on a few rows; tests of whole processes compile
+        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
     yield session
     session.stop()

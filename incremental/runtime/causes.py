@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+\s*$")
+NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
 def causes(error: Exception) -> list[str]:

@@ -2,6 +2,7 @@
 
 No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
 one and not the other are read, those that came with weight 1, those that left with weight -1. Compaction cancels out.
+Where a name came to mean another column of the same files, all files leave and come.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.runtime.lake import File, Identity, Table
@@ -61,11 +63,40 @@ def difference(table: Table, before: int | None, after: int) -> Difference:
     """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
     if before == after:
         return Difference(table, before, after, (), ())
+    if before is not None and remapped(table, before, after):
+        old, new = (tuple(table.files(version).values()) for version in (before, after))
+        return Difference(table, before, after, old, new)
     if before is not None and before < after <= before + MOST_COMMITS:
         commits = table.commits(before, after)
         if commits is not None:
             return by_commits(table, before, after, commits)
     return by_snapshots(table, before, after)
+
+
+def remapped(table: Table, before: int, after: int) -> bool:
+    """Whether a column's name came to mean other data of the same files (renamed, or dropped and added again)."""
+    if not table.mapped:
+        return False
+    old, new = (physical_names(table.schema(version)) for version in (before, after))
+    return any(name in new and new[name] != physical for name, physical in old.items())
+
+
+def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
+    """What each column and nested field is called in the files, by its name."""
+    match data_type:
+        case StructType(fields=fields):
+            found: dict[str, str] = {}
+            for field in fields:
+                inner = f"{path}.{field.name}"
+                found[inner] = str(field.metadata.get("delta.columnMapping.physicalName", field.name))
+                found |= physical_names(field.dataType, inner)
+            return found
+        case ArrayType(elementType=element):
+            return physical_names(element, f"{path}[]")
+        case MapType(keyType=key, valueType=value):
+            return physical_names(key, f"{path}{{}}") | physical_names(value, f"{path}[]")
+        case _:
+            return {}
 
 
 def by_snapshots(table: Table, before: int | None, after: int) -> Difference:

@@ -6,6 +6,7 @@ same epoch is skipped by Delta itself, and the epoch's pinned versions as commit
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from incremental import catalyst
 from incremental.algebra.errors import SourceError
@@ -75,10 +77,15 @@ class Table:
         """Delta's id of the table, another one after it is dropped and recreated."""
         return str(self._latest().metadata().id())
 
-    def schema_ddl(self, version: int | None = None) -> str:
-        """The schema as DDL, of a version or of the latest."""
+    def schema(self, version: int | None = None) -> StructType:
+        """The schema of a version or of the latest, with what Delta notes beside the columns."""
         snapshot = self._latest() if version is None else self._at(version)
-        return str(snapshot.schema().toDDL())
+        return StructType.fromJson(json.loads(str(snapshot.schema().json())))
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns have other names in the files than in the schema (Delta's column mapping)."""
+        return str(self._latest().metadata().columnMappingMode().name()) != "none"
 
     def epoch(self, application: str) -> int | None:
         """The last epoch an application wrote, None when it never did."""

@@ -8,10 +8,10 @@ where there is none, or the source is declared otherwise than it was, all partit
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +44,7 @@ from incremental.runtime.layout import quoted
 
 LOCK_SECONDS = 600.0
 CORRUPT = "__corrupt"
+WILD = set("[]{}*?\\")
 DEFAULTS = {
     # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
     "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
@@ -53,7 +54,7 @@ DEFAULTS = {
 # What makes reading exact is not for a source's options to change.
 FIXED = {
     "mode": "FAILFAST",
-    "__globPaths__": "true",  # paths come escaped: with false, Spark reads all once more for each name with [ ] { } * ?
+    "__globPaths__": "false",  # [ ] { } * ? in a name are no wildcards
     "recursiveFileLookup": "false",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -109,18 +110,14 @@ class Landings:
 
     def _schema(self) -> StructType:
         """The declared schema, checked against the declaration and the landed table."""
-        try:
-            schema = catalyst.schema_of(self.files.schema)
-        except JavaError as error:
-            reason = first_line(causes(error)[0])
-            raise SourceError(f"source {self.name}: {self.files.schema!r} is no schema: {reason}") from error
+        schema = declared_schema(self.name, self.files)
         column, fixed = self.files.partition_by, refused(self.files.options)
         if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
             raise SourceError(f"source {self.name}: its partition column {column} is no plain column of its schema")
         if fixed:
             raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set: remove it")
         if self.table.version() is not None:
-            landed = types(catalyst.schema_of(self.table.schema_ddl()))
+            landed = types(self.table.schema())
             if landed != types(schema):
                 raise SourceError(
                     f"source {self.name} is declared with another schema than its landed table has ({landed}): "
@@ -195,12 +192,11 @@ class Landings:
 
     def _read(self, fields: list[StructField], paths: list[str], settings: Mapping[str, str]) -> DataFrame:
         options = {**DEFAULTS[self.files.format], **self.files.options, **FIXED, **settings}
-        return (
-            self.spark.read.schema(StructType(fields))
-            .options(**options)
-            .format(self.files.format)
-            .load([escaped(path) for path in paths])
-        )
+        reader = self.spark.read.schema(StructType(fields)).options(**options).format(self.files.format)
+        plain = [path for path in paths if not WILD & set(path)]
+        # where wildcards are off, Spark reads all paths once more for each that looks like one: so each by itself
+        loads = ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
+        return reduce(DataFrame.unionByName, [reader.load(load) for load in loads])
 
     def _complaint(self, schema: StructType, changed: Sequence[Partition], messages: list[str]) -> SourceError:
         """What to say of files that Spark could not read, or of a table that it could not write."""
@@ -250,9 +246,16 @@ class Landings:
         scratch.replace(self.folder / "manifest.json")
 
 
-def escaped(path: str) -> str:
-    """A path in which nothing is a wildcard."""
-    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
+def declared_schema(source: str, files: Files) -> StructType:
+    """The schema of dropped files; raises SourceError for what Spark cannot read as one."""
+    try:
+        schema = catalyst.schema_of(files.schema)
+    except JavaError as error:
+        reason = next((line for line in map(first_line, causes(error)) if line), "it does not parse")
+        raise SourceError(f"source {source}: {files.schema!r} is no schema: {reason}") from error
+    if not schema.names:
+        raise SourceError(f"source {source} is declared without columns: give it a schema such as 'id INT, day DATE'")
+    return schema
 
 
 def types(schema: StructType) -> dict[str, str]:

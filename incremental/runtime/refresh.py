@@ -168,9 +168,9 @@ class Refresh:
     def _same_query(self, last: Entry) -> None:
         if last.intent.fingerprint != self._maintenance.fingerprint:
             raise ChangedQueryError(
-                f"the query of view {self._store.view} changed since its state was built "
+                f"the query of view {self._store.view}, or a column it reads, changed since its state was built "
                 f"(fingerprint {last.intent.fingerprint} then, {self._maintenance.fingerprint} now): "
-                "rebuild the view, or restore the query"
+                "rebuild the view, or restore what changed"
             )
         kept, now = set(last.after or last.intent.tables), set(self._maintenance.tables)
         if kept and kept != now:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, SourceError
+from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
 from tests.examples.scene import Scene, checked, confirm, rows
 
@@ -138,7 +138,8 @@ def test_changed_query(scene: Scene) -> None:
     changed = scene.view(QUERY.replace("sum(v)", "sum(v + 1)"))
     scene.sql("insert into {t} values (2, 3)")
     with pytest.raises(
-        ChangedQueryError, match=r"the query of view v changed .* rebuild the view, or restore the query"
+        ChangedQueryError,
+        match=r"the query of view v, or a column it reads, changed .* rebuild the view, or restore what changed",
     ):
         changed.refresh()
     report = changed.rebuild()
@@ -158,6 +159,46 @@ def test_new_column_in_a_source(scene: Scene) -> None:
     checked(again)
     scene.sql("update {t} set extra = 'y'")
     assert checked(again).verdict == "nothing to do"
+
+
+def test_names_that_come_to_mean_other_columns(scene: Scene) -> None:
+    """With column mapping a commit without files changes every row: names swapped, or one dropped and added again."""
+    scene.sql(
+        f"create table delta.`{scene.path('t')}` (k string, b struct<c: int, d: int>, a int) using delta "
+        "tblproperties ('delta.columnMapping.mode' = 'name')"
+    )
+    scene.sql("insert into {t} select 'x', struct(1, 10), 1 union all select 'y', struct(3, 30), 3")
+    scene.warehouse.source("t", Delta(scene.path("t")))
+    views = [
+        scene.view("select k, a, b.c from t where k is not null"),
+        scene.view("select k, sum(a) s from t group by k", "w"),
+    ]
+    scene.sql("alter table {t} rename column b.c to e")
+    with pytest.raises(QueryError, match="No such struct field `c`"):
+        views[0].refresh()
+    scene.sql("alter table {t} rename column b.d to c")
+    scene.sql("alter table {t} rename column b.e to d")
+    checked(views[0])
+    scene.sql("alter table {t} drop column a")
+    scene.sql("alter table {t} add column a int")
+    for view in views:
+        checked(view)
+    scene.sql("delete from {t} where k = 'x'")
+    for view in views:
+        checked(view)
+    assert rows(views[0]) == [("y", None, 30)]
+
+
+def test_columns_with_defaults(scene: Scene) -> None:
+    """What Delta notes beside a column is no part of its type."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    scene.sql("alter table {t} set tblproperties ('delta.feature.allowColumnDefaults' = 'supported')")
+    scene.sql("alter table {t} alter column v set default 99")
+    view = scene.view(QUERY)
+    checked(view)
+    scene.sql("insert into {t} (k) values (1)")
+    checked(view)
+    assert rows(view)[0][1] == 100
 
 
 def test_values_in_the_query_are_part_of_it(scene: Scene) -> None:

@@ -127,7 +127,8 @@ def test_a_compressed_file_that_was_cut_off(spark: SparkSession, tmp_path: Path)
     ("schema", "options", "says"),
     [
         ("id int, day", {}, "is no schema"),
-        ("id int, day banana", {}, "is no schema"),
+        ("id int, day banana", {}, 'is no schema: Unsupported data type "BANANA"'),
+        ("", {}, "is declared without columns"),
         ("id int", {}, "its partition column day is no plain column"),
         ("id int, day array<int>", {}, "its partition column day is no plain column"),
         ("id int, day int", {"MODE": "PERMISSIVE"}, "the option MODE is not for a source to set"),
@@ -143,3 +144,6 @@ def test_a_declaration_that_cannot_be_read_by(
     wh.source("orders", Files(str(tmp_path / "drop"), "csv", schema, "day", options=options))
     with pytest.raises(SourceError, match=says):
         wh.land("orders")
+    if "schema" in says or "columns" in says:  # also where a query is read before anything is landed
+        with pytest.raises(SourceError, match=says):
+            wh.schemas()
