@@ -30,6 +30,7 @@ from incremental.compiler.compile import check_outputs, check_rows, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.compiler.strategy import Publish
 from incremental.language.query import Query, QueryText, evaluate, read_query
+from incremental.language.ties import settled
 from incremental.runtime.journal import Entry, Intent
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
@@ -243,10 +244,9 @@ class View:
         return Recomputed(self._query.fingerprint, self._query.sources, columns, self._batch, by_definition)
 
     def _batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The user's query as Spark runs it, in a session of its own."""
-        if callable(self.query):
-            return self.query(**frames)
-        return evaluate(isolated(self.warehouse.spark), self.query, frames)
+        """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
+        spark = self.warehouse.spark if callable(self.query) else isolated(self.warehouse.spark)
+        return settled(spark, evaluate(spark, self.query, frames))
 
     @property
     def _store(self) -> Store:

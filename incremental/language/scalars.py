@@ -105,6 +105,6 @@ def expression_text(expression: J) -> str:
         text = f"{text} ~ {numbered}"
     for node in catalyst.nodes(expression):
         if catalyst.kind(node) in ("PythonUDF", "PythonUDAF"):
-            command = bytes(node.func().command())
-            text += f" ~ python:{hashlib.sha256(command).hexdigest()[:12]}"
+            command = str(node.func().command().mkString(","))  # the pickled function, byte by byte
+            text += f" ~ python:{hashlib.sha256(command.encode()).hexdigest()[:12]}"
     return text

@@ -244,6 +244,11 @@ def explained(run: Callable[[], Effect]) -> Effect:
                 "a data file of a pinned source version is gone (VACUUM removed it, or somebody deleted it): "
                 "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
             ) from error
+        if "as Decimal(37," in text:
+            raise DeltafoldError(
+                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
+                "cast the column to fewer digits, or set policy: definition for this view"
+            ) from error
         reason = causes(error)[0].strip().split("\n")[0]
         raise DeltafoldError(f"Spark could not run the refresh: {reason or type(error).__name__}") from error
 

@@ -104,6 +104,8 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for a table of ten files otherwise
+        # Spark 4.2 waits for ever where it hands a scan's columns to a Python function as they are
+        "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
         # this machine only, and nobody watching
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -51,6 +51,15 @@ def test_decimal_sums_keep_every_digit(scene: Scene) -> None:
     assert rows(view)[0][1] == -4 * small
 
 
+def test_a_decimal_sum_beyond_what_a_state_keeps(scene: Scene) -> None:
+    """One digit before Spark's own limit: a sentence with a way out, and the way out works."""
+    scene.source("t", "v decimal(38,0)", [(Decimal(10**37 - 1),), (Decimal(1),)])
+    view = scene.view("select sum(v) s from t")
+    with pytest.raises(DeltafoldError, match=r"beyond the 37 digits that a state keeps .* set policy: definition"):
+        view.refresh()
+    checked(scene.view("select sum(v) s from t", "w", policy="definition"))
+
+
 def test_doubles_do_not_drift(scene: Scene) -> None:
     """1e20 added and deleted leaves exactly the rest, which a running sum of doubles would have lost."""
     scene.source("t", "k int, v double", [(1, 0.1), (1, 0.2), (2, 1e-9)])

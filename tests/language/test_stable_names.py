@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.language.schemas import explained, fingerprint
 
@@ -89,3 +92,14 @@ def test_another_query_has_another_fingerprint(spark: SparkSession) -> None:
 def test_refused_queries_keep_their_fingerprint_too(spark: SparkSession) -> None:
     """Under policy auto they are recomputed, by a view that must know its own query again."""
     assert [fingerprint(spark, query) for query in RECOMPUTED] == [fingerprint(spark, query) for query in RECOMPUTED]
+
+
+def test_python_functions_are_part_of_the_query(spark: SparkSession) -> None:
+    """Another Python function is another query, though Spark prints both alike."""
+
+    def by(function: Callable[[Any], str]) -> Callable[[DataFrame, DataFrame], DataFrame]:
+        return lambda flights, airlines: flights.select(F.udf(function)("carrier").alias("c")).groupBy("c").count()
+
+    one, other = by(lambda value: f"{value}!"), by(lambda value: f"{value}?")
+    assert fingerprint(spark, one) != fingerprint(spark, other)
+    assert fingerprint(spark, one) == fingerprint(spark, one)
