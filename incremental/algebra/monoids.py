@@ -37,7 +37,8 @@ class Monoid:
 
     parts: stored columns; buffers: SQL over the parts for each buffer of Spark's own aggregate;
     watched: columns of the change alone; disturbed: SQL telling that a deletion may have changed the group;
-    unit: rows must have weight 1 or -1; ambiguous: what Spark leaves open and how we settle it.
+    unit: rows must have weight 1 or -1; ambiguous: what Spark leaves open and how we settle it;
+    whole: partial values do not merge, so the group's answer itself is kept, and computed anew at every change.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Monoid:
     unit: bool = False
     ambiguous: str | None = None
     reach: str = "recompute the groups they reach"
+    whole: bool = False
 
     @property
     def invertible(self) -> bool:
@@ -58,6 +60,12 @@ class Monoid:
     def deletions(self) -> str:
         """What deletions do, in words."""
         return "subtract" if self.invertible else self.reach
+
+
+def recomputed(type_: str) -> Monoid:
+    """An aggregate without a merge (median, collect_list): its answer, of all rows of the group."""
+    answer = Part("v", type_, "", "{u[v]}")
+    return Monoid("no merge", (answer,), (), disturbed="true", reach="and insertions recompute their group", whole=True)
 
 
 def additive(name: str, type_: str, value: str) -> Part:

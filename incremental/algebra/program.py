@@ -47,6 +47,11 @@ class State:
         return all(slot.monoid.invertible for slot in self.slots)
 
     @property
+    def whole(self) -> bool:
+        """Whether every touched group is computed anew, because an aggregate of it has no merge."""
+        return any(slot.monoid.whole for slot in self.slots)
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """What readers of the state see: keys and answers."""
         return self.keys + tuple(slot.call.column for slot in self.slots)

@@ -37,7 +37,7 @@ def compiled(
     reasons = tuple(Refusal(*found) for found in forbidden)
     for rewrite in PASSES:
         plan = rewrite(plan)
-    reasons += refusals(plan, invariant)
+    reasons += refusals(plan)
     if reasons:
         raise RefusedError(reasons)
     states, answer = factor(plan)

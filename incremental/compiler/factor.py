@@ -6,7 +6,7 @@ merge comes from the monoids, and whoever reads it reads the state's answers. Wh
 
 from __future__ import annotations
 
-from incremental.algebra.monoids import Monoid, monoid
+from incremental.algebra.monoids import Monoid, monoid, recomputed
 from incremental.algebra.plan import Aggregate, Call, Plan, StateRead, with_children
 from incremental.algebra.program import Slot, State
 from incremental.compiler.lineage import below, lineage_key
@@ -32,8 +32,7 @@ def factor(plan: Plan) -> tuple[tuple[State, ...], Plan]:
 
 
 def infer(call: Call) -> Monoid:
-    """The monoid of a call; the refusal pass has made sure that there is one."""
+    """The monoid of a call, or what stands for one where the aggregate has none."""
     types = tuple(column.type for column in call.arguments)
-    found = monoid(call.function, types, call.mode, len(call.buffers))
-    assert found is not None, call.text
-    return found
+    found = None if call.distinct else monoid(call.function, types, call.mode, len(call.buffers))
+    return found or recomputed(call.column.type)

@@ -49,7 +49,8 @@ def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
         case Aggregate():
             return describe_aggregate(plan)
         case KeyLocal(kind=kind, text=text):
-            return f"{kind} {text}", "touched keys, before and after"
+            rule = "touched partitions, before and after" if plan.keys else "all rows, before and after"
+            return f"{kind} {text}", f"{rule}; ties settled by all columns"
         case Foreign(text=text, because=because):
             return text, because
         case _:
@@ -78,9 +79,16 @@ def item_text(name: str, text: str) -> str:
 
 def join_rule(node: Join, invariant: frozenset[str]) -> str:
     """Which side carries the change."""
-    frozen = [side for side in node.children if all(name in invariant for name in sources(side))]
-    names = ", ".join(name for side in frozen for name in sources(side)) or "constants"
-    return f"linear: {names} does not change" if frozen else "bilinear: Δl ⋈ before(r) + after(l) ⋈ Δr"
+    frozen = [all(name in invariant for name in sources(side)) for side in node.children]
+    still = [name for side, f in zip(node.children, frozen, strict=True) if f for name in sources(side)]
+    unchanged = f"{', '.join(still) or 'constants'} does not change"
+    if node.kind == "inner":
+        return f"linear: {unchanged}" if any(frozen) else "bilinear: Δl ⋈ before(r) + after(l) ⋈ Δr"
+    moving = {"right": frozen[0], "full": all(frozen)}.get(node.kind, frozen[1])
+    if moving:
+        return f"linear: {unchanged}"
+    reach = "with an equal key" if node.keys else "(no equality: each side is read whole)"
+    return f"Δl, then the rows that a changed row of r can match {reach}, before and after"
 
 
 def describe_aggregate(node: Aggregate) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from incremental.algebra.plan import Column, Plan, sources
 from incremental.catalyst import J
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
+from incremental.language.ties import determined
 from incremental.language.translate import Translation
 
 QueryText = str | Callable[..., DataFrame]
@@ -75,7 +76,7 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
     relations = {relation_number(frame): name for name, frame in frames.items()}
     plan = catalyst.analysed(evaluate(clone, query, frames))
     translation = Translation(clone, relations)
-    normal = normal_form(clone, plan)
+    normal = normal_form(clone, determined(clone, plan))
     algebra = translation.whole(normal)
     user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
     columns = [translation.names.column(a) for a in catalyst.sequence(normal.output())]

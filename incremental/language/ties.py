@@ -1,7 +1,13 @@
 """Language room: what Spark leaves open is settled. In: an analysed batch query. Out: the same with one answer.
 
-`max_by` and `min_by` may take any of several rows with equal orders. The state takes the largest (smallest) value among
-them (`algebra/monoids.py`), and so does the batch query that the view is verified against.
+| query | settled by |
+| --- | --- |
+| row_number, lag, lead, ntile, ROWS frames | all columns of the row, after the window's own order |
+| ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
+| collect_list, collect_set | the elements are sorted |
+| max_by, min_by | the largest (smallest) of the values with an equal order |
+
+The view takes these answers, and so does the batch query that it is verified against.
 """
 
 from __future__ import annotations
@@ -12,40 +18,142 @@ from incremental import catalyst
 from incremental.catalyst import J
 
 CHOOSING = {"MaxBy", "MinBy"}
+COLLECTING = {"CollectList", "CollectSet"}
+RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
+PEERLESS = {"First", "Last", "NthValue", "CollectList", "ListAgg"}  # what they give depends on the order of peers
+LIMITING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"}
 
 
 def settled(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The frame with every choice settled; itself where it makes none."""
+    """The batch query with every choice settled; itself where it makes none."""
     plan = catalyst.analysed(frame)
-    found = settled_plan(spark, plan)
+    found = Ties(spark, choices=True).plan(plan)
     return frame if found is plan else catalyst.frame(spark, found)
 
 
-def settled_plan(spark: SparkSession, plan: J) -> J:
-    """The same for a plan: inputs first."""
-    old = catalyst.sequence(plan.children())
-    new = [settled_plan(spark, child) for child in old]
-    if any(a is not b for a, b in zip(old, new, strict=True)):
-        plan = plan.withNewChildren(catalyst.vector(spark, new))
-    if catalyst.kind(plan) != "Aggregate":
-        return plan
-    outputs = catalyst.sequence(plan.aggregateExpressions())
-    settled_outputs = [catalyst.rewrite(spark, e, lambda node: settled_choice(spark, node)) for e in outputs]
-    if all(a is b for a, b in zip(outputs, settled_outputs, strict=True)):
-        return plan
-    logical = catalyst.catalyst(spark).plans.logical
-    vector = catalyst.vector(spark, settled_outputs)
-    return logical.Aggregate(plan.groupingExpressions(), vector, plan.child(), plan.hint())
+def determined(spark: SparkSession, plan: J) -> J:
+    """The plan to translate: settled but for max_by and min_by, whose monoids settle them."""
+    return Ties(spark, choices=False).plan(plan)
 
 
-def settled_choice(spark: SparkSession, node: J) -> J | None:
-    """The choice ordered by (order, value); NULL orders stay NULL, which the choice passes over."""
-    if catalyst.kind(node) not in CHOOSING:
-        return None
-    expressions = catalyst.catalyst(spark).expressions
-    value, order = catalyst.sequence(node.children())[:2]
-    literal = catalyst.module(expressions, "Literal")
-    fields = [catalyst.parsed(spark, "'o'"), order, catalyst.parsed(spark, "'v'"), value]
-    both = expressions.CreateNamedStruct(catalyst.vector(spark, fields))
-    either = expressions.If(expressions.IsNull(order), literal.create(None, both.dataType()), both)
-    return node.withNewChildren(catalyst.vector(spark, [value, either, *catalyst.sequence(node.children())[2:]]))
+class Ties:
+    """Rewrites plans; `choices`: also max_by and min_by."""
+
+    def __init__(self, spark: SparkSession, choices: bool) -> None:
+        self._spark, self._choices = spark, choices
+        self._expressions, self._logical = catalyst.catalyst(spark).expressions, catalyst.catalyst(spark).plans.logical
+
+    def plan(self, node: J) -> J:
+        """A plan, inputs first."""
+        old = catalyst.sequence(node.children())
+        new = [self.plan(child) for child in old]
+        if any(a is not b for a, b in zip(old, new, strict=True)):
+            node = node.withNewChildren(self._vector(new))
+        match catalyst.kind(node):
+            case "Aggregate":
+                return self._aggregate(node)
+            case "Window":
+                return self._window(node)
+            case "LocalLimit" | "Offset":
+                return self._limited(node)
+            case _:
+                return node
+
+    def _aggregate(self, node: J) -> J:
+        outputs = catalyst.sequence(node.aggregateExpressions())
+        new = [catalyst.rewrite(self._spark, output, self._call) for output in outputs]
+        if all(a is b for a, b in zip(outputs, new, strict=True)):
+            return node
+        return self._logical.Aggregate(node.groupingExpressions(), self._vector(new), node.child(), node.hint())
+
+    def _call(self, node: J) -> J | None:
+        if catalyst.kind(node) != "AggregateExpression":
+            return None
+        function = catalyst.kind(node.aggregateFunction())
+        if function in CHOOSING and self._choices:
+            return catalyst.rewrite(self._spark, node, self._choice)
+        if function in COLLECTING and self._orderable(node.dataType().elementType()):
+            return self._expressions.SortArray(node)
+        return node
+
+    def _choice(self, node: J) -> J | None:
+        """The choice ordered by (order, value); NULL orders stay NULL, which the choice passes over."""
+        if catalyst.kind(node) not in CHOOSING:
+            return None
+        value, order, *rest = catalyst.sequence(node.children())
+        literal = catalyst.module(self._expressions, "Literal")
+        fields = [catalyst.parsed(self._spark, "'o'"), order, catalyst.parsed(self._spark, "'v'"), value]
+        both = self._expressions.CreateNamedStruct(self._vector(fields))
+        either = self._expressions.If(self._expressions.IsNull(order), literal.create(None, both.dataType()), both)
+        return node.withNewChildren(self._vector([value, either, *rest]))
+
+    def _window(self, node: J) -> J:
+        """Functions that tell peers apart move to a window of their own, whose order is total."""
+        named = catalyst.sequence(node.windowExpressions())
+        telling = [expression for expression in named if self._tells_peers_apart(expression)]
+        if not telling:
+            return node
+        order = self._total(node.orderSpec(), node.child())
+
+        def respecified(part: J) -> J | None:
+            if catalyst.kind(part) != "WindowSpecDefinition":
+                return None
+            return self._expressions.WindowSpecDefinition(part.partitionSpec(), order, part.frameSpecification())
+
+        rest = self._vector([expression for expression in named if expression not in telling])
+        below = node.child()
+        if len(telling) < len(named):
+            below = self._logical.Window(rest, node.partitionSpec(), node.orderSpec(), below, node.hint())
+        new = self._vector([catalyst.rewrite(self._spark, expression, respecified) for expression in telling])
+        return self._logical.Window(new, node.partitionSpec(), order, below, node.hint())
+
+    def _tells_peers_apart(self, named: J) -> bool:
+        for node in catalyst.nodes(named):
+            if catalyst.kind(node) == "WindowExpression":
+                function, spec = node.windowFunction(), node.windowSpec()
+                if catalyst.kind(function) == "AggregateExpression":
+                    ranged = catalyst.kind(spec.frameSpecification().frameType()).startswith("Range")
+                    return not ranged or catalyst.kind(function.aggregateFunction()) in PEERLESS
+                return catalyst.kind(function) not in RANKING
+        return False
+
+    def _limited(self, node: J) -> J:
+        if catalyst.kind(node) == "Sort":
+            order = self._total(node.order(), node.child())
+            if order.size() == node.order().size():
+                return node
+            return self._logical.Sort(order, True, node.child(), node.hint())
+        if catalyst.kind(node) not in LIMITING:
+            return node
+        below = self._limited(node.child())
+        return node if below is node.child() else node.withNewChildren(self._vector([below]))
+
+    def _total(self, order: J, child: J) -> J:
+        """An order, then all columns that have one."""
+        known = catalyst.sequence(order)
+        plain = {int(o.child().exprId().id()) for o in known if catalyst.kind(o.child()) == "AttributeReference"}
+        ascending = catalyst.module(self._expressions, "Ascending")
+        nil = self._vector([])
+        more = [
+            self._expressions.SortOrder(attribute, ascending, ascending.defaultNullOrdering(), nil)
+            for attribute in catalyst.sequence(child.output())
+            if int(attribute.exprId().id()) not in plain and self._orderable(attribute.dataType())
+        ]
+        return self._vector([*known, *more])
+
+    def _orderable(self, data_type: J) -> bool:
+        return bool(catalyst.module(self._expressions, "RowOrdering").isOrderable(data_type))
+
+    def _vector(self, items: list[J]) -> J:
+        return catalyst.vector(self._spark, items)
+
+
+def depends_on_peers(named: J) -> bool:
+    """Whether a window function gives one of the rows at the edge of a RANGE frame, which are peers."""
+    for node in catalyst.nodes(named):
+        if catalyst.kind(node) == "AggregateExpression" and catalyst.kind(node.aggregateFunction()) in PEERLESS:
+            frame = next(n for n in catalyst.nodes(named) if catalyst.kind(n) == "SpecifiedWindowFrame")
+            edge = frame.lower() if catalyst.kind(node.aggregateFunction()) == "First" else frame.upper()
+            ranged = catalyst.kind(frame.frameType()).startswith("Range")
+            return ranged and not catalyst.kind(edge).startswith("Unbounded")
+    return False

@@ -44,6 +44,7 @@ from incremental.language.aggregates import Aggregates
 from incremental.language.names import Names
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Scalars, expression_text
+from incremental.language.ties import depends_on_peers
 
 JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
@@ -197,7 +198,9 @@ class Translation:
         produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
         text = "; ".join(expression_text(self.scalars.renamed(self._value(e))) for e in expressions)
         below = narrow(child, tuple(items))
-        return KeyLocal(below, "window", tuple(keys), below.columns + produced, text, handle=(node,))
+        open_ended = next((e for e in expressions if depends_on_peers(e)), None)
+        ambiguous = None if open_ended is None else "among peers of its order any may be the last"
+        return KeyLocal(below, "window", tuple(keys), below.columns + produced, text, ambiguous, (node,))
 
     def _limit(self, node: J) -> Plan:
         stack: list[J] = []
@@ -208,7 +211,9 @@ class Translation:
         child = self.plan(below)
         texts = [self._limit_text(n) for n in stack if catalyst.kind(n) not in ("LocalLimit", "Project")]
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        return KeyLocal(child, "limit", (), columns, ", ".join(texts), handle=tuple(stack))
+        ordered = any(catalyst.kind(n) == "Sort" for n in stack)
+        ambiguous = None if ordered else "without an order nobody knows which rows it keeps"
+        return KeyLocal(child, "limit", (), columns, ", ".join(texts), ambiguous, tuple(stack))
 
     def _limit_text(self, node: J) -> str:
         """One of the nodes of a limit, without Spark's expression numbers."""

@@ -5,28 +5,41 @@ Out: `before`, `after` and `change` of any node, each a lazy relation; `after = 
 | --- | --- |
 | project, filter, generate, expand, union | the same operator on the change (linear) |
 | inner join | Δl ⋈ before(r) + after(l) ⋈ Δr (bilinear); a term whose side did not change vanishes |
-| outer, semi, anti, existence join whose other side did not change | the same join on the change |
+| left, semi, anti, existence join J | J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)), where l' are the rows of |
+| | after(l) that a changed row of r can match; right joins mirrored; full = left ∪ anti with NULLs |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, assert_never
+
+from pyspark.sql import DataFrame
 
 from incremental.algebra.plan import (
+    Aggregate,
+    Column,
     Expand,
     Filter,
     Foreign,
     Generate,
+    Item,
     Join,
+    KeyLocal,
     Plan,
     Project,
+    Reference,
+    Scalar,
     Source,
+    Sql,
     StateRead,
     Union,
     Values,
 )
 from incremental.runtime.lowering import Lowering, Relation
+from incremental.runtime.restriction import Restriction
 
 Leaf = Source | StateRead
 
@@ -57,10 +70,11 @@ class Leaves(Protocol):
 
 
 class Calculus:
-    """Before, after and change of plans over given leaves."""
+    """Before, after and change of plans over given leaves; `hold` keeps rows that are used more than once."""
 
-    def __init__(self, lowering: Lowering, leaves: Leaves) -> None:
-        self._lowering, self._leaves = lowering, leaves
+    def __init__(self, lowering: Lowering, leaves: Leaves, hold: Callable[[DataFrame], DataFrame]) -> None:
+        self._lowering, self._leaves, self._hold = lowering, leaves, hold
+        self._restriction = Restriction(lowering)
 
     def changed(self, plan: Plan) -> bool:
         """Whether anything the plan reads changed."""
@@ -99,26 +113,81 @@ class Calculus:
                 return self._lowering.union(columns, terms) if terms else None
             case Join(left=left, right=right):
                 return self._join(plan, self.change(left), self.change(right))
+            case KeyLocal(child=child):
+                inner = self.change(child)
+                return None if inner is None else self._key_local(plan, inner)
             case Values() | Foreign():
                 return None
+            case Aggregate():
+                raise TypeError("an aggregate is a state, whose change its table tells")
             case _:
-                return self._by_definition(plan)
+                assert_never(plan)
+
+    def _held(self, plan: Plan, rows: Relation) -> Relation:
+        """The same rows, computed once."""
+        named = [(column, column.name) for column in plan.columns]
+        frame = self._hold(self._lowering.frame(rows, named))
+        return self._lowering.leaf(frame, [(name, column) for column, name in named], rows.weighted)
 
     def _join(self, node: Join, left: Relation | None, right: Relation | None) -> Relation | None:
-        if node.kind == "inner":
-            terms: list[Relation] = []
-            if left is not None:
-                terms.append(self._lowering.join(node, left, self.before(node.right)))
-            if right is not None:
-                terms.append(self._lowering.join(node, self.after(node.left), right))
-            return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
-        if left is not None and right is None and node.kind in ("left", "semi", "anti", "existence"):
-            return self._lowering.join(node, left, self.after(node.right))
-        if right is not None and left is None and node.kind == "right":
-            return self._lowering.join(node, self.after(node.left), right)
-        return self._by_definition(node)
+        match node.kind:
+            case "inner":
+                terms: list[Relation] = []
+                if left is not None:
+                    terms.append(self._lowering.join(node, left, self.before(node.right)))
+                if right is not None:
+                    terms.append(self._lowering.join(node, self.after(node.left), right))
+            case "right":
+                mirrored = replace(node, left=node.right, right=node.left, kind="left", keys=swapped(node.keys))
+                return self._preserved(mirrored, right, left, node.columns)
+            case "full":
+                terms = self._full(node, left, right)
+            case _:
+                return self._preserved(node, left, right, node.columns)
+        return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
 
-    def _by_definition(self, plan: Plan) -> Relation:
-        """Recompute before and after, subtract: the definition of a change, for any operator."""
-        terms = [(plan.columns, self.after(plan)), self._lowering.negated(plan.columns, self.before(plan))]
-        return self._lowering.union(plan.columns, terms)
+    def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:
+        """A full join is the left join, and the right side's rows without a partner."""
+        left = None if left is None else self._held(node.left, left)
+        right = None if right is None else self._held(node.right, right)
+        matched = self._preserved(replace(node, kind="left"), left, right, node.columns)
+        lonely = replace(node, left=node.right, right=node.left, kind="anti", keys=swapped(node.keys))
+        single = self._preserved(lonely, right, left, lonely.columns)
+        if single is not None:
+            items = [Item(column, Sql("NULL", column.type)) for column in node.left.columns]
+            items += [Item(column, Reference(column)) for column in node.right.columns]
+            single = self._lowering.linear(Project(lonely, tuple(items)), single)
+        return [term for term in (matched, single) if term is not None]
+
+    def _preserved(
+        self, node: Join, left: Relation | None, right: Relation | None, columns: tuple[Column, ...]
+    ) -> Relation | None:
+        """A join that is linear in its left side: first the left side moves, then the right side."""
+        terms: list[tuple[Sequence[Column], Relation]] = []
+        if left is not None:
+            terms.append((columns, self._lowering.join(node, left, self.before(node.right))))
+        if right is not None:
+            touched = self._hold(self._restriction.touched(node, right))
+            reached = self._held(node.left, self._restriction.matched(node, self.after(node.left), touched))
+            old, new = (
+                self._lowering.join(node, reached, self._restriction.partners(node, side, touched))
+                for side in (self.before(node.right), self.after(node.right))
+            )
+            terms += [(columns, new), self._lowering.negated(columns, old)]
+        return self._lowering.union(columns, terms) if terms else None
+
+    def _key_local(self, node: KeyLocal, change: Relation) -> Relation:
+        """F of the touched keys' rows after, less the same before; without keys, of all rows."""
+        sides = [self.after(node.child), self.before(node.child)]
+        if node.keys:
+            named = [(column, f"key_{i}") for i, column in enumerate(node.keys)]
+            keys = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
+            attributes = [self._lowering.attribute(column) for column in node.keys]
+            sides = [self._restriction.of_keys(side, attributes, keys) for side in sides]
+        new, old = (self._lowering.key_local(node, side) for side in sides)
+        return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negated(node.columns, old)])
+
+
+def swapped(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:
+    """The equalities of a join whose sides change places."""
+    return tuple((right, left, null_safe) for left, right, null_safe in keys)

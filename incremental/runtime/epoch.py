@@ -16,6 +16,7 @@ from incremental.runtime.journal import Intent
 from incremental.runtime.lake import Mark, Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering, Relation
+from incremental.runtime.restriction import Restriction
 from incremental.runtime.measure import Measure
 
 
@@ -123,7 +124,8 @@ class EpochLeaves:
         assert state.touched is not None
         keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
         old, new = (
-            self.lowering.restricted(side, keys, state.touched) for side in (self.before(leaf), self.after(leaf))
+            Restriction(self.lowering).of_keys(side, keys, state.touched)
+            for side in (self.before(leaf), self.after(leaf))
         )
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)

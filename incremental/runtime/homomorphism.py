@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.monoids import Part
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot
 from incremental.runtime.layout import Layout, quoted
+from incremental.runtime.lowering import Lowering
 
 TOUCHED = "__touched"
 
 
-def lifted(layout: Layout, change: DataFrame) -> DataFrame:
+def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
     """h of a change; plain rows count as weight 1."""
     weighted = WEIGHT in change.columns
     state = layout.state
@@ -27,7 +28,7 @@ def lifted(layout: Layout, change: DataFrame) -> DataFrame:
     measures = [
         F.expr(f"CAST(coalesce(sum({weight}), 0) AS BIGINT)").alias(ROWS),
         F.count(F.lit(1)).alias(TOUCHED),
-        *(F.expr(lift_sql(slot, part, weight)).alias(name) for slot, part, name in layout.parts + layout.watched),
+        *(measure(slot, part, weight, lowering).alias(name) for slot, part, name in layout.parts + layout.watched),
     ]
     keys = [F.col(quoted(key.name)).alias(layout.key(key)) for key in state.keys]
     grouped = change.groupBy(*keys).agg(*measures) if keys else change.agg(*measures)
@@ -36,6 +37,15 @@ def lifted(layout: Layout, change: DataFrame) -> DataFrame:
         same = " AND ".join(f"{quoted(name)} <=> {part.zero}" for _, part, name in layout.parts)
         grouped = grouped.where(f"NOT ({ROWS} = 0{' AND ' + same if same else ''})")
     return grouped.withColumn(BUCKET, F.expr(layout.bucket_sql))
+
+
+def measure(slot: Slot, part: Part, weight: str, lowering: Lowering) -> Column:
+    """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are computed anew."""
+    if not slot.monoid.whole:
+        return F.expr(lift_sql(slot, part, weight))
+    if weight == quoted(WEIGHT):
+        return F.lit(None).cast(part.type)
+    return lowering.call(slot.call).cast(part.type)
 
 
 def lift_sql(slot: Slot, part: Part, weight: str) -> str:
@@ -60,9 +70,18 @@ class Touched:
     reached: bool
 
 
+def consolidated(change: DataFrame) -> DataFrame:
+    """A Z-set with equal rows summed, those that cancel dropped; plain rows as they are."""
+    if WEIGHT not in change.columns:
+        return change
+    columns = [F.col(quoted(name)) for name in change.columns if name != WEIGHT]
+    return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+
+
 def measured(layout: Layout, homomorphic: DataFrame) -> Touched:
     """One pass over h, which also fills its cache."""
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
+    seen = "true" if layout.state.whole else seen
     row = homomorphic.agg(
         F.count(F.lit(1)).alias("groups"),
         F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),

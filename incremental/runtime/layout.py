@@ -86,6 +86,9 @@ class Layout:
         values: dict[str, J] = {}
         for slot in self.state.slots:
             parts = {part.name: sql_of(slot.stored(part)) for part in slot.monoid.parts}
+            if slot.monoid.whole:
+                values[slot.call.column.name] = catalyst.parsed(lowering.spark, parts["v"])
+                continue
             buffers = {
                 buffer.name: catalyst.parsed(lowering.spark, f"CAST({template.format(**parts)} AS {buffer.type})")
                 for buffer, template in zip(slot.call.buffers, slot.monoid.buffers, strict=True)

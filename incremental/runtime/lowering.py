@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental import catalyst
 from incremental.algebra.plan import (
     Aggregate,
+    Call,
     Column,
     Expand,
     Filter,
@@ -65,7 +67,7 @@ class Lowering:
     def attribute(self, column: Column) -> J:
         """The attribute of a column; columns that the compiler made get one at first sight."""
         if column.name not in self._attributes:
-            self._attributes[column.name] = self._fresh(column.name, self.data_type(column.type))
+            self._attributes[column.name] = self.fresh(column.name, self.data_type(column.type))
         return self._attributes[column.name]
 
     def data_type(self, text: str) -> J:
@@ -91,12 +93,12 @@ class Lowering:
         items = [catalyst.alias(self.spark, given[name], self.attribute(column)) for name, column in columns]
         if weighted:
             items.append(catalyst.alias(self.spark, given[WEIGHT], self.weight))
-        return Relation(self._project(items, plan), weighted)
+        return Relation(self.project(items, plan), weighted)
 
     def computed(self, frame: DataFrame, items: Iterable[tuple[Column, J]]) -> Relation:
         """Expressions over a DataFrame's column names, under the plan's attributes."""
         named = [catalyst.alias(self.spark, expression, self.attribute(column)) for column, expression in items]
-        return Relation(self._project(named, catalyst.analysed(frame)))
+        return Relation(self.project(named, catalyst.analysed(frame)))
 
     def empty(self, columns: Sequence[Column]) -> Relation:
         """No rows of these columns."""
@@ -110,7 +112,7 @@ class Lowering:
         match node:
             case Project(items=items):
                 return Relation(
-                    self._project([self._item(item) for item in items] + carried, child.plan), child.weighted
+                    self.project([self._item(item) for item in items] + carried, child.plan), child.weighted
                 )
             case Filter(condition=condition):
                 return Relation(self._logical.Filter(self.expression(condition), child.plan), child.weighted)
@@ -134,12 +136,12 @@ class Lowering:
         targets = [self.attribute(column) for column in columns] + ([self.weight] if weighted else [])
         given = catalyst.sequence(plan.output())
         items = [catalyst.alias(self.spark, a, target) for a, target in zip(given, targets, strict=True)]
-        return Relation(self._project(items, plan), weighted)
+        return Relation(self.project(items, plan), weighted)
 
     def negated(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
         """Rows with weight -1 each, as a term of a union."""
         minus = catalyst.alias(self.spark, catalyst.parsed(self.spark, "-1L"), self.weight)
-        plan = self._project([*(self.attribute(column) for column in columns), minus], rows.plan)
+        plan = self.project([*(self.attribute(column) for column in columns), minus], rows.plan)
         return columns, Relation(plan, True)
 
     def join(self, node: Join, left: Relation, right: Relation) -> Relation:
@@ -160,23 +162,6 @@ class Lowering:
             self._logical.Join(left.plan, right.plan, join_type, condition, hint), left.weighted or right.weighted
         )
 
-    def restricted(self, relation: Relation, keys: Sequence[J], touched: DataFrame) -> Relation:
-        """Rows whose key is among the touched ones, NULL equal to NULL; `touched` has the keys in the same order."""
-        plan = catalyst.analysed(touched)
-        fresh = [self._fresh(f"key_{i}", a.dataType()) for i, a in enumerate(catalyst.sequence(plan.output()))]
-        pairs = zip(catalyst.sequence(plan.output()), fresh, strict=True)
-        right = self._project([catalyst.alias(self.spark, a, target) for a, target in pairs], plan)
-        if not keys:
-            return relation
-        condition = None
-        for key, other in zip(keys, fresh, strict=True):
-            equal = self._catalyst.expressions.EqualNullSafe(key, other)
-            condition = equal if condition is None else self._catalyst.expressions.And(condition, equal)
-        semi = catalyst.module(self._catalyst.plans, "LeftSemi")
-        hint = catalyst.module(self._logical, "JoinHint").NONE()
-        joined = self._logical.Join(relation.plan, right, semi, catalyst.some(self.spark, condition), hint)
-        return Relation(joined, relation.weighted)
-
     def aggregate(self, node: Aggregate, child: Relation) -> Relation:
         """A group-by as Spark itself runs it, over rows."""
         keys = [self.attribute(column) for column in node.keys]
@@ -185,6 +170,16 @@ class Lowering:
             self._vector(keys), self._vector(keys + calls), child.plan, catalyst.none(self.spark)
         )
         return Relation(grouped)
+
+    def call(self, call: Call) -> SparkColumn:
+        """Spark's own aggregate over columns that have the names of the plan's."""
+
+        def named(node: J) -> J | None:
+            if catalyst.kind(node) != "AttributeReference":
+                return None
+            return catalyst.parsed(self.spark, f"`{node.name()}`")
+
+        return catalyst.column(self.spark, catalyst.rewrite(self.spark, call.handle, named))
 
     def key_local(self, node: KeyLocal, child: Relation) -> Relation:
         """Spark's own operators over other rows."""
@@ -217,10 +212,10 @@ class Lowering:
     def frame(self, relation: Relation, outputs: Sequence[tuple[Column, str]]) -> DataFrame:
         """A DataFrame with the given columns under new names, and the weight if the relation has one."""
         named = [(self.attribute(column), name) for column, name in outputs]
-        items = [catalyst.alias(self.spark, a, self._fresh(name, a.dataType())) for a, name in named]
+        items = [catalyst.alias(self.spark, a, self.fresh(name, a.dataType())) for a, name in named]
         if relation.weighted:
-            items.append(catalyst.alias(self.spark, self.weight, self._fresh(WEIGHT, self.weight.dataType())))
-        return catalyst.frame(self.spark, self._project(items, relation.plan))
+            items.append(catalyst.alias(self.spark, self.weight, self.fresh(WEIGHT, self.weight.dataType())))
+        return catalyst.frame(self.spark, self.project(items, relation.plan))
 
     def substituted(self, scalar: Scalar, values: Mapping[str, J]) -> J:
         """A scalar with columns replaced by expressions."""
@@ -242,16 +237,18 @@ class Lowering:
 
     def _renewed(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
         """The relation under new identities, so that two terms of a union never share one."""
-        items = [catalyst.alias(self.spark, a, self._fresh(a.name(), a.dataType())) for a in attributes]
+        items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
         if weighted:
             value = self.weight if relation.weighted else catalyst.parsed(self.spark, "1L")
-            items.append(catalyst.alias(self.spark, value, self._fresh(WEIGHT, self.weight.dataType())))
-        return catalyst.analysed(catalyst.frame(self.spark, self._project(items, relation.plan)))
+            items.append(catalyst.alias(self.spark, value, self.fresh(WEIGHT, self.weight.dataType())))
+        return catalyst.analysed(catalyst.frame(self.spark, self.project(items, relation.plan)))
 
-    def _project(self, items: Sequence[J], plan: J) -> J:
+    def project(self, items: Sequence[J], plan: J) -> J:
+        """A projection of Catalyst expressions."""
         return self._logical.Project(self._vector(items), plan)
 
-    def _fresh(self, name: str, data_type: J) -> J:
+    def fresh(self, name: str, data_type: J) -> J:
+        """An attribute with an identity of its own."""
         identifier = catalyst.module(self._catalyst.expressions, "NamedExpression").newExprId()
         return catalyst.attribute(self.spark, name, data_type, True, identifier)
 

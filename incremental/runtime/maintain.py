@@ -12,17 +12,18 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.plan import Column
+from incremental.algebra.plan import Column, Join, KeyLocal, walk
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.runtime.calculus import Calculus
 from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.runtime.hold import held
-from incremental.runtime.homomorphism import Touched, lifted, measured
+from incremental.runtime.homomorphism import Touched, consolidated, lifted, measured
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering
 from incremental.runtime.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
 from incremental.runtime.publish import Bag
+from incremental.runtime.restriction import Restriction
 
 UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without name mapping
 
@@ -113,7 +114,7 @@ class Run:
         self._program, self._epoch, self._lowering, self._cached = program, epoch, lowering, cached
         consolidate = not all(state.invertible for state in program.states)
         self._leaves = EpochLeaves(epoch, lowering, consolidate)
-        self._calculus = Calculus(lowering, self._leaves)
+        self._calculus = Calculus(lowering, self._leaves, self._keep)
         self._paths: dict[str, str] = {}
         self._groups = self._rows = 0
 
@@ -138,7 +139,9 @@ class Run:
         touched: DataFrame | None = None
         if change is not None:
             rows = self._lowering.frame(change, [(column, column.name) for column in inputs(state)])
-            homomorphic = self._keep(lifted(layout, rows))
+            if not state.invertible and any(isinstance(node, Join | KeyLocal) for node in walk(state.input)):
+                rows = consolidated(rows)  # a row that one term adds and another removes was never there
+            homomorphic = self._keep(lifted(layout, rows, self._lowering))
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
             if self._epoch.written(state.name) or self._merge(state, layout, table, before, homomorphic):
                 touched = keys
@@ -173,16 +176,21 @@ class Run:
         self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
     ) -> DataFrame:
         """h with the groups whose value a deletion reached recomputed from their rows."""
-        stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
-        keys = self._keep(merge.disturbed(stored, homomorphic))
+        if layout.state.whole:
+            keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
+        else:
+            stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
+            keys = self._keep(merge.disturbed(stored, homomorphic))
         after = self._calculus.after(layout.state.input)
         attributes = [self._lowering.attribute(key) for key in layout.state.keys]
-        rows = self._lowering.restricted(after, attributes, keys) if attributes else after
+        rows = Restriction(self._lowering).of_keys(after, attributes, keys) if attributes else after
         frame = self._lowering.frame(rows, [(column, column.name) for column in inputs(layout.state)])
-        fresh = lifted(layout, frame).withColumn(REPLACE, F.lit(True))
+        fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
         if not attributes:
-            return self._keep(fresh) if keys.count() else kept
+            return self._keep(fresh) if layout.state.whole or keys.count() else kept
+        if layout.state.whole:  # what has no rows any more is not among the fresh, and goes
+            fresh = keys = self._keep(fresh)
         same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
         untouched = kept.join(keys, on=same, how="left_anti")
         return self._keep(untouched.unionByName(fresh))

@@ -1,0 +1,72 @@
+"""Runtime room: what a change can reach. In: relations and touched rows or keys. Out: the rows among them that matter.
+
+Semi-joins, NULL equal to NULL, whose right side has identities of its own: a touched row may come from the very input
+that is restricted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from incremental import catalyst
+from incremental.algebra.plan import Join
+from incremental.catalyst import J
+from incremental.runtime.lowering import Lowering, Relation
+
+
+class Restriction:
+    """Restricts relations of one lowering."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        self._lowering = lowering
+        self._expressions = catalyst.catalyst(lowering.spark).expressions
+
+    def touched(self, node: Join, change: Relation) -> DataFrame:
+        """The rows of a join's right side that came or went, without their weights."""
+        named = [(column, column.name) for column in node.right.columns]
+        return self._lowering.frame(Relation(change.plan), named)
+
+    def matched(self, node: Join, left: Relation, touched: DataFrame) -> Relation:
+        """The rows of the left side that some touched row of the right side matches."""
+        plan, by_name = self._right_side(node, touched)
+        if node.condition is None:
+            return self._semi(left, plan, [])
+        return self._semi(left, plan, [self._lowering.substituted(node.condition, by_name)])
+
+    def partners(self, node: Join, right: Relation, touched: DataFrame) -> Relation:
+        """The rows of the right side that can match what `matched` leaves; all where the join has no equality."""
+        if not node.keys:
+            return right
+        plan, by_name = self._right_side(node, touched)
+        pairs = [(self._lowering.expression(k), self._lowering.substituted(k, by_name)) for _, k, _ in node.keys]
+        return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs])
+
+    def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame) -> Relation:
+        """Rows whose key is among the touched ones; `touched` has the keys in the same order."""
+        if not keys:
+            return relation
+        plan, renamed = self._renamed(touched)
+        equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
+        return self._semi(relation, plan, equals)
+
+    def _right_side(self, node: Join, touched: DataFrame) -> tuple[J, dict[str, J]]:
+        plan, renamed = self._renamed(touched)
+        return plan, {column.name: a for column, a in zip(node.right.columns, renamed, strict=True)}
+
+    def _renamed(self, frame: DataFrame) -> tuple[J, list[J]]:
+        """A frame's plan under new identities, and these."""
+        plan = catalyst.analysed(frame)
+        given = catalyst.sequence(plan.output())
+        fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]
+        items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(given, fresh, strict=True)]
+        return self._lowering.project(items, plan), fresh
+
+    def _semi(self, relation: Relation, other: J, conditions: Sequence[J]) -> Relation:
+        spark, room = self._lowering.spark, catalyst.catalyst(self._lowering.spark).plans
+        condition = catalyst.some(spark, reduce(self._expressions.And, conditions)) if conditions else None
+        semi, hint = catalyst.module(room, "LeftSemi"), catalyst.module(room.logical, "JoinHint").NONE()
+        joined = room.logical.Join(relation.plan, other, semi, condition or catalyst.none(spark), hint)
+        return Relation(joined, relation.weighted)
