@@ -40,12 +40,8 @@ def of_node(node: Plan) -> Iterable[Refusal]:
     match node:
         case Source() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
             pass
-        case Aggregate(keys=keys, calls=calls):
+        case Aggregate(keys=keys):
             yield from incomparable(keys, "two groups")
-            for call in calls:
-                if call.function == "pythonudaf":
-                    because = "Spark computes it beside no other aggregate, and the group's row count is one"
-                    yield Refusal(call.text, because, f"use an aggregate of Spark's, or {RECOMPUTE}")
         case KeyLocal(keys=keys, text=text, ambiguous=ambiguous):
             yield from incomparable(keys, "two partitions")
             if ambiguous is not None:

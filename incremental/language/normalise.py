@@ -25,6 +25,12 @@ UNNESTING = (
     "optimizer:ReplaceDeduplicateWithAggregate",
     "optimizer:RewriteWithExpression",
 )
+SUBQUERIES = (
+    "optimizer:OptimizeOneRowRelationSubquery",
+    "optimizer:RewritePredicateSubquery",
+    "optimizer:RewriteLateralSubquery",
+    "optimizer:RewriteCorrelatedScalarSubquery",
+)
 # Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
 SIMPLIFYING = (
     "optimizer:PushDownPredicates",
@@ -46,7 +52,7 @@ def normal_form(spark: SparkSession, plan: J) -> J:
     plan = catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
     for name in UNNESTING:
         plan = rule(spark, name).apply(plan)
-    for subquery_rule in ("optimizer:RewritePredicateSubquery", "optimizer:RewriteCorrelatedScalarSubquery"):
+    for subquery_rule in SUBQUERIES:
         plan = rule(spark, subquery_rule).apply(plan)
     rules = [rule(spark, name) for name in SIMPLIFYING]
     for _ in range(8):

@@ -4,8 +4,7 @@
 | --- | --- |
 | row_number, lag, lead, ntile, ROWS frames | all columns of the row, after the window's own order |
 | ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
-| collect_list, collect_set | the elements are sorted |
-| max_by, min_by | the largest (smallest) of the values with an equal order |
+| aggregates that take one of several rows | choices.py |
 
 The view takes these answers, and so does the batch query that it is verified against.
 """
@@ -16,30 +15,30 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental import catalyst
 from incremental.catalyst import J
+from incremental.language.choices import Choices
 
-CHOOSING = {"MaxBy", "MinBy"}
-COLLECTING = {"CollectList", "CollectSet"}
 RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
 PEERLESS = {"First", "Last", "NthValue", "CollectList", "ListAgg"}  # what they give depends on the order of peers
+DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 LIMITING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"}
 
 
 def settled(spark: SparkSession, frame: DataFrame) -> DataFrame:
     """The batch query with every choice settled; itself where it makes none."""
     plan = catalyst.analysed(frame)
-    found = Ties(spark, choices=True).plan(plan)
+    found = Ties(spark, Choices(spark, by_order=True)).plan(plan)
     return frame if found is plan else catalyst.frame(spark, found)
 
 
 def determined(spark: SparkSession, plan: J) -> J:
     """The plan to translate: settled but for max_by and min_by, whose monoids settle them."""
-    return Ties(spark, choices=False).plan(plan)
+    return Ties(spark, Choices(spark, by_order=False)).plan(plan)
 
 
 class Ties:
-    """Rewrites plans; `choices`: also max_by and min_by."""
+    """Rewrites plans, whose aggregates `choices` settles."""
 
-    def __init__(self, spark: SparkSession, choices: bool) -> None:
+    def __init__(self, spark: SparkSession, choices: Choices) -> None:
         self._spark, self._choices = spark, choices
         self._expressions, self._logical = catalyst.catalyst(spark).expressions, catalyst.catalyst(spark).plans.logical
 
@@ -51,41 +50,16 @@ class Ties:
             node = node.withNewChildren(self._vector(new))
         match catalyst.kind(node):
             case "Aggregate":
-                return self._aggregate(node)
+                return self._choices.settled(node)
+            case "Deduplicate":
+                deduplicated = catalyst.module(catalyst.catalyst(self._spark).optimizer, DEDUPLICATE).apply(node)
+                return self._choices.settled(deduplicated)
             case "Window":
                 return self._window(node)
             case "LocalLimit" | "Offset":
                 return self._limited(node)
             case _:
                 return node
-
-    def _aggregate(self, node: J) -> J:
-        outputs = catalyst.sequence(node.aggregateExpressions())
-        new = [catalyst.rewrite(self._spark, output, self._call) for output in outputs]
-        if all(a is b for a, b in zip(outputs, new, strict=True)):
-            return node
-        return self._logical.Aggregate(node.groupingExpressions(), self._vector(new), node.child(), node.hint())
-
-    def _call(self, node: J) -> J | None:
-        if catalyst.kind(node) != "AggregateExpression":
-            return None
-        function = catalyst.kind(node.aggregateFunction())
-        if function in CHOOSING and self._choices:
-            return catalyst.rewrite(self._spark, node, self._choice)
-        if function in COLLECTING and self._orderable(node.dataType().elementType()):
-            return self._expressions.SortArray(node)
-        return node
-
-    def _choice(self, node: J) -> J | None:
-        """The choice ordered by (order, value); NULL orders stay NULL, which the choice passes over."""
-        if catalyst.kind(node) not in CHOOSING:
-            return None
-        value, order, *rest = catalyst.sequence(node.children())
-        literal = catalyst.module(self._expressions, "Literal")
-        fields = [catalyst.parsed(self._spark, "'o'"), order, catalyst.parsed(self._spark, "'v'"), value]
-        both = self._expressions.CreateNamedStruct(self._vector(fields))
-        either = self._expressions.If(self._expressions.IsNull(order), literal.create(None, both.dataType()), both)
-        return node.withNewChildren(self._vector([value, either, *rest]))
 
     def _window(self, node: J) -> J:
         """Functions that tell peers apart move to a window of their own, whose order is total."""
@@ -137,12 +111,9 @@ class Ties:
         more = [
             self._expressions.SortOrder(attribute, ascending, ascending.defaultNullOrdering(), nil)
             for attribute in catalyst.sequence(child.output())
-            if int(attribute.exprId().id()) not in plain and self._orderable(attribute.dataType())
+            if int(attribute.exprId().id()) not in plain and self._choices.orderable(attribute.dataType())
         ]
         return self._vector([*known, *more])
-
-    def _orderable(self, data_type: J) -> bool:
-        return bool(catalyst.module(self._expressions, "RowOrdering").isOrderable(data_type))
 
     def _vector(self, items: list[J]) -> J:
         return catalyst.vector(self._spark, items)

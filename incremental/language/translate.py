@@ -7,6 +7,7 @@
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
 | Window with PARTITION BY | KeyLocal by its partition |
+| Pandas and Arrow functions of groups | KeyLocal by the group |
 | Limit, Offset, global windows | KeyLocal without keys |
 | uncorrelated scalar subquery | inner join with a one-row aggregate |
 | Sort | dropped: a view is a bag; `answer()` sorts |
@@ -152,7 +153,25 @@ class Translation:
         return plan if plan.columns == columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
 
     def _aggregate(self, node: J) -> Plan:
+        calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
+        if any(catalyst.kind(part) == "PythonUDAF" for part in calls):
+            return self._grouped(node, node.groupingExpressions(), node.aggregateExpressions())
         return self._aggregates.translate(node, self.plan(node.child()))
+
+    def _flatmapgroupsinpandas(self, node: J) -> Plan:
+        function = catalyst.vector(self._spark, [node.functionExpr()])
+        return self._grouped(node, node.groupingAttributes(), function)
+
+    _flatmapgroupsinarrow = _flatmapgroupsinpandas
+
+    def _grouped(self, node: J, keys: J, computed: J) -> Plan:
+        """An operator of Spark's on each group, which computes touched groups anew."""
+        child = self._ordered(node.child())
+        scalars = [self.scalars.scalar(key) for key in catalyst.sequence(keys)]
+        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
+        text = "; ".join(self.scalars.opaque(self._value(e)).text for e in catalyst.sequence(computed))
+        known = tuple(scalar.column for scalar in scalars if isinstance(scalar, Reference))
+        return KeyLocal(child, "group function", known, columns, text, None, (node,))
 
     def _join(self, node: J) -> Plan:
         left, right = self.plan(node.left()), self.plan(node.right())

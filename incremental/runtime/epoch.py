@@ -16,8 +16,8 @@ from incremental.runtime.journal import Intent
 from incremental.runtime.lake import Mark, Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering, Relation
-from incremental.runtime.restriction import Restriction
 from incremental.runtime.measure import Measure
+from incremental.runtime.restriction import Restriction
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""Random histories of a Delta table: what users do to one between two refreshes, by SQL and by writing rows."""
+"""Random histories of two tables, in Delta or in memory: what users do to one between two refreshes."""
 
 from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
@@ -12,6 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+
+from tests.corpus.lakes import Lake
 
 SCHEMA = (
     "k int, q string, b boolean, i int, h smallint, l bigint, e decimal(12,2), v double, d date, t timestamp, "
@@ -23,9 +24,17 @@ WHERE = (
     "k = 1", "k is null", "i < 0", "b", "v is null or v > 3", "u % 3 = 0", "q = 'a'", "u % 2 = 1 and k > 0", "isnan(v)",
     "u >= {newest}", "v = {least}", "true", "false",
 )  # fmt: skip
-SET = (
-    "v = v + 1", "k = null", "k = 2", "q = 'b', i = 1", "e = -e", "b = not b", "v = double('NaN')", "v = -0.0D",
-    "d = date'2020-01-01', t = null", "a = array(1, null)", "l = l * -1", "i = i", "s = concat(s, 'x'), h = 3",
+SET: tuple[dict[str, str], ...] = (
+    {"v": "v + 1"}, {"k": "null"}, {"k": "2"}, {"q": "'b'", "i": "1"}, {"e": "-e"}, {"b": "not b"},
+    {"v": "double('NaN')"}, {"v": "-0.0D"}, {"d": "date'2020-01-01'", "t": "null"}, {"a": "array(1, null)"},
+    {"l": "l * -1"}, {"i": "i"}, {"s": "concat(s, 'x')", "h": "3"},
+)  # fmt: skip
+DIMENSION_WHERE = ("dk = 1", "dk is null", "w <= 2", "name = 'none' or w is null", "true")
+DIMENSION_SET: tuple[dict[str, str], ...] = (
+    {"dk": "2"}, {"w": "w + 1", "name": "upper(name)"}, {"dk": "null"}, {"name": "'uno'"},
+)  # fmt: skip
+DIMENSION_MORE = (
+    [(1, "ein", 3), (None, "nemo", 1), (7, "seven", 7)], [(0, "zero", 1), (2, "two", None)], [(1, "uno", 5)] * 2,
 )  # fmt: skip
 UNIQUE = count()
 NAN, INF = float("nan"), float("inf")
@@ -37,17 +46,32 @@ class Step:
 
     kind: str
     where: str
-    set: str
+    set: int
     seed: int
 
 
 steps = st.builds(
     Step,
     st.sampled_from(
-        ["insert", "update", "delete", "insert", "delete", "merge", "copy", "optimize", "overwrite", "nothing", "touch"]
+        [
+            "insert",
+            "update",
+            "delete",
+            "insert",
+            "delete",
+            "merge",
+            "copy",
+            "optimize",
+            "overwrite",
+            "nothing",
+            "touch",
+            "dimension",
+            "dimension",
+            "dimension",
+        ]
     ),
     st.sampled_from(WHERE),
-    st.sampled_from(SET),
+    st.integers(0, len(SET) - 1),
     st.integers(0, 2**32),
 )
 histories = st.lists(st.lists(steps, min_size=1, max_size=3), min_size=2, max_size=3)
@@ -76,43 +100,59 @@ def rows(seed: int, most: int) -> list[tuple[Any, ...]]:
 
 
 class History:
-    """The table at a path, and what is done to it."""
+    """The tables `events` and `dim`, and what is done to them; `invariant`: not to the latter."""
 
-    def __init__(self, spark: SparkSession, path: str, deletion_vectors: bool) -> None:
-        self.spark, self.path = spark, path
-        self.table = f"delta.`{path}`"
-        self._write(rows(1, 25), "overwrite", {"delta.enableDeletionVectors": str(deletion_vectors).lower()})
+    def __init__(self, spark: SparkSession, events: Lake, dimension: Lake, invariant: bool) -> None:
+        self.spark, self.events, self.dimension, self.invariant = spark, events, dimension, invariant
+        self._write(rows(1, 25), "overwrite")
+        dimension.write(spark.createDataFrame(DIMENSION_ROWS, DIMENSION_SCHEMA), "overwrite")
 
     def apply(self, step: Step) -> None:
         """Do one step."""
-        done: dict[str, Callable[[Step], None]] = {
-            "insert": lambda s: self._write(rows(s.seed, 12), "append", {}),
-            "overwrite": lambda s: self._write(rows(s.seed, 20), "overwrite", {}),
-            "nothing": lambda s: self._write([], "append", {}),
-            "update": lambda s: self._sql(f"update {{t}} set {s.set} where {s.where}"),
-            "touch": lambda s: self._sql(f"update {{t}} set k = k where {s.where}"),
-            "delete": lambda s: self._sql(f"delete from {{t}} where {s.where}"),
-            "copy": lambda s: self._sql(f"insert into {{t}} select * from {{t}} where {s.where} limit 9"),
-            "optimize": lambda s: self._sql("optimize {t}"),
-            "merge": self._merge,
-        }
-        done[step.kind](step)
+        where = self._literal(step.where)
+        match step.kind:
+            case "insert":
+                self._write(rows(step.seed, 12), "append")
+            case "overwrite":
+                self._write(rows(step.seed, 20), "overwrite")
+            case "nothing":
+                self._write([], "append")
+            case "update":
+                self.events.update(SET[step.set], where)
+            case "touch":
+                self.events.update({"k": "k"}, where)
+            case "delete":
+                self.events.delete(where)
+            case "copy":
+                self.events.copy(where)
+            case "optimize":
+                self.events.optimize()
+            case "merge":
+                self.events.merge(SET[step.set], where)
+            case _:
+                if not self.invariant:
+                    self._dimension(random.Random(step.seed))
 
-    def _merge(self, step: Step) -> None:
-        source = f"select distinct u, u + 1000000 * (u % 2) as other from {{t}} where {step.where}"
-        self._sql(
-            f"merge into {{t}} e using ({source}) n on e.u = n.other "
-            f"when matched and k = 1 then delete when matched then update set {step.set} "
-            "when not matched then insert (k, u, v) values (1, n.other, 0.5)"
-        )
+    def _dimension(self, r: random.Random) -> None:
+        where = r.choice(DIMENSION_WHERE)
+        match r.randrange(4):
+            case 0:
+                more = self.spark.createDataFrame(r.choice(DIMENSION_MORE), DIMENSION_SCHEMA)
+                self.dimension.write(more, "append")
+            case 1:
+                self.dimension.update(r.choice(DIMENSION_SET), where)
+            case 2:
+                self.dimension.delete(where)
+            case _:
+                self.dimension.copy(f"w <= 2 and ({where})")
 
-    def _sql(self, text: str) -> None:
+    def _literal(self, text: str) -> str:
+        """A condition without subqueries, which Delta does not allow."""
         for name, aggregate in (("{least}", "min(v)"), ("{newest}", "max(u)")):
-            if name in text:  # Delta allows no subquery in a condition
-                (value,) = self.spark.sql(f"select {aggregate} from {self.table}").collect()[0]
+            if name in text:
+                (value,) = self.events.rows().selectExpr(aggregate).collect()[0]
                 text = text.replace(name, "null" if value is None else f"double('{value}')")
-        self.spark.sql(text.replace("{t}", self.table)).collect()
+        return text
 
-    def _write(self, content: list[tuple[Any, ...]], mode: str, options: dict[str, str]) -> None:
-        frame = self.spark.createDataFrame(content, SCHEMA).coalesce(1)
-        frame.write.format("delta").mode(mode).options(**options).save(self.path)
+    def _write(self, content: list[tuple[Any, ...]], mode: str) -> None:
+        self.events.write(self.spark.createDataFrame(content, SCHEMA), mode)

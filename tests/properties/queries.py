@@ -1,23 +1,16 @@
-"""Random queries of what this release maintains: linear operators, joins with a dimension, group-bys up to three deep.
+"""Random queries: linear operators, joins and subqueries, windows, group-bys up to three deep.
 
-A query is built from the inside out; each layer is a subquery whose columns and types are known. A column is *fuzzy*
-when its value depends on rounding (deviations): it is shown and aggregated, but no key, no order and no condition.
+A query is built from the inside out; each layer is a subquery whose columns and types are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from hypothesis import strategies as st
 
-EVENTS = {
-    "k": "int", "q": "string", "b": "boolean", "i": "int", "h": "smallint", "l": "bigint", "e": "decimal",
-    "v": "double", "d": "date", "t": "timestamp", "s": "string", "a": "array", "u": "bigint",
-}  # fmt: skip
-DIMENSION = {"dk": "int", "name": "string", "w": "int"}
-INTEGERS = ("smallint", "int", "bigint")
+from tests.properties.joins import combined, joined, looked_up, tested
+from tests.properties.orders import topped, unmerged, windowed
+from tests.properties.relation import CONDITIONS, EVENTS, INTEGERS, Draw, Relation, condition
+
 COMPUTED = {
     "int": ("coalesce({0}, -1)", "{0} % 3", "cast({0} as bigint) * 2", "cast({0} as string)"),
     "smallint": ("cast({0} as int) + 1",),
@@ -35,18 +28,6 @@ RESULTS = {
     "length({0})": "int", "cast({0} > 1 as int)": "int", "year({0})": "int", "hour({0})": "int", "size({0})": "int",
     "array_contains({0}, 1)": "boolean", "transform({0}, x -> x + 1)[0]": "int",
 }  # fmt: skip
-CONDITIONS = {
-    "int": ("{0} > 1", "{0} is not null", "{0} in (0, 1, 2)", "coalesce({0}, 0) <= 1"),
-    "smallint": ("{0} < 2",),
-    "bigint": ("{0} % 2 = 0", "{0} > 3"),
-    "string": ("{0} = 'a'", "{0} is null", "{0} like '%b%'"),
-    "boolean": ("{0}", "not {0}", "{0} is null"),
-    "double": ("{0} > 0", "not isnan({0})", "{0} <= 1.5"),
-    "decimal": ("{0} < 100", "{0} is not null"),
-    "date": ("{0} > date'2020-01-02'",),
-    "timestamp": ("{0} is not null", "hour({0}) < 12"),
-    "array": ("size({0}) > 1",),
-}
 COUNTS = ("count({0})", "count(distinct {0})")
 EXTREMES = ("min({0})", "max({0})")
 MOMENTS = ("stddev({0})", "stddev_pop({0})", "variance({0})", "var_pop({0})")
@@ -62,32 +43,6 @@ AGGREGATES = {
     "array": ("count({0})", "max({0})"),
 }
 SAME_TYPE = {"min", "max", "bit_and", "bit_or", "bit_xor"}
-
-
-@dataclass(frozen=True)
-class Relation:
-    """SQL of rows and the types of their columns."""
-
-    sql: str
-    columns: dict[str, str]
-
-    def of(self, *types: str) -> list[str]:
-        return [name for name, type_ in self.columns.items() if type_ in types]
-
-    @property
-    def exact(self) -> list[str]:
-        return [name for name, type_ in self.columns.items() if type_ not in ("fuzzy", "array")]
-
-
-Draw = Callable[[Any], Any]
-
-
-def condition(draw: Draw, relation: Relation) -> str:
-    names = [c for c, t in relation.columns.items() if t != "fuzzy"]
-    if not names:
-        return "true"
-    name = draw(st.sampled_from(names))
-    return draw(st.sampled_from(CONDITIONS[relation.columns[name]])).format(name)
 
 
 def filtered(draw: Draw, relation: Relation) -> Relation:
@@ -121,18 +76,6 @@ def united(draw: Draw, relation: Relation) -> Relation:
     return Relation(" union all ".join(branches), relation.columns)
 
 
-def joined(draw: Draw, relation: Relation) -> Relation:
-    """With the dimension, which has NULL keys, double keys and keys nobody has."""
-    keys = relation.of(*INTEGERS)
-    if not keys or "dk" in relation.columns:
-        return filtered(draw, relation)
-    key = draw(st.sampled_from(keys))
-    on = draw(st.sampled_from([f"{key} = dk", f"{key} <=> dk", f"{key} = dk and w > 1", f"{key} < w"]))
-    kind = draw(st.sampled_from(["inner", "left", "left semi", "left anti"]))
-    added = {} if kind in ("left semi", "left anti") else DIMENSION
-    return Relation(f"select * from ({relation.sql}) r {kind} join dim on {on}", {**relation.columns, **added})
-
-
 def aggregate(draw: Draw, relation: Relation) -> tuple[str, str]:
     """One aggregate and the type of its answer."""
     if relation.exact and draw(st.integers(0, 9)) == 9:
@@ -141,6 +84,8 @@ def aggregate(draw: Draw, relation: Relation) -> tuple[str, str]:
         return f"{which}({value}, named_struct('o', {order}, 'v', {value}))", relation.columns[value]
     if draw(st.integers(0, 9)) == 9 and len(pair := relation.of(*INTEGERS, "double")) > 1:
         return f"{draw(st.sampled_from(['covar_samp', 'covar_pop']))}({pair[0]}, {pair[-1]})", "fuzzy"
+    if draw(st.integers(0, 7)) == 7 and (found := unmerged(draw, relation)) is not None:
+        return found
     name = draw(st.sampled_from(list(relation.columns)))
     type_ = relation.columns[name]
     text = draw(st.sampled_from(AGGREGATES[type_]))
@@ -184,19 +129,23 @@ def grouped(draw: Draw, relation: Relation, depth: int) -> Relation:
     return Relation(sql, columns)
 
 
-LINEAR = (filtered, projected, exploded, united, joined)
+LAYERS = (
+    filtered, projected, exploded, united, joined, joined, joined, tested, tested, looked_up, combined, windowed,
+)  # fmt: skip
 
 
 @st.composite
 def queries(draw: Draw) -> str:
-    """A query over `events` and the invariant `dim`."""
+    """A query over `events` and `dim`."""
     relation = Relation(f"select {', '.join(EVENTS)} from events", EVENTS)
-    for operator in draw(st.lists(st.sampled_from(LINEAR), max_size=2)):
+    for operator in draw(st.lists(st.sampled_from(LAYERS), max_size=3)):
         relation = operator(draw, relation)
     for depth in range(draw(st.sampled_from([1, 1, 2, 2, 3, 0]))):
         relation = grouped(draw, relation, depth)
         if draw(st.integers(0, 4)) == 4:
-            relation = draw(st.sampled_from([filtered, projected, joined]))(draw, relation)
+            relation = draw(st.sampled_from(LAYERS))(draw, relation)
+    if draw(st.integers(0, 5)) == 5:
+        relation = topped(draw, relation)
     chosen = [c for c, t in relation.columns.items() if t != "array"]
     if len(chosen) > 6:
         chosen = draw(st.lists(st.sampled_from(chosen), min_size=1, max_size=4, unique=True))

@@ -1,0 +1,134 @@
+"""Joins of changing sources: every kind, any condition, any mix of changes on any side in one refresh."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.corpus.world import Step, World, checked, rows
+from tests.examples import scene as on_delta
+from tests.examples.scene import Scene
+
+KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
+CONDITIONS = {
+    "equality": "l.k = r.k",
+    "null-safe equality": "l.k <=> r.k",
+    "equality and more": "l.k = r.k and l.v > r.w",
+    "range": "l.v between r.w and r.w + 2",
+    "inequality": "l.k <> r.k",
+    "or": "l.k = r.k or l.v = r.w",
+    "none": "true",
+}
+HISTORY: tuple[tuple[Step, ...], ...] = (
+    (("insert", "l", [(1, 2), (3, 3), (None, 4)]), ("insert", "r", [(1, 1), (3, 3), (None, 1)])),
+    (("insert", "l", [(4, 4)]), ("delete", "r", "k = 1")),
+    (("delete", "l", "k = 3"), ("insert", "r", [(4, 4), (4, 4)])),
+    (("update", "l", {"k": "4"}, "k = 1"), ("update", "r", {"w": "w + 1"}, "true")),
+    (("delete", "r", "true"),),
+    (("insert", "r", [(4, 1), (None, 4)]), ("copy", "l", "true")),
+    (("delete", "l", "true"), ("delete", "r", "k is null")),
+)
+NESTED = (
+    "select k, v from l where exists (select 1 from r where r.k = l.k)",
+    "select k, v from l where not exists (select 1 from r where r.k = l.k and r.w > l.v)",
+    "select k, v from l where k in (select k from r)",
+    "select k, v from l where k not in (select k from r)",
+    "select k, v from l where k not in (select k from r where k is not null)",
+    "select k, v from l where v = 3 or exists (select 1 from r where r.k = l.k)",
+    "select k, v from l where (k in (select k from r)) <> (v in (select w from r))",
+    "select k, (select max(w) from r where r.k = l.k) m, (select count(*) from r where r.k = l.k) n from l",
+    "select k, v from l where v > (select avg(w) from r)",
+    "select k, sum(v) s from l group by k having sum(v) > (select min(w) from r)",
+    "select l.k, x.m from l, lateral (select max(w) m from r where r.k = l.k) x",
+    "select l.k, x.w from l left join lateral (select w from r where r.k = l.k) x on true",
+    "select k, el from l lateral view explode(array(v, k)) as el",
+    "select k from l intersect select k from r",
+    "select k from l intersect all select k from r",
+    "select k from l except select k from r",
+    "select k, v from l except all select k, w from r",
+    "select k, v from l union select k, w from r",
+    "select a.k, b.v, c.w from l a join l b on a.k = b.k join r c on c.k = b.v",
+    "select a.k, count(*) n from l a left join l b on a.v = b.k group by a.k",
+    "with t as (select k, count(*) n from l group by k) select a.k, b.w from t a join r b on a.n = b.w",
+    "select n, count(*) c from (select l.k, count(r.k) n from l left join r on l.k = r.k group by l.k) group by n",
+    "select x.k, avg(y.w) a from l x, r y where x.v = y.k group by x.k",
+)
+
+
+def two_sources(spark: SparkSession) -> World:
+    schemas = {"l": "k int, v int", "r": "k int, w int"}
+    first = {"l": [(1, 1), (1, 1), (2, 2), (None, 3)], "r": [(1, 1), (2, 0), (2, 5), (None, 2)]}
+    return World(spark, {name: (schemas[name], first[name]) for name in schemas})
+
+
+def through_history(spark: SparkSession, query: str) -> None:
+    world = two_sources(spark)
+    view = world.view(query)
+    checked(view)
+    for steps in HISTORY:
+        world.do(*steps)
+        checked(view)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_every_kind_under_changes_of_both_sides(spark: SparkSession, kind: str, condition: str) -> None:
+    """Cross terms, last matches, NULL keys, emptied and refilled sides: no kind may lose or double a row."""
+    shown = "l.k, v" if kind in ("left semi", "left anti") else "l.k, v, r.k as rk, w"
+    through_history(spark, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
+
+
+@pytest.mark.parametrize("query", NESTED)
+def test_subqueries_set_operations_and_joins_of_joins(spark: SparkSession, query: str) -> None:
+    """Each is joins and aggregates after Spark's own unnesting."""
+    through_history(spark, query)
+
+
+def test_deleting_one_of_two_equal_rows(spark: SparkSession) -> None:
+    """A join row's weight is the product of its sides' weights."""
+    world = two_sources(spark)
+    view = world.view("select l.k, v, w from l join r on l.k = r.k")
+    checked(view)
+    world.do(("insert", "r", [(1, 1)]), ("delete", "l", "k = 2"))
+    checked(view)
+    assert rows(view) == [(1, 1, 1)] * 4
+    world.do(("delete", "l", "true"), ("insert", "l", [(1, 1)]))
+    checked(view)
+    assert rows(view) == [(1, 1, 1)] * 2
+
+
+def test_joins_on_delta(scene: Scene) -> None:
+    """The same over Delta tables: both sides of several joins change in one refresh, by files and deletion vectors."""
+    scene.source("l", "k int, v int", [(1, 1), (1, 1), (2, 2), (None, 3)])
+    scene.source("r", "k int, w int", [(1, 1), (2, 0), (2, 5), (None, 2)])
+    queries = [
+        "select r.w, sum(l.v) s, count(*) n from l join r on l.k = r.k group by r.w",
+        "select l.k, v, r.k as rk, w from l full join r on l.k = r.k",
+        "select k, v from l where k not in (select k from r where k is not null)",
+    ]
+    views = [scene.view(query, f"v{i}") for i, query in enumerate(queries)]
+    for step in (
+        "",
+        "update {r} set w = 5 where w = 0",
+        "delete from {l} where v = 1",
+        "insert into {l} values (2, 7)",
+    ):
+        if step:
+            scene.sql(step)
+        if "{l}" in step:
+            scene.sql("delete from {r} where k is null")
+        for view in views:
+            on_delta.checked(view)
+
+
+def test_all_inputs_empty(spark: SparkSession) -> None:
+    """Nothing joined with nothing, then something."""
+    world = World(spark, {"l": ("k int, v int", []), "r": ("k int, w int", [])})
+    view = world.view("select l.k, v, w from l full join r on l.k = r.k")
+    checked(view)
+    assert rows(view) == []
+    world.do(("insert", "r", [(1, 1)]))
+    checked(view)
+    world.do(("delete", "r", "true"), ("insert", "l", [(1, 1)]))
+    checked(view)
+    assert rows(view) == [(1, 1, None)]

@@ -1,0 +1,116 @@
+"""Windows, top-k and aggregates without a merge: touched partitions and groups are computed anew."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.corpus.world import Step, World, checked, rows
+from tests.examples import scene as on_delta
+from tests.examples.scene import Scene
+
+FIRST = [(1, 1, "a"), (1, 2, "a"), (1, 2, "b"), (2, 2, "a"), (None, 5, None)]
+HISTORY: tuple[Step, ...] = (
+    ("insert", "t", [(1, 3, "c"), (2, 2, "b"), (3, 1, None)]),
+    ("delete", "t", "v = 2"),
+    ("update", "t", {"k": "2"}, "k = 1"),
+    ("copy", "t", "true"),
+    ("delete", "t", "true"),
+    ("insert", "t", [(None, 1, "x"), (None, 1, "y")]),
+)
+WINDOWS = (
+    "select k, v, row_number() over (partition by k order by v) n from t",
+    "select k, rank() over (partition by k order by v desc) r, dense_rank() over (partition by k order by v) d from t",
+    "select k, v, lag(v) over (partition by k order by v) p, sum(v) over (partition by k order by v) s from t",
+    "select k, v, avg(v) over (partition by k order by v rows between 1 preceding and current row) a from t",
+    "select k, v, s from t qualify row_number() over (partition by k order by v desc) <= 2",
+    "select v, first_value(s) over (partition by k order by v rows between 1 preceding and 1 following) f from t",
+    "select k, v, sum(v) over () total, row_number() over (order by v) n from t",
+    "select k, max(n) m from (select k, row_number() over (partition by k, s order by v) n from t) group by k",
+    "select k, ntile(2) over (partition by k order by v) n, percent_rank() over (partition by k order by v) p from t",
+)
+LIMITS = (
+    "select k, v, s from t order by v limit 2",
+    "select k, v from t order by v desc, k limit 3 offset 1",
+    "select k, sum(v) s from t group by k order by s desc limit 2",
+    "select count(*) n from (select v from t order by v limit 3)",
+)
+UNMERGED = (
+    "select k, percentile(v, 0.5) p, median(v) m, sum(v) s from t group by k",
+    "select k, collect_list(s) l, collect_set(v) c, mode(v) m from t group by k",
+    "select listagg(s, ',') within group (order by s) l, approx_percentile(v, 0.5) a from t",
+    "select k, count(distinct v) d, percentile(distinct v, 0.5) p from t group by k",
+    "select k, skewness(v) w, kurtosis(v) u, histogram_numeric(v, 3) h from t group by k",
+    "select k, first(s) f, last(v) l, any_value(s) a from t group by k",
+    "select k, collect_list(named_struct('v', v, 's', s)) nested, max(struct(v, s)) top from t group by k",
+)
+
+
+@pytest.mark.parametrize("query", [*WINDOWS, *LIMITS, *UNMERGED])
+def test_touched_partitions_and_groups(spark: SparkSession, query: str) -> None:
+    """A partition that grows, shrinks, moves, empties and comes again; equal values at every edge."""
+    world = World(spark, {"t": ("k int, v int, s string", FIRST)})
+    view = world.view(query)
+    checked(view)
+    for step in HISTORY:
+        world.do(step)
+        checked(view)
+
+
+def test_only_touched_partitions_are_computed(scene: Scene) -> None:
+    """The change of a window over many partitions is as small as the partitions that changed."""
+    scene.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])
+    view = scene.view("select k, v, row_number() over (partition by k order by v desc) n from t")
+    on_delta.checked(view)
+    scene.sql("insert into {t} values (7, 9)")
+    assert on_delta.checked(view).change_rows == 9  # five rows of the partition come, four go
+
+
+def test_dropped_duplicates_keep_one_whole_row(spark: SparkSession) -> None:
+    """Values of different rows must not be mixed."""
+    world = World(spark, {"t": ("k int, v int, s string", [(1, 1, "z"), (1, 2, "a"), (2, 1, None)])})
+
+    def query(t: DataFrame) -> DataFrame:
+        return t.dropDuplicates(["k"])
+
+    view = world.view(query)
+    checked(view)
+    assert rows(view) == [(1, 1, "z"), (2, 1, None)]
+    world.do(("delete", "t", "v = 1"))
+    checked(view)
+    assert rows(view) == [(1, 2, "a")]
+
+
+def test_pandas_functions_of_groups(spark: SparkSession) -> None:
+    """Spark runs them on touched groups alone."""
+    world = World(spark, {"t": ("k int, v double, s string", [(1, 1.0, "a"), (1, 3.0, "b"), (2, 5.0, "c")])})
+
+    @F.pandas_udf("double")  # type: ignore[call-overload]
+    def middle(v: pd.Series) -> float:
+        return float(v.median())
+
+    def demeaned(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(v=rows.v - rows.v.mean())
+
+    def aggregated(t: DataFrame) -> DataFrame:
+        return t.groupBy("k").agg(middle("v").alias("m"))
+
+    def applied(t: DataFrame) -> DataFrame:
+        return t.groupBy("k").applyInPandas(demeaned, "k int, v double, s string")
+
+    views = [world.view(aggregated), world.view(applied)]
+    more: Step = ("insert", "t", [(1, 8.0, "x"), (3, 1.0, "y")])
+    for step in (None, more, ("delete", "t", "k = 2")):
+        if step:
+            world.do(step)
+        for view in views:
+            checked(view)
+
+
+def test_limit_without_an_order_is_refused(scene: Scene) -> None:
+    """Nobody knows which rows it keeps, so nothing can be promised."""
+    scene.source("t", "k int, v int, s string", [(1, 1, "a")])
+    view = scene.view("select k from t limit 1", policy="auto")
+    assert view.verdict == "recompute" and "without an order" in view.explain()
