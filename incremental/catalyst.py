@@ -7,8 +7,10 @@ the runtime's lowering look into. `JavaError` is what a call into Spark may rais
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, cast
 
+from py4j.java_gateway import JavaPackage  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -47,8 +49,30 @@ def vector(spark: SparkSession, items: Iterable[J]) -> J:
     return builder.result()
 
 
+OBJECT = "$.MODULE$"
+
+
+class Package:
+    """A Java package whose classes are looked up once: Py4J asks the JVM at every mention."""
+
+    def __init__(self, package: J) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> J:
+        if name.endswith(OBJECT):
+            found = getattr(getattr(self._package, name.removesuffix(".MODULE$")), "MODULE$")
+        else:
+            found = getattr(self._package, name)
+        if isinstance(found, JavaPackage):
+            found = Package(found)
+        setattr(self, name, found)
+        return found
+
+
 def module(package: J, name: str) -> J:
     """A Scala object (`object Name`) as Py4J reaches it."""
+    if isinstance(package, Package):
+        return getattr(package, name + OBJECT)
     return getattr(getattr(package, name + "$"), "MODULE$")
 
 
@@ -67,9 +91,15 @@ def kind(node: J) -> str:
     return str(node.getClass().getSimpleName())
 
 
-def catalyst(spark: SparkSession) -> J:
+def catalyst(spark: SparkSession) -> Package:
     """The package org.apache.spark.sql.catalyst."""
-    return jvm(spark).org.apache.spark.sql.catalyst
+    return spark_sql(jvm(spark)).catalyst
+
+
+@lru_cache(maxsize=2)
+def spark_sql(java: J) -> Package:
+    """The package org.apache.spark.sql of one JVM."""
+    return Package(java.org.apache.spark.sql)
 
 
 def analysed(frame: DataFrame) -> J:
@@ -103,7 +133,7 @@ def nodes(expression: J) -> Iterable[J]:
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
     """An AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions
-    empty = module(jvm(spark).org.apache.spark.sql.types, "Metadata").empty()
+    empty = module(spark_sql(jvm(spark)).types, "Metadata").empty()
     return expressions.AttributeReference(name, data_type, nullable, empty, identifier, vector(spark, []))
 
 
@@ -130,7 +160,7 @@ def isolated(spark: SparkSession) -> SparkSession:
 
 def frame(spark: SparkSession, plan: J) -> DataFrame:
     """A DataFrame of a logical plan; Spark analyses what is not resolved yet."""
-    dataset = jvm(spark).org.apache.spark.sql.classic.Dataset
+    dataset = spark_sql(jvm(spark)).classic.Dataset
     return DataFrame(dataset.ofRows(session(spark), plan), spark)
 
 
@@ -141,7 +171,7 @@ def parsed(spark: SparkSession, text: str) -> J:
 
 def column(spark: SparkSession, expression: J) -> Column:
     """A DataFrame column of a Catalyst expression."""
-    return Column(jvm(spark).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    return Column(spark_sql(jvm(spark)).classic.ExpressionUtils.column(expression))
 
 
 def is_a(spark: SparkSession, target: J, name: str) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from incremental import catalyst
+from incremental.algebra.monoids import monoid
 from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
 from incremental.catalyst import J
-from incremental.language.names import Names
+from incremental.language.names import Names, type_text
 from incremental.language.scalars import Scalars, expression_text
 
 INTEGRAL = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
@@ -83,30 +84,46 @@ class Aggregates:
 
     def _call(self, node: J, below: list[Item], column: Column | None) -> Call:
         function = node.aggregateFunction()
-        name = catalyst.kind(function)
-        expressions = [self._argument(name, e) for e in catalyst.sequence(function.children())]
-        if (condition := catalyst.option(node.filter())) is not None and expressions:
-            # every aggregate we merge ignores NULL, so FILTER is a NULL argument (the last: the one that orders max_by)
-            expressions[-1] = self._only_if(condition, expressions[-1])
-        arguments = tuple(self._computed(e, f"{name.lower()}_of", below) for e in expressions)
+        name, condition = catalyst.kind(function), catalyst.option(node.filter())
+        buffers, answer = self._answer(function)
         text = expression_text(self._scalars.renamed(node))
+        mode = "try" if text.startswith("try_") else self._mode
+        expressions = [self._argument(name, e) for e in catalyst.sequence(function.children())]
+        types = tuple(type_text(e.dataType()) for e in expressions)
+        if condition is not None and expressions and monoid(name.lower(), types, mode, len(buffers)) is not None:
+            # every aggregate that merges ignores NULL: FILTER is a NULL argument (the last: the one that orders max_by)
+            expressions[-1], condition = self._only_if(condition, expressions[-1]), None
+        arguments = tuple(self._computed(valued(e), f"{name.lower()}_of", below) for e in expressions)
         if name in ORDERED:
             self._scalars.forbid(text, "its value depends on the order of the rows", "min, max, min_by or max_by")
-        buffers, answer = self._answer(function)
-        mode = "try" if text.startswith("try_") else self._mode
         column = column or self._names.expression(function, name)
         distinct = bool(node.isDistinct()) and name not in ("Min", "Max")
-        handle = self._handle(node, arguments, distinct)
-        return Call(column, name.lower(), arguments, text, buffers, answer, distinct, mode, handle)
+        test = None if condition is None else self._computed(condition, "filter", below)
+        handle = self._handle(node, expressions, arguments, distinct, test)
+        read = arguments if test is None else (*arguments, test)
+        return Call(column, name.lower(), read, text, buffers, answer, distinct, mode, handle)
 
-    def _handle(self, node: J, arguments: tuple[Column, ...], distinct: bool) -> J:
-        """Spark's aggregate over the argument columns, the FILTER already inside them."""
-        children = catalyst.vector(self._spark, [self._names.attribute(column) for column in arguments])
-        function = node.aggregateFunction().withNewChildren(children) if arguments else node.aggregateFunction()
-        aggregate = catalyst.catalyst(self._spark).expressions.aggregate
-        return aggregate.AggregateExpression(
-            function, node.mode(), distinct, catalyst.none(self._spark), node.resultId()
-        )
+    def _handle(
+        self, node: J, expressions: list[J], arguments: tuple[Column, ...], distinct: bool, test: Column | None
+    ) -> J:
+        """Spark's aggregate over the argument columns; what it wants as a constant stays one."""
+        children = [
+            e if e.foldable() else self._over(e, self._names.attribute(column))
+            for e, column in zip(expressions, arguments, strict=True)
+        ]
+        function = node.aggregateFunction()
+        if children:
+            function = function.withNewChildren(catalyst.vector(self._spark, children))
+        none = catalyst.none(self._spark)
+        condition = none if test is None else catalyst.some(self._spark, self._names.attribute(test))
+        expression = catalyst.catalyst(self._spark).expressions.aggregate.AggregateExpression
+        return expression(function, node.mode(), distinct, condition, node.resultId())
+
+    def _over(self, expression: J, attribute: J) -> J:
+        """A column in place of an expression; of one that orders, in place of what it orders by."""
+        if catalyst.kind(expression) != "SortOrder":
+            return attribute
+        return expression.withNewChildren(catalyst.vector(self._spark, [attribute]))
 
     def _argument(self, name: str, expression: J) -> J:
         """Spark widens integers to double for moments; the integers themselves can be summed exactly."""
@@ -129,3 +146,8 @@ class Aggregates:
         attributes = catalyst.sequence(function.aggBufferAttributes())
         buffers = tuple(self._names.column(a, f"{a.name()}_buffer") for a in attributes)
         return buffers, self._scalars.scalar(function.evaluateExpression())
+
+
+def valued(expression: J) -> J:
+    """The value of an argument: a listagg's order is an expression in a direction."""
+    return expression.child() if catalyst.kind(expression) == "SortOrder" else expression

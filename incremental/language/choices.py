@@ -42,20 +42,20 @@ class Choices:
         logical = catalyst.catalyst(self._spark).plans.logical
         return logical.Aggregate(node.groupingExpressions(), self._vector(new), node.child(), node.hint())
 
-    def orderable(self, data_type: J) -> bool:
-        """Whether values of a type can be ordered."""
-        return bool(catalyst.module(self._expressions, "RowOrdering").isOrderable(data_type))
+    def orderable(self, value: J) -> bool:
+        """Whether the values of an expression can be ordered."""
+        return bool(catalyst.module(self._expressions, "RowOrdering").isOrderable(self._vector([value])))
 
     def _call(self, node: J, row: list[J]) -> J:
         function = node.aggregateFunction()
         kind = catalyst.kind(function)
         if kind in CHOOSING and self._by_order:
             return self._with(node, self._by(function))
-        if kind in COLLECTING and self.orderable(node.dataType().elementType()):
+        if kind in COLLECTING and self.orderable(function.child()):
             return self._expressions.SortArray(node)
-        if kind in PICKING and self.orderable(node.dataType()):
+        if kind in PICKING and self.orderable(function.child()):
             return self._picked(node, row)
-        if kind == "Mode" and not function.reverseOpt().isDefined() and self.orderable(node.dataType()):
+        if kind == "Mode" and not function.reverseOpt().isDefined() and self.orderable(function.child()):
             least = self._expressions.aggregate.Mode(
                 function.child(), function.mutableAggBufferOffset(), function.inputAggBufferOffset(),
                 catalyst.some(self._spark, True),
@@ -87,7 +87,7 @@ class Choices:
             and catalyst.kind(node.aggregateFunction()) in PICKING
             and not node.aggregateFunction().ignoreNulls()
             and not node.filter().isDefined()
-            and self.orderable(node.dataType())
+            and self.orderable(node.aggregateFunction().child())
         ]
 
     def _picked(self, node: J, row: list[J]) -> J:

@@ -111,7 +111,7 @@ class Ties:
         more = [
             self._expressions.SortOrder(attribute, ascending, ascending.defaultNullOrdering(), nil)
             for attribute in catalyst.sequence(child.output())
-            if int(attribute.exprId().id()) not in plain and self._choices.orderable(attribute.dataType())
+            if int(attribute.exprId().id()) not in plain and self._choices.orderable(attribute)
         ]
         return self._vector([*known, *more])
 

@@ -126,17 +126,22 @@ class Lowering:
                 raise TypeError(f"{type(node).__name__} is not linear")
 
     def union(self, columns: Sequence[Column], terms: Sequence[tuple[Sequence[Column], Relation]]) -> Relation:
-        """Terms one after the other, their columns matched by position; weighted if any of them is."""
+        """Terms one after the other, their columns matched by position; weighted if any of them is.
+
+        The first gives the identities, as in Spark; one that has the wanted ones stays as it is.
+        """
         weighted = any(relation.weighted for _, relation in terms)
-        branches = [self._renewed([self.attribute(c) for c in cs], relation, weighted) for cs, relation in terms]
-        if len(branches) == 1:
-            plan = branches[0]
-        else:
-            plan = self._logical.Union(self._vector(branches), False, False)
-        targets = [self.attribute(column) for column in columns] + ([self.weight] if weighted else [])
-        given = catalyst.sequence(plan.output())
-        items = [catalyst.alias(self.spark, a, target) for a, target in zip(given, targets, strict=True)]
-        return Relation(self.project(items, plan), weighted)
+        (first, relation), *others = terms
+        given = [self.attribute(column) for column in first]
+        items = [self._as(*pair) for pair in zip(given, (self.attribute(c) for c in columns), strict=True)]
+        items += [self._weight_of(relation, self.weight)] if weighted else []
+        plans = [self.project(items, relation.plan)]
+        for others_columns, other in others:
+            given = [self.attribute(column) for column in others_columns]
+            plans.append(self._renewed(given, other, weighted))
+        return Relation(
+            plans[0] if len(plans) == 1 else self._logical.Union(self._vector(plans), False, False), weighted
+        )
 
     def negated(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
         """Rows with weight -1 each, as a term of a union."""
@@ -235,12 +240,21 @@ class Lowering:
             return self.attribute(item.column)
         return catalyst.alias(self.spark, self.expression(item.scalar), self.attribute(item.column))
 
+    def _as(self, given: J, target: J) -> J:
+        """An attribute under another identity, or as it is."""
+        return given if given.equals(target) else catalyst.alias(self.spark, given, target)
+
+    def _weight_of(self, relation: Relation, target: J) -> J:
+        """The weight of a relation's rows, 1 each where it has none."""
+        if relation.weighted:
+            return self._as(self.weight, target)
+        return catalyst.alias(self.spark, catalyst.parsed(self.spark, "1L"), target)
+
     def _renewed(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
         """The relation under new identities, so that two terms of a union never share one."""
         items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
         if weighted:
-            value = self.weight if relation.weighted else catalyst.parsed(self.spark, "1L")
-            items.append(catalyst.alias(self.spark, value, self.fresh(WEIGHT, self.weight.dataType())))
+            items.append(self._weight_of(relation, self.fresh(WEIGHT, self.weight.dataType())))
         return catalyst.analysed(catalyst.frame(self.spark, self.project(items, relation.plan)))
 
     def project(self, items: Sequence[J], plan: J) -> J:

@@ -1,0 +1,54 @@
+"""Queries that users really have, maintained in memory under random churn: equal to Spark's answer after each step."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import RefusedError
+from tests.corpus.churn import Churn
+from tests.corpus.memory import MemoryView
+from tests.corpus.nexmark import NEXMARK, nexmark_tables
+from tests.corpus.tpc import benchmark
+from tests.corpus.world import checked
+
+STEPS = 3
+SAMPLE = {"tpch": (1, 3, 4, 9, 13, 15, 16, 20, 21, 22), "tpcds": (1, 14, 36, 49, 67), "nexmark": tuple(NEXMARK)}
+REFUSED: dict[tuple[str, int], str] = {}
+
+
+def numbers(name: str) -> list[int]:
+    return list(range(1, {"tpch": 23, "tpcds": 100}[name])) if name != "nexmark" else list(NEXMARK)
+
+
+@cache
+def pools(spark: SparkSession, name: str) -> dict[str, object]:
+    if name == "nexmark":
+        return dict(nexmark_tables(spark))
+    return {table: spark.createDataFrame(rows) for table, rows in benchmark(name).tables.items()}
+
+
+CASES = [(name, number) for name in SAMPLE for number in numbers(name)]
+
+
+@pytest.mark.parametrize(("name", "number"), CASES, ids=lambda part: str(part))
+def test_query_under_churn(spark: SparkSession, long: bool, name: str, number: int) -> None:
+    """The one promise, for a query of a benchmark."""
+    if not long and number not in SAMPLE[name]:
+        pytest.skip("only with --long")
+    text = NEXMARK[number] if name == "nexmark" else benchmark(name).queries[number]
+    all_pools = pools(spark, name)
+    used = {table: frame for table, frame in all_pools.items() if table in text}
+    churn = Churn(spark, used, seed=number)
+    try:
+        view = MemoryView(spark, text, churn.tables)
+    except RefusedError as error:
+        assert REFUSED.get((name, number), "not known to be refused") in str(error), error
+        return
+    assert (name, number) not in REFUSED
+    checked(view)
+    for _ in range(STEPS):
+        churn.step(view.query.sources)
+        checked(view)
