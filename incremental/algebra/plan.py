@@ -197,7 +197,7 @@ class Union:
             raise ValueError("the inputs of a union have different numbers of columns")
 
 
-JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "existence"]
+JoinKind = Literal["inner", "left", "single", "right", "full", "semi", "anti", "existence"]
 
 
 @dataclass(frozen=True)

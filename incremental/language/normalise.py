@@ -31,6 +31,7 @@ SUBQUERIES = (
     "optimizer:RewriteLateralSubquery",
     "optimizer:RewriteCorrelatedScalarSubquery",
 )
+MOST_ROUNDS = 8
 # Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
 SIMPLIFYING = (
     "optimizer:PushDownPredicates",
@@ -50,15 +51,18 @@ def rule(spark: SparkSession, name: str) -> J:
 def normal_form(spark: SparkSession, plan: J) -> J:
     """The plan after Catalyst's unnesting rules and after push-down and pruning, in a fixed order."""
     plan = catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
-    for name in UNNESTING:
-        plan = rule(spark, name).apply(plan)
-    for subquery_rule in SUBQUERIES:
-        plan = rule(spark, subquery_rule).apply(plan)
-    rules = [rule(spark, name) for name in SIMPLIFYING]
-    for _ in range(8):
+    # a subquery within a subquery shows itself when the outer one has become a join
+    plan = repeated(plan, [rule(spark, name) for name in UNNESTING + SUBQUERIES])
+    plan = repeated(plan, [rule(spark, name) for name in SIMPLIFYING])
+    return rule(spark, "finish:EliminateSubqueryAliases").apply(plan)
+
+
+def repeated(plan: J, rules: list[J]) -> J:
+    """The plan after rules in their order, again and again until nothing changes."""
+    for _ in range(MOST_ROUNDS):
         before = plan
-        for simplify in rules:
-            plan = simplify.apply(plan)
+        for each in rules:
+            plan = each.apply(plan)
         if plan.fastEquals(before):
             break
-    return rule(spark, "finish:EliminateSubqueryAliases").apply(plan)
+    return plan

@@ -20,6 +20,7 @@ import hashlib
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from incremental import catalyst
 from incremental.algebra.plan import (
@@ -49,7 +50,7 @@ from incremental.language.ties import depends_on_peers
 
 JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
-    "LeftSemi": "semi", "LeftAnti": "anti",
+    "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
 PASSING = {
     "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit",
@@ -255,16 +256,10 @@ class Translation:
             nonlocal joined
             if catalyst.kind(node) != "ScalarSubquery":
                 return None
-            normal = normal_form(self._spark, node.plan())
+            normal = one_row(self._spark, normal_form(self._spark, node.plan()))
             self._used |= used_attributes(normal)
             value = self.names.column(catalyst.sequence(normal.output())[0])
-            one_row = self._ordered(normal)
-            if not is_one_row(normal):
-                because = "a scalar subquery may return no row or several, and then it is NULL or an error"
-                one_row = Foreign(
-                    "ScalarSubquery", "scalar subquery", because, "aggregate it: max(...)", (one_row,), (value,)
-                )
-            joined = Join(joined, one_row, "inner", None)
+            joined = Join(joined, self._ordered(normal), "inner", None)
             return self.names.attribute(value)
 
         replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]
@@ -302,8 +297,25 @@ def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:
     return Project(child, items)
 
 
-def is_one_row(node: J) -> bool:
-    """Whether a Catalyst plan has exactly one row: a group-by without keys under projections."""
-    while catalyst.kind(node) in ("Project", *TRANSPARENT):
-        node = node.child()
-    return catalyst.kind(node) == "Aggregate" and node.groupingExpressions().isEmpty()
+def one_row(spark: SparkSession, node: J) -> J:
+    """A scalar subquery's plan with exactly one row: NULL for none, an error for several, as Spark has it."""
+    below = node
+    while catalyst.kind(below) in ("Project", *TRANSPARENT):
+        below = below.child()
+    if catalyst.kind(below) == "Aggregate" and below.groupingExpressions().isEmpty():
+        return node
+    if catalyst.kind(node) == "GlobalLimit" and all(e.foldable() for e in constants(node.child().child())):
+        node = node.child().child()  # EXISTS, as Spark writes it: the first of equal rows is as good as all
+        single = "min({0})"
+    else:
+        error = "raise_error('a subquery used as an expression gave more than one row')"
+        single = f"if(count(1) > 1, {error}, min({{0}}))"
+    frame = catalyst.frame(spark, node)
+    return normal_form(spark, catalyst.analysed(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
+
+
+def constants(node: J) -> list[J]:
+    """What a projection computes; of another node its columns."""
+    if catalyst.kind(node) != "Project":
+        return catalyst.sequence(node.output())
+    return [n.child() if catalyst.kind(n) == "Alias" else n for n in catalyst.sequence(node.projectList())]

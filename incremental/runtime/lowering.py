@@ -42,7 +42,7 @@ from incremental.catalyst import J
 
 JOIN_TYPES = {
     "inner": "Inner", "left": "LeftOuter", "right": "RightOuter", "full": "FullOuter",
-    "semi": "LeftSemi", "anti": "LeftAnti",
+    "semi": "LeftSemi", "anti": "LeftAnti", "single": "LeftSingle",
 }  # fmt: skip
 
 
