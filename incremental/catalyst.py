@@ -107,6 +107,11 @@ def analysed(frame: DataFrame) -> J:
     return cast(Any, frame)._jdf.queryExecution().analyzed()
 
 
+def optimised(frame: DataFrame) -> J:
+    """Spark's optimised logical plan of a DataFrame."""
+    return cast(Any, frame)._jdf.queryExecution().optimizedPlan()
+
+
 def rewrite(spark: SparkSession, expression: J, replace: Callable[[J], J | None]) -> J:
     """The expression with every subtree for which `replace` has an answer replaced, outermost first."""
     replaced = replace(expression)

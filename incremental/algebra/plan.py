@@ -202,7 +202,10 @@ JoinKind = Literal["inner", "left", "single", "right", "full", "semi", "anti", "
 
 @dataclass(frozen=True)
 class Join:
-    """A join; `keys` are the equalities in its condition as (left, right, null_safe); `exists`: of existence alone."""
+    """A join; `keys` are the equalities in its condition as (left, right, null_safe); `exists`: of existence alone.
+
+    `parts`: what the condition is the conjunction of.
+    """
 
     left: Plan
     right: Plan
@@ -210,6 +213,11 @@ class Join:
     condition: Scalar | None
     keys: tuple[tuple[Scalar, Scalar, bool], ...] = ()
     exists: Column | None = None
+    parts: tuple[Scalar, ...] = field(default=(), repr=False)
+
+    @property
+    def conjuncts(self) -> tuple[Scalar, ...]:
+        return self.parts or (() if self.condition is None else (self.condition,))
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -9,13 +9,14 @@ from pyspark.sql import SparkSession
 
 from incremental.catalyst import J, catalyst, module
 
+PULL_UP = "optimizer:PullupCorrelatedPredicates"
 # Subqueries, set operations, DISTINCT and common table expressions become joins, aggregates and unions.
 UNNESTING = (
     "finish:EliminateSubqueryAliases",
     "optimizer:ReplaceExpressions",
     "optimizer:RewriteNonCorrelatedExists",
     "optimizer:PullOutGroupingExpressions",
-    "optimizer:PullupCorrelatedPredicates",
+    PULL_UP,
     "optimizer:ReplaceIntersectWithSemiJoin",
     "optimizer:ReplaceExceptWithFilter",
     "optimizer:ReplaceExceptWithAntiJoin",
@@ -25,10 +26,13 @@ UNNESTING = (
     "optimizer:ReplaceDeduplicateWithAggregate",
     "optimizer:RewriteWithExpression",
 )
+# Each of these may bring a subquery of a subquery to light, whose own correlation is still inside it.
 SUBQUERIES = (
     "optimizer:OptimizeOneRowRelationSubquery",
     "optimizer:RewritePredicateSubquery",
+    PULL_UP,
     "optimizer:RewriteLateralSubquery",
+    PULL_UP,
     "optimizer:RewriteCorrelatedScalarSubquery",
 )
 MOST_ROUNDS = 8

@@ -188,14 +188,13 @@ class Translation:
                 node, f"Spark's {text} join has no incremental rule", "write it as an inner or outer join"
             )
         condition = catalyst.option(node.condition())
-        keys = () if condition is None else tuple(self._equalities(condition, left, right))
         scalar = None if condition is None else self.scalars.scalar(condition)
-        return Join(left, right, kind, scalar, keys, exists)
+        parts = [] if condition is None else conjuncts(condition)
+        keys = tuple(key for part in parts for key in self._equality(part, left, right))
+        return Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
 
-    def _equalities(self, condition: J, left: Plan, right: Plan) -> list[tuple[Scalar, Scalar, bool]]:
+    def _equality(self, condition: J, left: Plan, right: Plan) -> list[tuple[Scalar, Scalar, bool]]:
         kind = catalyst.kind(condition)
-        if kind == "And":
-            return [k for side in catalyst.sequence(condition.children()) for k in self._equalities(side, left, right)]
         if kind not in ("EqualTo", "EqualNullSafe"):
             return []
         one, other = (self.scalars.scalar(side) for side in catalyst.sequence(condition.children()))
@@ -268,6 +267,13 @@ class Translation:
     @staticmethod
     def _value(named: J) -> J:
         return named.child() if catalyst.kind(named) == "Alias" else named
+
+
+def conjuncts(condition: J) -> list[J]:
+    """What a condition is the conjunction of."""
+    if catalyst.kind(condition) != "And":
+        return [condition]
+    return [part for side in catalyst.sequence(condition.children()) for part in conjuncts(side)]
 
 
 def used_attributes(root: J) -> set[int]:

@@ -4,7 +4,7 @@ Out: `before`, `after` and `change` of any node, each a lazy relation; `after = 
 | node | change |
 | --- | --- |
 | project, filter, generate, expand, union | the same operator on the change (linear) |
-| inner join | Δl ⋈ before(r) + after(l) ⋈ Δr (bilinear); a term whose side did not change vanishes |
+| inner joins of n inputs | n terms: after of the inputs before Δi, before of those after it (products.py) |
 | left, semi, anti, existence join J | J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)), where l' are the rows of |
 | | after(l) that a changed row of r can match; right joins mirrored; full = left ∪ anti with NULLs |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
@@ -39,6 +39,7 @@ from incremental.algebra.plan import (
     Values,
 )
 from incremental.runtime.lowering import Lowering, Relation
+from incremental.runtime.products import Products
 from incremental.runtime.restriction import Restriction
 
 Leaf = Source | StateRead
@@ -75,6 +76,7 @@ class Calculus:
     def __init__(self, lowering: Lowering, leaves: Leaves, hold: Callable[[DataFrame], DataFrame]) -> None:
         self._lowering, self._leaves, self._hold = lowering, leaves, hold
         self._restriction = Restriction(lowering)
+        self._products = Products(lowering, self, hold)
 
     def changed(self, plan: Plan) -> bool:
         """Whether anything the plan reads changed."""
@@ -111,6 +113,8 @@ class Calculus:
             case Union(children=children, columns=columns):
                 terms = [(child.columns, change) for child in children if (change := self.change(child)) is not None]
                 return self._lowering.union(columns, terms) if terms else None
+            case Join(kind="inner"):
+                return self._products.change(plan)
             case Join(left=left, right=right):
                 return self._join(plan, self.change(left), self.change(right))
             case KeyLocal(child=child):
@@ -132,11 +136,7 @@ class Calculus:
     def _join(self, node: Join, left: Relation | None, right: Relation | None) -> Relation | None:
         match node.kind:
             case "inner":
-                terms: list[Relation] = []
-                if left is not None:
-                    terms.append(self._lowering.join(node, left, self.before(node.right)))
-                if right is not None:
-                    terms.append(self._lowering.join(node, self.after(node.left), right))
+                raise TypeError("inner joins are maintained as products")
             case "right":
                 mirrored = replace(node, left=node.right, right=node.left, kind="left", keys=swapped(node.keys))
                 return self._preserved(mirrored, right, left, node.columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, assert_never
 
 from pyspark.sql import Column as SparkColumn
@@ -60,8 +61,8 @@ class Lowering:
     def __init__(self, spark: SparkSession, attributes: Mapping[str, Any]) -> None:
         self.spark = spark
         self._attributes: dict[str, J] = dict(attributes)
-        self._catalyst: J = catalyst.catalyst(spark)
-        self._logical: J = self._catalyst.plans.logical
+        self.catalyst: J = catalyst.catalyst(spark)
+        self._logical: J = self.catalyst.plans.logical
         self.weight = self.attribute(Column(WEIGHT, "bigint"))
 
     def attribute(self, column: Column) -> J:
@@ -153,7 +154,7 @@ class Lowering:
         """A join of which at most one side is weighted."""
         if left.weighted and right.weighted:
             raise TypeError("the product of two changes never occurs in the bilinear rule")
-        plans = self._catalyst.plans
+        plans = self.catalyst.plans
         if node.kind == "existence":
             assert node.exists is not None
             join_type = plans.ExistenceJoin(self.attribute(node.exists))
@@ -167,6 +168,18 @@ class Lowering:
             self._logical.Join(left.plan, right.plan, join_type, condition, hint), left.weighted or right.weighted
         )
 
+    def product(self, left: Relation, right: Relation, conditions: Sequence[Scalar]) -> Relation:
+        """An inner join of which at most one side is weighted."""
+        if left.weighted and right.weighted:
+            raise TypeError("the product of two changes never occurs in the bilinear rule")
+        inner, hint = catalyst.module(self.catalyst.plans, "Inner"), catalyst.module(self._logical, "JoinHint").NONE()
+        condition = catalyst.none(self.spark)
+        if conditions:
+            both = [self.expression(each) for each in conditions]
+            condition = catalyst.some(self.spark, reduce(self.catalyst.expressions.And, both))
+        plan = self._logical.Join(left.plan, right.plan, inner, condition, hint)
+        return Relation(plan, left.weighted or right.weighted)
+
     def aggregate(self, node: Aggregate, child: Relation) -> Relation:
         """A group-by as Spark itself runs it, over rows."""
         keys = [self.attribute(column) for column in node.keys]
@@ -178,13 +191,19 @@ class Lowering:
 
     def call(self, call: Call) -> SparkColumn:
         """Spark's own aggregate over columns that have the names of the plan's."""
+        return self._over_names(call.handle)
 
+    def over_names(self, scalar: Scalar) -> SparkColumn:
+        """A scalar over columns that have the names of the plan's."""
+        return self._over_names(self.expression(scalar))
+
+    def _over_names(self, expression: J) -> SparkColumn:
         def named(node: J) -> J | None:
             if catalyst.kind(node) != "AttributeReference":
                 return None
             return catalyst.parsed(self.spark, f"`{node.name()}`")
 
-        return catalyst.column(self.spark, catalyst.rewrite(self.spark, call.handle, named))
+        return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, named))
 
     def key_local(self, node: KeyLocal, child: Relation) -> Relation:
         """Spark's own operators over other rows."""
@@ -263,7 +282,7 @@ class Lowering:
 
     def fresh(self, name: str, data_type: J) -> J:
         """An attribute with an identity of its own."""
-        identifier = catalyst.module(self._catalyst.expressions, "NamedExpression").newExprId()
+        identifier = catalyst.module(self.catalyst.expressions, "NamedExpression").newExprId()
         return catalyst.attribute(self.spark, name, data_type, True, identifier)
 
     def _vector(self, items: Iterable[J]) -> J:

@@ -73,7 +73,7 @@ class Laboratory:
         lowering = self.lowering
         relation = lowered(lowering, state.input, frame)
         rows = lowering.frame(relation, [(column, column.name) for column in inputs(state)])
-        return lifted(layout, rows)
+        return lifted(layout, rows, lowering)
 
 
 def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:

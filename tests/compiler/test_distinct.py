@@ -73,7 +73,7 @@ def test_distinct_below_another_node_is_found() -> None:
     assert isinstance(inner, Aggregate) and isinstance(inner.child, Aggregate)
 
 
-def test_distinct_without_monoid_is_left_for_the_refusal() -> None:
-    """A rewrite of what is refused anyway would hide the user's own text."""
+def test_distinct_beside_an_aggregate_without_merge_stays() -> None:
+    """Its groups are computed anew, where Spark's own DISTINCT serves."""
     plan = grouped(T, (K,), COUNT_Q, call("c", "collectset", Q))
     assert undistinct(plan) == plan

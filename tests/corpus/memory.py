@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -137,7 +137,7 @@ class MemoryTable(Table):
     def _file(self, frame: DataFrame) -> File:
         assert self._schema is not None
         typed = frame.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in self._schema.fields))
-        execution: Any = typed._jdf.queryExecution()
+        execution = cast(Any, typed)._jdf.queryExecution()
         rows = execution.executedPlan().executeCollect()
         sequence = catalyst.jvm(self.spark).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
         output = catalyst.vector(self.spark, [a.withNullability(True) for a in catalyst.sequence(typed_output(typed))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import RefusedError
 from tests.corpus.churn import Churn
@@ -24,7 +24,7 @@ def numbers(name: str) -> list[int]:
 
 
 @cache
-def pools(spark: SparkSession, name: str) -> dict[str, object]:
+def pools(spark: SparkSession, name: str) -> dict[str, DataFrame]:
     if name == "nexmark":
         return dict(nexmark_tables(spark))
     return {table: spark.createDataFrame(rows) for table, rows in benchmark(name).tables.items()}

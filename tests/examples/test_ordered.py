@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -87,9 +89,10 @@ def test_pandas_functions_of_groups(spark: SparkSession) -> None:
     """Spark runs them on touched groups alone."""
     world = World(spark, {"t": ("k int, v double, s string", [(1, 1.0, "a"), (1, 3.0, "b"), (2, 5.0, "c")])})
 
-    @F.pandas_udf("double")  # type: ignore[call-overload]
-    def middle(v: pd.Series) -> float:
+    def middle_of(v: pd.Series) -> float:
         return float(v.median())
+
+    middle: Any = F.pandas_udf(middle_of, "double")  # type: ignore[call-overload]
 
     def demeaned(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(v=rows.v - rows.v.mean())
