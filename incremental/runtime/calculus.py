@@ -38,6 +38,7 @@ from incremental.algebra.plan import (
     Union,
     Values,
 )
+from incremental.runtime.extent import extent, within
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.products import Products
 from incremental.runtime.restriction import Restriction
@@ -167,23 +168,43 @@ class Calculus:
         if left is not None:
             terms.append((columns, self._lowering.join(node, left, self.before(node.right))))
         if right is not None:
-            touched = self._hold(self._restriction.touched(node, right))
-            reached = self._held(node.left, self._restriction.matched(node, self.after(node.left), touched))
-            old, new = (
-                self._lowering.join(node, reached, self._restriction.partners(node, side, touched))
-                for side in (self.before(node.right), self.after(node.right))
-            )
-            terms += [(columns, new), self._lowering.negated(columns, old)]
+            terms += self._moved(node, right, columns)
         return self._lowering.union(columns, terms) if terms else None
 
-    def _key_local(self, node: KeyLocal, change: Relation) -> Relation:
+    def _moved(
+        self, node: Join, change: Relation, columns: tuple[Column, ...]
+    ) -> list[tuple[Sequence[Column], Relation]]:
+        """What the left rows that a touched right row can match give after, less what they gave before."""
+        touched = self._hold(self._restriction.touched(node, change))
+        keys = [(one, other) for one, other, null_safe in node.keys if not null_safe]
+        left_keys, right_keys = [one for one, _ in keys], [other for _, other in keys]
+        reach = extent(self._lowering, touched, right_keys)
+        if not reach.rows:
+            return []
+        reached = within(self._lowering, self.after(node.left), left_keys, reach)
+        reached = self._held(node.left, self._restriction.matched(node, reached, touched))
+        sides = (
+            within(self._lowering, side, right_keys, reach)
+            for side in (self.before(node.right), self.after(node.right))
+        )
+        old, new = (
+            self._lowering.join(node, reached, self._restriction.partners(node, side, touched)) for side in sides
+        )
+        return [(columns, new), self._lowering.negated(columns, old)]
+
+    def _key_local(self, node: KeyLocal, change: Relation) -> Relation | None:
         """F of the touched keys' rows after, less the same before; without keys, of all rows."""
         sides = [self.after(node.child), self.before(node.child)]
         if node.keys:
-            named = [(column, f"key_{i}") for i, column in enumerate(node.keys)]
-            keys = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
+            named = [(column, column.name) for column in node.keys]
+            touched = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
+            keys = [Reference(column) for column in node.keys]
+            reach = extent(self._lowering, touched, keys, nulls_match=True)
+            if not reach.rows:
+                return None
             attributes = [self._lowering.attribute(column) for column in node.keys]
-            sides = [self._restriction.of_keys(side, attributes, keys) for side in sides]
+            sides = [within(self._lowering, side, keys, reach) for side in sides]
+            sides = [self._restriction.of_keys(side, attributes, touched) for side in sides]
         new, old = (self._lowering.key_local(node, side) for side in sides)
         return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negated(node.columns, old)])
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from incremental import catalyst
 from incremental.algebra.plan import Source, StateRead
+from incremental.algebra.program import BUCKET
 from incremental.runtime.calculus import Leaf
 from incremental.runtime.feed import Difference, difference
 from incremental.runtime.journal import Intent
@@ -72,13 +74,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class StateVersions:
-    """A state in this epoch: its table before and after, and the keys that were touched (None: unchanged)."""
+    """A state in this epoch: its table before and after, the keys that were touched (None: unchanged), their buckets."""
 
     table: Table
     layout: Layout
     before: int | None
     after: int
     touched: DataFrame | None
+    buckets: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -125,7 +128,7 @@ class EpochLeaves:
         keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
         old, new = (
             Restriction(self.lowering).of_keys(side, keys, state.touched)
-            for side in (self.before(leaf), self.after(leaf))
+            for side in (self._state(leaf, version, state.buckets) for version in (state.before, state.after))
         )
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)
@@ -135,7 +138,8 @@ class EpochLeaves:
             return self.lowering.empty(leaf.columns)
         return self.lowering.leaf(self.epoch.sources[leaf.relation].at(version), leaf.fields, False)
 
-    def _state(self, leaf: StateRead, version: int | None) -> Relation:
+    def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
+        """A version of a state; buckets: only what lies in these."""
         if version is None:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]
@@ -143,4 +147,7 @@ class EpochLeaves:
         items = [(key, catalyst.parsed(spark, quoted(layout.key(key)))) for key in layout.state.keys]
         values = layout.call_values(self.lowering, quoted)
         items += [(slot.call.column, values[slot.call.column.name]) for slot in layout.state.slots]
-        return self.lowering.computed(state.table.at(version), items)
+        rows = state.table.at(version)
+        if buckets is not None and layout.buckets > 1:
+            rows = rows.where(F.col(BUCKET).isin(list(buckets)))
+        return self.lowering.computed(rows, items)

@@ -41,14 +41,18 @@ def expected_bytes(frame: DataFrame) -> int:
     return int(str(catalyst.optimised(frame).stats().sizeInBytes()))
 
 
-def extent(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> Extent:
-    """One job over held rows whose columns have the names of the plan's."""
+def extent(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], nulls_match: bool = False) -> Extent:
+    """One job over held rows whose columns have the names of the plan's; nulls_match: a NULL key equals another."""
     chosen = [(i, lowering.over_names(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
-    ends = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
-    row = frame.agg(F.count(F.lit(1)).alias("rows"), *ends).first()
+    found = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
+    found += [F.count(key).alias(f"known_{i}") for i, key in chosen]
+    row = frame.agg(F.count(F.lit(1)).alias("rows"), *found).first()
     assert row is not None
-    known = {i: (row[f"min_{i}"], row[f"max_{i}"]) for i, _ in chosen if row[f"min_{i}"] is not None}
-    return Extent(row["rows"], tuple(known.get(i) for i in range(len(keys))))
+    ranges: list[tuple[str, str] | None] = [None] * len(keys)
+    for i, _ in chosen:
+        if row[f"known_{i}"] and not (nulls_match and row[f"known_{i}"] < row["rows"]):
+            ranges[i] = (row[f"min_{i}"], row[f"max_{i}"])
+    return Extent(row["rows"], tuple(ranges))
 
 
 def within(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], found: Extent) -> Relation:

@@ -137,29 +137,35 @@ class Run:
         before = self._epoch.before(state.name)
         change = self._calculus.change(state.input)
         touched: DataFrame | None = None
+        buckets: tuple[int, ...] | None = None
         if change is not None:
             rows = self._lowering.frame(change, [(column, column.name) for column in inputs(state)])
             if not state.invertible and any(isinstance(node, Join | KeyLocal) for node in walk(state.input)):
                 rows = consolidated(rows)  # a row that one term adds and another removes was never there
             homomorphic = self._keep(lifted(layout, rows, self._lowering))
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
-            if self._epoch.written(state.name) or self._merge(state, layout, table, before, homomorphic):
+            if (
+                self._epoch.written(state.name)
+                or (buckets := self._merge(state, layout, table, before, homomorphic)) is not None
+            ):
                 touched = keys
         after = table.version() if touched is not None else before
         assert after is not None
-        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched)
+        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, buckets)
 
-    def _merge(self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame) -> bool:
-        """Write one state; False where the change cancels out."""
+    def _merge(
+        self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame
+    ) -> tuple[int, ...] | None:
+        """Write one state; the touched buckets, or None where the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
         found = measured(layout, homomorphic)
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
         if before is None:
             merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
             self._paths[state.name] = "first load"
-            return True
+            return found.buckets
         if not found.groups or (not found.rows and not state.keys):
-            return False
+            return None
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
             prepared = self._with_recomputed(merge, layout, table, before, homomorphic, found)
@@ -170,7 +176,7 @@ class Run:
         else:
             merge.merge(table, prepared, found.buckets, mark)
             self._paths[state.name] = "merge"
-        return True
+        return found.buckets
 
     def _with_recomputed(
         self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
