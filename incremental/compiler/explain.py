@@ -30,6 +30,8 @@ def state_lines(state: State) -> list[str]:
     buckets = ", ".join(column.name for column in state.bucket_by) or "none"
     stored = ["group row count", *(f"{slot.call.column.name}: {slot.monoid.name}" for slot in state.slots)]
     merge = "additive" if state.invertible else "deletions subtract, or recompute the groups they reach"
+    if state.whole:
+        merge = "none: touched groups are computed anew"
     return [
         f"{state.name}: lineage key {keys}, buckets by {buckets}",
         f"  keeps {'; '.join(stored)}",

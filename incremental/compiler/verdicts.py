@@ -20,15 +20,22 @@ from incremental.algebra.plan import (
     Values,
     sources,
 )
+from incremental.algebra.product import product
 from incremental.algebra.program import State, Verdict
 from incremental.compiler.factor import infer
+from incremental.compiler.operators import DISTINCT, INNER, LINEAR, OUTER, WHOLE, WINDOW
 from incremental.compiler.refuse import join_text
 
 
 def verdicts(plan: Plan, invariant: frozenset[str], depth: int = 0) -> tuple[Verdict, ...]:
-    """The query from the answer down to the sources, one verdict a node."""
-    here = Verdict(*describe(plan, invariant), depth)
-    return (here, *(line for child in plan.children for line in verdicts(child, invariant, depth + 1)))
+    """The query from the answer down to the sources, one verdict a node; a tree of inner joins is one node."""
+    here = (Verdict(*describe(plan, invariant), depth),)
+    children = plan.children
+    if isinstance(plan, Join) and plan.kind == "inner":
+        whole = product(plan)
+        children = whole.inputs
+        here += tuple(Verdict(f"on {condition.text}", "condition", depth + 1) for condition in whole.conditions)
+    return (*here, *(line for child in children for line in verdicts(child, invariant, depth + 1)))
 
 
 def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
@@ -43,14 +50,13 @@ def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
         case Values(text=text):
             return text, "constant: no term"
         case Project() | Filter() | Generate() | Expand() | Union():
-            return linear_text(plan), "linear"
+            return linear_text(plan), LINEAR.rule
         case Join():
-            return join_text(plan), join_rule(plan, invariant)
+            return join_line(plan), join_rule(plan, invariant)
         case Aggregate():
             return describe_aggregate(plan)
         case KeyLocal(kind=kind, text=text):
-            rule = "touched partitions, before and after" if plan.keys else "all rows, before and after"
-            return f"{kind} {text}", f"{rule}; ties settled by all columns"
+            return f"{kind} {text}", f"{(WINDOW if plan.keys else WHOLE).rule}; ties settled by all columns"
         case Foreign(text=text, because=because):
             return text, because
         case _:
@@ -77,25 +83,33 @@ def item_text(name: str, text: str) -> str:
     return name if name == text else f"{text} AS {name}"
 
 
+def join_line(node: Join) -> str:
+    """The line of a join; the conditions of an inner one stand below it."""
+    if node.kind == "inner":
+        return f"join of {len(product(node).inputs)}"
+    return join_text(node)
+
+
 def join_rule(node: Join, invariant: frozenset[str]) -> str:
-    """Which side carries the change."""
-    frozen = [all(name in invariant for name in sources(side)) for side in node.children]
-    still = [name for side, f in zip(node.children, frozen, strict=True) if f for name in sources(side)]
+    """Which inputs carry the change."""
+    inputs = product(node).inputs if node.kind == "inner" else node.children
+    frozen = [all(name in invariant for name in sources(side)) for side in inputs]
+    still = dict.fromkeys(name for side, f in zip(inputs, frozen, strict=True) if f for name in sources(side))
     unchanged = f"{', '.join(still) or 'constants'} does not change"
     if node.kind == "inner":
-        return f"linear: {unchanged}" if any(frozen) else "bilinear: Δl ⋈ before(r) + after(l) ⋈ Δr"
+        changing = frozen.count(False)
+        return f"linear: {unchanged}" if changing < 2 else f"{changing} terms: {INNER.rule}"
     moving = {"right": frozen[0], "full": all(frozen)}.get(node.kind, frozen[1])
     if moving:
         return f"linear: {unchanged}"
-    reach = "with an equal key" if node.keys else "(no equality: each side is read whole)"
-    return f"Δl, then the rows that a changed row of r can match {reach}, before and after"
+    return OUTER.rule if node.keys else f"{OUTER.rule} (no equality: r is read whole)"
 
 
 def describe_aggregate(node: Aggregate) -> tuple[str, str]:
     """A group-by and its monoids."""
     keys = ", ".join(column.name for column in node.keys) or "()"
     if not node.calls:
-        return f"distinct {keys}", "group row count crossing zero"
+        return f"distinct {keys}", DISTINCT.rule
     parts: list[str] = []
     for call in node.calls:
         found = infer(call)

@@ -25,6 +25,7 @@ UNNESTING = (
     "optimizer:ReplaceDistinctWithAggregate",
     "optimizer:ReplaceDeduplicateWithAggregate",
     "optimizer:RewriteWithExpression",
+    "optimizer:EliminateLimits",  # of what has no more rows than that: any order will do
 )
 # Each of these may bring a subquery of a subquery to light, whose own correlation is still inside it.
 SUBQUERIES = (

@@ -74,7 +74,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class StateVersions:
-    """A state in this epoch: its table before and after, the keys that were touched (None: unchanged), their buckets."""
+    """A state in this epoch: its table before and after, the touched keys (None: unchanged) and their buckets."""
 
     table: Table
     layout: Layout

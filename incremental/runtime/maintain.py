@@ -144,11 +144,9 @@ class Run:
                 rows = consolidated(rows)  # a row that one term adds and another removes was never there
             homomorphic = self._keep(lifted(layout, rows, self._lowering))
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
-            if (
-                self._epoch.written(state.name)
-                or (buckets := self._merge(state, layout, table, before, homomorphic)) is not None
-            ):
-                touched = keys
+            written = self._epoch.written(state.name)
+            buckets = None if written else self._merge(state, layout, table, before, homomorphic)
+            touched = keys if written or buckets is not None else None
         after = table.version() if touched is not None else before
         assert after is not None
         self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, buckets)

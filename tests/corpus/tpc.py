@@ -45,4 +45,5 @@ def benchmark(name: str, scale: float | None = None, whole: bool = False) -> Ben
         ).fetch_arrow_table()
         for (table,) in connection.execute("SHOW TABLES").fetchall()
     }
-    return Benchmark({number: text.strip().rstrip(";") for number, text in queries.items()}, tables)
+    spark_sql = {number: text.strip().rstrip(";").replace('"', "`") for number, text in queries.items()}
+    return Benchmark(spark_sql, tables)

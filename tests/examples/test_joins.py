@@ -20,14 +20,15 @@ CONDITIONS = {
     "none": "true",
 }
 HISTORY: tuple[tuple[Step, ...], ...] = (
-    (("insert", "l", [(1, 2), (3, 3), (None, 4)]), ("insert", "r", [(1, 1), (3, 3), (None, 1)])),
-    (("insert", "l", [(4, 4)]), ("delete", "r", "k = 1")),
+    (
+        ("insert", "l", [(1, 2), (3, 3), (None, 4)]), ("insert", "r", [(1, 1), (3, 3), (None, 1)]),
+        ("insert", "l", [(4, 4)]), ("delete", "r", "k = 1"),
+    ),
     (("delete", "l", "k = 3"), ("insert", "r", [(4, 4), (4, 4)])),
     (("update", "l", {"k": "4"}, "k = 1"), ("update", "r", {"w": "w + 1"}, "true")),
     (("delete", "r", "true"),),
-    (("insert", "r", [(4, 1), (None, 4)]), ("copy", "l", "true")),
-    (("delete", "l", "true"), ("delete", "r", "k is null")),
-)
+    (("insert", "r", [(4, 1), (None, 4)]), ("copy", "l", "true"), ("delete", "l", "v = 2"), ("delete", "r", "k = 4")),
+)  # fmt: skip
 NESTED = (
     "select k, v from l where exists (select 1 from r where r.k = l.k)",
     "select k, v from l where not exists (select 1 from r where r.k = l.k and r.w > l.v)",
@@ -72,8 +73,10 @@ def through_history(spark: SparkSession, query: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_every_kind_under_changes_of_both_sides(spark: SparkSession, kind: str, condition: str) -> None:
+def test_every_kind_under_changes_of_both_sides(spark: SparkSession, long: bool, kind: str, condition: str) -> None:
     """Cross terms, last matches, NULL keys, emptied and refilled sides: no kind may lose or double a row."""
+    if not long and (KINDS.index(kind) + list(CONDITIONS).index(condition)) % 3:
+        pytest.skip("only with --long")
     shown = "l.k, v" if kind in ("left semi", "left anti") else "l.k, v, r.k as rk, w"
     through_history(spark, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
 
