@@ -25,7 +25,10 @@ Rows = Counter[tuple[object, ...]]
 GROUPED = "select k, sum(v) s, count(*) n, max(v) top, avg(v) a from orders group by k"
 NESTED = "select q, max(s) m, count(*) c from (select k, q, sum(v) s from orders group by k, q) group by q"
 HIDDEN = "select q, count(*) c from (select k, q, sum(v) s from orders group by k, q) where s > 1000000 group by q"
-RECURSIVE = "with recursive r(k, n) as (select k, v from orders union all select k, n + 1 from r where n < 2) select k, n from r"
+RECURSIVE = (
+    "with recursive r(k, n) as (select k, v from orders union all select k, n + 1 from r where n < 2) "
+    "select k, n from r"
+)
 JOINED = (
     "select o.k, o.v, n, row_number() over (partition by o.k order by o.v, o.id) place from orders o "
     "left join (select k, count(*) n from orders group by k) c on o.k = c.k"
