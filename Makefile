@@ -7,7 +7,7 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test ui lint bench clean setup constraints
+.PHONY: demo test ui lint bench bench-tpch clean setup constraints
 
 demo: $(READY)
 	$(BIN)/python -m pipelines.demo
@@ -26,6 +26,9 @@ ui: $(READY) $(DAGSTER)/dagster.yaml
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+bench-tpch: $(READY)
+	$(BIN)/python -m benchmarks tpch
 
 setup: $(READY)
 

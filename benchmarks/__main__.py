@@ -1,19 +1,34 @@
-"""`python -m benchmarks [group-by] [--rows N ...]`: measure, print a table, write JSON beside the cache."""
+"""`python -m benchmarks [group-by | join-group-by | tpch] …`: measure, print a table, write JSON beside the cache."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import group_by
+from benchmarks import group_by, join_group_by, tpch
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("experiment", nargs="?", choices=["group-by"], default="group-by")
-    parser.add_argument("--rows", type=int, nargs="+", default=SIZES, help="sizes of the source, smallest first")
-    group_by.run(parser.parse_args().rows)
+    experiments = parser.add_subparsers(dest="experiment")
+    for name, sizes in (("group-by", SIZES), ("join-group-by", join_group_by.SIZES)):
+        experiment = experiments.add_parser(name)
+        experiment.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of a source, smallest first")
+    experiment = experiments.add_parser("tpch")
+    experiment.add_argument("--scale", type=float, nargs="+", default=[1.0, 10.0], help="scale factors")
+    experiment.add_argument("--query", type=int, nargs="+", default=list(range(1, 23)), help="numbers of queries")
+    chosen = parser.parse_args()
+    match chosen.experiment:
+        case "tpch":
+            tpch.run(chosen.scale, chosen.query)
+        case "join-group-by":
+            join_group_by.run(chosen.rows)
+        case "group-by":
+            group_by.run(chosen.rows)
+        case _:
+            group_by.run(SIZES)
+            join_group_by.run(join_group_by.SIZES)
 
 
 if __name__ == "__main__":

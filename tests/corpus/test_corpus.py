@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.tpc import benchmark
 from tests.corpus.churn import Churn
 from tests.corpus.memory import MemoryView
 from tests.corpus.nexmark import NEXMARK, nexmark_tables
-from tests.corpus.tpc import benchmark
 from tests.corpus.world import checked
 
 STEPS = 3

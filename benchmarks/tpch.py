@@ -1,0 +1,110 @@
+"""TPC-H with its refresh functions: after RF1 and RF2, each query refreshed and recomputed.
+
+RF1 adds new orders with their line items, RF2 deletes old ones with theirs; each a thousandth of the orders.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.contest import Contest
+from benchmarks.group_by import session
+from benchmarks.tpc import benchmark, generated
+from incremental.api import Delta, View, Warehouse
+from incremental.runtime.cache import cache_folder
+
+ORDERS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
+ROWS_OF_A_FILE = 500_000
+ROUNDS = 2  # the first warms everybody up
+
+
+def run(scales: list[float], numbers: list[int]) -> None:
+    """All scale factors, then the geometric means."""
+    spark = session()
+    contest = Contest(spark)
+    ratios: list[tuple[str, float, str]] = []
+    for scale in scales:
+        one_scale(contest, spark, scale, numbers)
+        quotients = {n: quotient(contest, scale, n) for n in numbers}
+        ratios += [(f"SF {scale:g} Q{n}: recompute / refresh", q, "at least 0.9") for n, q in quotients.items()]
+        mean = math.exp(sum(math.log(q) for q in quotients.values()) / len(quotients))
+        target = "at least 3" if scale >= 10 else "at least 1"
+        ratios.append((f"SF {scale:g}: geometric mean", mean, target))
+    spark.stop()
+    contest.show("TPC-H, RF1 and RF2", ratios, cache_folder("benchmarks") / "tpch.json")
+
+
+def quotient(contest: Contest, scale: float, number: int) -> float:
+    setting = f"SF {scale:g} Q{number}"
+    return contest.median(setting, "recompute", "round") / contest.median(setting, "refresh", "round")
+
+
+def one_scale(contest: Contest, spark: SparkSession, scale: float, numbers: list[int]) -> None:
+    """Load every view, then two rounds of refresh functions."""
+    folder = cache_folder("benchmarks", "tpch", f"{scale:g}")
+    names = prepared(spark, folder, scale)
+    warehouse = Warehouse(spark, folder / "warehouse")
+    for name in names:
+        warehouse.source(name, Delta(str(folder / "run" / name)))
+    queries = benchmark("tpch").queries
+    views = {n: warehouse.view(f"q{n}", queries[n]) for n in numbers}
+    for number, view in views.items():
+        contest.lap(f"SF {scale:g} Q{number}", "load", "refresh", view.refresh, 1)
+    for i in range(ROUNDS):
+        refresh_functions(spark, folder, i)
+        for number, view in views.items():
+            setting, step = f"SF {scale:g} Q{number}", f"round-{i}" if i else "warm-up"
+            tables = {name: spark.read.format("delta").load(str(folder / "run" / name)) for name in names}
+            contest.lap(setting, step, "recompute", lambda v=view, t=tables: recompute(v, t, folder), 1)
+            contest.lap(setting, step, "refresh", view.refresh, 1)
+    for view in views.values():
+        verification = view.verify()
+        if not verification.ok:
+            raise SystemExit(verification.sentence)
+
+
+def recompute(view: View, tables: dict[str, DataFrame], folder: Path) -> None:
+    """The query by plain Spark, written as a table."""
+    for name, frame in tables.items():
+        frame.createOrReplaceTempView(name)
+    answer = view.warehouse.spark.sql(str(view.query))
+    answer.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
+        str(folder / "run" / "recomputed" / view.name)
+    )
+
+
+def prepared(spark: SparkSession, folder: Path, scale: float) -> list[str]:
+    """Generate the tables once; link them for this run; keep a thousandth of the orders back for each RF1."""
+    made = folder / "generated"
+    if not (made / "done").exists():
+        for name, parquet in generated("tpch", scale, folder / "parquet").items():
+            writer = spark.read.parquet(str(parquet)).write.format("delta").mode("overwrite")
+            writer = writer.option("delta.enableDeletionVectors", "true").option("maxRecordsPerFile", ROWS_OF_A_FILE)
+            writer.save(str(made / name))
+        shutil.rmtree(folder / "parquet")
+        (made / "done").touch()
+    names = sorted(path.name for path in made.iterdir() if path.is_dir())
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    shutil.rmtree(folder / "warehouse", ignore_errors=True)
+    shutil.copytree(made, folder / "run")
+    for name, key in ORDERS.items():
+        spark.sql(f"delete from delta.`{folder / 'run' / name}` where {back(key, range(ROUNDS))}")
+    return names
+
+
+def back(key: str, rounds: range) -> str:
+    """The orders that are kept back for some rounds."""
+    return f"pmod(hash({key}), 1000) in ({', '.join(str(i) for i in rounds)})"
+
+
+def refresh_functions(spark: SparkSession, folder: Path, i: int) -> None:
+    """RF1 and RF2 of one round."""
+    for name, key in ORDERS.items():
+        kept_back = f"select * from delta.`{folder / 'generated' / name}` where {back(key, range(i, i + 1))}"
+        spark.sql(f"insert into delta.`{folder / 'run' / name}` {kept_back}")
+        gone = f"pmod(hash({key}), 1000) = {500 + i}"
+        spark.sql(f"delete from delta.`{folder / 'run' / name}` where {gone}")
