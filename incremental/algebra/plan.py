@@ -8,7 +8,7 @@ Spark's that only the runtime can evaluate; here only its text, its columns and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 
@@ -202,10 +202,7 @@ JoinKind = Literal["inner", "left", "single", "right", "full", "semi", "anti", "
 
 @dataclass(frozen=True)
 class Join:
-    """A join; `keys` are the equalities in its condition as (left, right, null_safe); `exists`: of existence alone.
-
-    `parts`: what the condition is the conjunction of.
-    """
+    """A join; `keys`: the equalities among its conjuncts as (left, right, null_safe); `exists`: of existence alone."""
 
     left: Plan
     right: Plan
@@ -293,16 +290,3 @@ def walk(plan: Plan) -> Iterator[Plan]:
 def sources(plan: Plan) -> tuple[str, ...]:
     """The names of the sources a plan reads, in order of first occurrence."""
     return tuple(dict.fromkeys(node.relation for node in walk(plan) if isinstance(node, Source)))
-
-
-def with_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:
-    """The same node over other inputs."""
-    match plan:
-        case Source() | StateRead() | Values():
-            return plan
-        case Union() | Foreign():
-            return replace(plan, children=children)
-        case Join():
-            return replace(plan, left=children[0], right=children[1])
-        case _:
-            return replace(plan, child=children[0])

@@ -22,8 +22,8 @@ from incremental.algebra.plan import (
     Scalar,
     Sql,
     Union,
-    with_children,
 )
+from incremental.algebra.rewriting import with_children
 
 
 def undistinct(plan: Plan) -> Plan:

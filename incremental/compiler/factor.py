@@ -7,8 +7,9 @@ merge comes from the monoids, and whoever reads it reads the state's answers. Wh
 from __future__ import annotations
 
 from incremental.algebra.monoids import Monoid, monoid, recomputed
-from incremental.algebra.plan import Aggregate, Call, Plan, StateRead, with_children
+from incremental.algebra.plan import Aggregate, Call, Plan, StateRead
 from incremental.algebra.program import Slot, State
+from incremental.algebra.rewriting import with_children
 from incremental.compiler.lineage import below, lineage_key
 
 

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Item, Plan, Project, Reference, with_children
+from incremental.algebra.plan import Item, Plan, Project, Reference
+from incremental.algebra.rewriting import with_children
 
 
 def fused(plan: Plan) -> Plan:

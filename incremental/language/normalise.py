@@ -37,6 +37,10 @@ SUBQUERIES = (
     "optimizer:RewriteCorrelatedScalarSubquery",
 )
 MOST_ROUNDS = 8
+# What only names, hints or orders rows.
+TRANSPARENT = {
+    "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
+}  # fmt: skip
 # Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
 SIMPLIFYING = (
     "optimizer:PushDownPredicates",

@@ -20,7 +20,6 @@ import hashlib
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from incremental import catalyst
 from incremental.algebra.plan import (
@@ -44,22 +43,17 @@ from incremental.algebra.plan import (
 from incremental.catalyst import J
 from incremental.language.aggregates import Aggregates
 from incremental.language.names import Names
-from incremental.language.normalise import normal_form
+from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, expression_text
+from incremental.language.subqueries import one_row
 from incremental.language.ties import depends_on_peers
+from incremental.language.used import used_attributes
 
 JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
     "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
-PASSING = {
-    "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit",
-    "Offset", "LogicalRDD", "LocalRelation", "OneRowRelation", "View", "SubqueryAlias", "ResolvedHint",
-}  # fmt: skip
 LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
-TRANSPARENT = {
-    "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
-}  # fmt: skip
 
 
 class Translation:
@@ -276,21 +270,6 @@ def conjuncts(condition: J) -> list[J]:
     return [part for side in catalyst.sequence(condition.children()) for part in conjuncts(side)]
 
 
-def used_attributes(root: J) -> set[int]:
-    """The identities of all attributes that some operator of a plan reads, or that its result has."""
-    used = {a.exprId().id() for a in catalyst.sequence(root.output())}
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        used |= {a.exprId().id() for a in catalyst.sequence(node.references().toSeq())}
-        children = catalyst.sequence(node.children())
-        if catalyst.kind(node) not in PASSING:
-            # by position, or unknown to us: it may read anything its inputs have
-            used |= {a.exprId().id() for child in children for a in catalyst.sequence(child.output())}
-        pending += children
-    return used
-
-
 def is_projected_sort(node: J) -> bool:
     """Whether a projection only stands between a limit and the order that decides what it keeps."""
     return catalyst.kind(node) == "Project" and catalyst.kind(node.child()) == "Sort"
@@ -301,27 +280,3 @@ def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:
     if all(item.scalar == Reference(item.column) for item in items) and tuple(i.column for i in items) == child.columns:
         return child
     return Project(child, items)
-
-
-def one_row(spark: SparkSession, node: J) -> J:
-    """A scalar subquery's plan with exactly one row: NULL for none, an error for several, as Spark has it."""
-    below = node
-    while catalyst.kind(below) in ("Project", *TRANSPARENT):
-        below = below.child()
-    if catalyst.kind(below) == "Aggregate" and below.groupingExpressions().isEmpty():
-        return node
-    if catalyst.kind(node) == "GlobalLimit" and all(e.foldable() for e in constants(node.child().child())):
-        node = node.child().child()  # EXISTS, as Spark writes it: the first of equal rows is as good as all
-        single = "min({0})"
-    else:
-        error = "raise_error('a subquery used as an expression gave more than one row')"
-        single = f"if(count(1) > 1, {error}, min({{0}}))"
-    frame = catalyst.frame(spark, node)
-    return normal_form(spark, catalyst.analysed(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
-
-
-def constants(node: J) -> list[J]:
-    """What a projection computes; of another node its columns."""
-    if catalyst.kind(node) != "Project":
-        return catalyst.sequence(node.output())
-    return [n.child() if catalyst.kind(n) == "Alias" else n for n in catalyst.sequence(node.projectList())]

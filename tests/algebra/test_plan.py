@@ -16,9 +16,9 @@ from incremental.algebra.plan import (
     Union,
     sources,
     walk,
-    with_children,
 )
 from incremental.algebra.report import Description, Report, StateDescription
+from incremental.algebra.rewriting import with_children
 from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, where
 
 FOUND = Column("found", "boolean")
