@@ -246,7 +246,7 @@ class View:
     def _batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
         spark = self.warehouse.spark if callable(self.query) else isolated(self.warehouse.spark)
-        return settled(spark, evaluate(spark, self.query, frames))
+        return settled(spark, evaluate(spark, self.query, frames, self._schemas))
 
     @property
     def _store(self) -> Store:

@@ -27,6 +27,10 @@ from incremental.algebra.plan import (
     walk,
 )
 
+DETERMINED = {
+    "limit": "order it: ORDER BY before LIMIT, ties are settled by all columns",
+    "window": "say ROWS instead of RANGE for its frame, which is settled by all columns",
+}
 RECOMPUTE = "set policy: auto to recompute it at each refresh"
 
 
@@ -42,10 +46,10 @@ def of_node(node: Plan) -> Iterable[Refusal]:
             pass
         case Aggregate(keys=keys):
             yield from incomparable(keys, "two groups")
-        case KeyLocal(keys=keys, text=text, ambiguous=ambiguous):
+        case KeyLocal(kind=kind, keys=keys, text=text, ambiguous=ambiguous):
             yield from incomparable(keys, "two partitions")
             if ambiguous is not None:
-                yield Refusal(text, ambiguous, "order it by columns that tell all rows apart")
+                yield Refusal(text, ambiguous, DETERMINED[kind])
         case Foreign():
             yield Refusal(node.text, node.because, f"{node.instead}, or {RECOMPUTE}")
         case _:

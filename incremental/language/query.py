@@ -74,7 +74,7 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
     clone = catalyst.isolated(spark)
     frames = {name: empty(clone, schema) for name, schema in schemas.items()}
     relations = {relation_number(frame): name for name, frame in frames.items()}
-    plan = catalyst.analysed(evaluate(clone, query, frames))
+    plan = catalyst.analysed(evaluate(clone, query, frames, {}))
     translation = Translation(clone, relations)
     normal = normal_form(clone, determined(clone, plan))
     algebra = translation.whole(normal)
@@ -91,8 +91,14 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
     )
 
 
-def evaluate(spark: SparkSession, query: QueryText, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The query as Spark itself runs it, over the given frames; `spark` must be a session of its own."""
+def evaluate(
+    spark: SparkSession, query: QueryText, frames: Mapping[str, DataFrame], schemas: Mapping[str, StructType]
+) -> DataFrame:
+    """The query as Spark itself runs it, over the given frames; `spark` must be a session of its own.
+
+    A source without a frame is one that the query names and, after pruning, does not read: it is empty.
+    """
+    frames = {name: frames[name] if name in frames else empty(spark, schemas[name]) for name in {**schemas, **frames}}
     try:
         if callable(query):
             return query(**frames)

@@ -7,7 +7,7 @@
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
 | Window with PARTITION BY | KeyLocal by its partition |
-| Pandas and Arrow functions of groups | KeyLocal by the group |
+| Pandas and Arrow functions of groups; sessions | KeyLocal by the group |
 | Limit, Offset, global windows | KeyLocal without keys |
 | uncorrelated scalar subquery | inner join with a one-row aggregate |
 | Sort | dropped: a view is a bag; `answer()` sorts |
@@ -149,20 +149,22 @@ class Translation:
 
     def _aggregate(self, node: J) -> Plan:
         calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
-        if any(catalyst.kind(part) == "PythonUDAF" for part in calls):
-            return self._grouped(node, node.groupingExpressions(), node.aggregateExpressions())
+        keys = catalyst.sequence(node.groupingExpressions())
+        lasting = [key for key in keys if not is_session(key)]
+        if len(lasting) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):
+            return self._grouped(node, lasting, node.aggregateExpressions())
         return self._aggregates.translate(node, self.plan(node.child()))
 
     def _flatmapgroupsinpandas(self, node: J) -> Plan:
         function = catalyst.vector(self._spark, [node.functionExpr()])
-        return self._grouped(node, node.groupingAttributes(), function)
+        return self._grouped(node, catalyst.sequence(node.groupingAttributes()), function)
 
     _flatmapgroupsinarrow = _flatmapgroupsinpandas
 
-    def _grouped(self, node: J, keys: J, computed: J) -> Plan:
+    def _grouped(self, node: J, keys: list[J], computed: J) -> Plan:
         """An operator of Spark's on each group, which computes touched groups anew."""
         child = self._ordered(node.child())
-        scalars = [self.scalars.scalar(key) for key in catalyst.sequence(keys)]
+        scalars = [self.scalars.scalar(key) for key in keys]
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         text = "; ".join(self.scalars.opaque(self._value(e)).text for e in catalyst.sequence(computed))
         known = tuple(scalar.column for scalar in scalars if isinstance(scalar, Reference))
@@ -261,6 +263,11 @@ class Translation:
     @staticmethod
     def _value(named: J) -> J:
         return named.child() if catalyst.kind(named) == "Alias" else named
+
+
+def is_session(key: J) -> bool:
+    """Whether a grouping key is a session: which rows share one depends on the rows between them."""
+    return catalyst.kind(key) == "AttributeReference" and bool(key.metadata().contains("spark.sessionWindow"))
 
 
 def conjuncts(condition: J) -> list[J]:

@@ -43,7 +43,8 @@ def expected_bytes(frame: DataFrame) -> int:
 
 def extent(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], nulls_match: bool = False) -> Extent:
     """One job over held rows whose columns have the names of the plan's; nulls_match: a NULL key equals another."""
-    chosen = [(i, lowering.over_names(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
+    known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
+    chosen = [(i, lowering.over(frame, key)) for i, key in known]
     found = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
     found += [F.count(key).alias(f"known_{i}") for i, key in chosen]
     row = frame.agg(F.count(F.lit(1)).alias("rows"), *found).first()

@@ -28,7 +28,10 @@ def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
     measures = [
         F.expr(f"CAST(coalesce(sum({weight}), 0) AS BIGINT)").alias(ROWS),
         F.count(F.lit(1)).alias(TOUCHED),
-        *(measure(slot, part, weight, lowering).alias(name) for slot, part, name in layout.parts + layout.watched),
+        *(
+            measure(slot, part, weight, lowering, change).alias(name)
+            for slot, part, name in layout.parts + layout.watched
+        ),
     ]
     keys = [F.col(quoted(key.name)).alias(layout.key(key)) for key in state.keys]
     grouped = change.groupBy(*keys).agg(*measures) if keys else change.agg(*measures)
@@ -39,13 +42,13 @@ def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
     return grouped.withColumn(BUCKET, F.expr(layout.bucket_sql))
 
 
-def measure(slot: Slot, part: Part, weight: str, lowering: Lowering) -> Column:
+def measure(slot: Slot, part: Part, weight: str, lowering: Lowering, change: DataFrame) -> Column:
     """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are computed anew."""
     if not slot.monoid.whole:
         return F.expr(lift_sql(slot, part, weight))
     if weight == quoted(WEIGHT):
         return F.lit(None).cast(part.type)
-    return lowering.call(slot.call).cast(part.type)
+    return lowering.over(change, slot.call.handle).cast(part.type)
 
 
 def lift_sql(slot: Slot, part: Part, weight: str) -> str:

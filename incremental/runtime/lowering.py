@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental import catalyst
 from incremental.algebra.plan import (
     Aggregate,
-    Call,
     Column,
     Expand,
     Filter,
@@ -189,19 +188,12 @@ class Lowering:
         )
         return Relation(grouped)
 
-    def call(self, call: Call) -> SparkColumn:
-        """Spark's own aggregate over columns that have the names of the plan's."""
-        return self._over_names(call.handle)
+    def over(self, frame: DataFrame, expression: J) -> SparkColumn:
+        """An expression over a frame whose columns have the names of the plan's."""
+        given = {str(a.name()): a for a in catalyst.sequence(catalyst.analysed(frame).output())}
 
-    def over_names(self, scalar: Scalar) -> SparkColumn:
-        """A scalar over columns that have the names of the plan's."""
-        return self._over_names(self.expression(scalar))
-
-    def _over_names(self, expression: J) -> SparkColumn:
         def named(node: J) -> J | None:
-            if catalyst.kind(node) != "AttributeReference":
-                return None
-            return catalyst.parsed(self.spark, f"`{node.name()}`")
+            return given[str(node.name())] if catalyst.kind(node) == "AttributeReference" else None
 
         return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, named))
 

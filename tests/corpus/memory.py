@@ -181,8 +181,8 @@ class MemoryView:
     pins: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
-        schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
-        self.query = read_query(self.spark, self.sql, schemas)
+        self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
+        self.query = read_query(self.spark, self.sql, self._schemas)
         forbidden = [(f.text, f.because, f.instead) for f in self.query.forbidden]
         query = self.query
         if self.definition:
@@ -219,7 +219,7 @@ class MemoryView:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The query as Spark runs it."""
         session = self.spark if callable(self.sql) else catalyst.isolated(self.spark)
-        return settled(session, evaluate(session, self.sql, dict(frames)))
+        return settled(session, evaluate(session, self.sql, frames, self._schemas))
 
     def expected(self) -> DataFrame:
         """Spark's answer at the versions of the last refresh."""

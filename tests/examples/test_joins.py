@@ -53,6 +53,13 @@ NESTED = (
     "with t as (select k, count(*) n from l group by k) select a.k, b.w from t a join r b on a.n = b.w",
     "select n, count(*) c from (select l.k, count(r.k) n from l left join r on l.k = r.k group by l.k) group by n",
     "select x.k, avg(y.w) a from l x, r y where x.v = y.k group by x.k",
+    "select k, sum(v) + (select max(w) from r) s from l group by k",
+    "select l.k, w from l left join r on l.k = r.k and exists (select 1 from l x where x.v = r.w)",
+    "select k from l where exists (select 1 from r)",
+    "select v from l order by (select max(w) from r), v limit 2",
+    "select * from l pivot (sum(v) for k in (1, 2))",
+    "select k, session_window(timestamp_seconds(v), '2 seconds').start s, count(*) n from l group by k, "
+    "session_window(timestamp_seconds(v), '2 seconds')",
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.runtime.verify import discrepancy
-from tests.examples.scene import Scene
+from tests.examples.scene import Scene, checked
 
 NAN, INF = float("nan"), float("inf")
 SCHEMA = "k int, v double, a array<double>, m map<string, int>, s struct<p: int, q: string>"
@@ -56,3 +56,12 @@ def test_a_view_that_somebody_changed(scene: Scene) -> None:
         "missing {'k': 1, 's': 0.5}",
         "extra {'k': 1, 's': 7.0}",
     )
+
+
+def test_a_source_that_is_named_but_not_read(scene: Scene) -> None:
+    """Pruning took its only use away: the batch query still names it."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    scene.source("d", "k int, w int", [(1, 5)])
+    view = scene.view("select k, v from (select *, (select max(w) from d where d.k = t.k) unused from t)")
+    checked(view)
+    assert view.verify().ok

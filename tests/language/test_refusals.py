@@ -14,7 +14,7 @@ REFUSED = {
     "offset without an order": ("select carrier from flights offset 3", "offset 3", "without an order", "order it"),
     "edge of a range frame": (
         "select carrier, last_value(seats) over (partition by carrier order by day) n from flights",
-        "last", "among peers", "order it",
+        "last", "among peers", "ROWS instead of RANGE",
     ),
     "rand": ("select carrier, rand() r from flights", "rand(", "another value each time", "deterministic"),
     "uuid below a group-by": (
