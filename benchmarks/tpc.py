@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+ORDERS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}  # what TPC-H's refresh functions change, and by which key
 GENERATE = {"tpch": "CALL dbgen(sf = {scale})", "tpcds": "CALL dsdgen(sf = {scale})"}
 LEAST = {"tpch": 0.001, "tpcds": 0.01}  # the smallest scale whose generator ends
 DROPPED = {  # rows that small sales do not need: what remains of a table, as a condition

@@ -13,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from benchmarks.tpc import benchmark, generated
+from benchmarks.tpc import ORDERS, benchmark, generated
 from incremental.api import Delta, View, Warehouse
 from incremental.runtime.cache import cache_folder
 
-ORDERS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 ROWS_OF_A_FILE = 500_000
 ROUNDS = 2  # the first warms everybody up
 
