@@ -238,10 +238,17 @@ class Translation:
 
     _globallimit = _locallimit = _offset = _limit
 
-    def _foreign(self, node: J, because: str, instead: str) -> Plan:
+    def _unionloop(self, node: J) -> Plan:
+        because = "a recursive query is a fixpoint, which has no incremental rule"
+        return self._foreign(node, because, "rewrite it without recursion", "WITH RECURSIVE")
+
+    def _unionloopref(self, node: J) -> Plan:
+        return Values(tuple(self.names.column(a) for a in catalyst.sequence(node.output())), "what the last round gave")
+
+    def _foreign(self, node: J, because: str, instead: str, name: str | None = None) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
-        return Foreign(catalyst.kind(node), catalyst.kind(node), because, instead, children, columns)
+        return Foreign(catalyst.kind(node), name or catalyst.kind(node), because, instead, children, columns)
 
     def _with_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
         """Uncorrelated scalar subqueries become inner joins with their one row, as DESIGN section 4 says."""

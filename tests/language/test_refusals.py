@@ -28,7 +28,7 @@ REFUSED = {
     ),
     "recursion": (
         "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r",
-        "UnionLoop", "no incremental rule", "policy: auto",
+        "WITH RECURSIVE", "fixpoint", "policy: auto",
     ),
     "map in a view of rows": (
         "select map(carrier, seats) m from flights", "column m", "cannot compare values", "map_entries",
