@@ -14,13 +14,11 @@ from tests.examples import scene as on_delta
 from tests.examples.scene import Scene
 
 FIRST = [(1, 1, "a"), (1, 2, "a"), (1, 2, "b"), (2, 2, "a"), (None, 5, None)]
-HISTORY: tuple[Step, ...] = (
-    ("insert", "t", [(1, 3, "c"), (2, 2, "b"), (3, 1, None)]),
-    ("delete", "t", "v = 2"),
-    ("update", "t", {"k": "2"}, "k = 1"),
-    ("copy", "t", "true"),
-    ("delete", "t", "true"),
-    ("insert", "t", [(None, 1, "x"), (None, 1, "y")]),
+HISTORY: tuple[tuple[Step, ...], ...] = (
+    (("insert", "t", [(1, 3, "c"), (2, 2, "b"), (3, 1, None)]), ("delete", "t", "v = 5")),
+    (("delete", "t", "v = 2"), ("update", "t", {"k": "2"}, "k = 1 and v = 1")),
+    (("copy", "t", "true"), ("insert", "t", [(None, 1, "x"), (None, 1, "y")])),
+    (("delete", "t", "k is not null"),),
 )
 WINDOWS = (
     "select k, v, row_number() over (partition by k order by v) n from t",
@@ -56,8 +54,8 @@ def test_touched_partitions_and_groups(spark: SparkSession, query: str) -> None:
     world = World(spark, {"t": ("k int, v int, s string", FIRST)})
     view = world.view(query)
     checked(view)
-    for step in HISTORY:
-        world.do(step)
+    for steps in HISTORY:
+        world.do(*steps)
         checked(view)
 
 
