@@ -108,7 +108,7 @@ def test_before_anything_was_refreshed(home: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
-        ("SELECT shop, rank() OVER (ORDER BY amount) AS place FROM sales", cli.REFUSED),
+        ("SELECT shop FROM sales LIMIT 1", cli.REFUSED),
         ("SELECT amuont FROM sales", cli.USAGE),
         ("SELECT * FROM nowhere", cli.USAGE),
         ("not SQL at all", cli.USAGE),
