@@ -38,7 +38,7 @@ from incremental.algebra.plan import (
     Union,
     Values,
 )
-from incremental.runtime.extent import extent, within
+from incremental.runtime.extent import SMALL_BYTES, expected_bytes, extent, within
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.products import Products
 from incremental.runtime.restriction import Restriction
@@ -130,9 +130,15 @@ class Calculus:
 
     def _held(self, plan: Plan, rows: Relation) -> Relation:
         """The same rows, computed once."""
-        named = [(column, column.name) for column in plan.columns]
-        frame = self._hold(self._lowering.frame(rows, named))
-        return self._lowering.leaf(frame, [(name, column) for column, name in named], rows.weighted)
+        return self._read(plan, self._hold(self._frame(plan, rows)), rows.weighted)
+
+    def _frame(self, plan: Plan, rows: Relation) -> DataFrame:
+        """Rows of a plan as a frame with the names of its columns."""
+        return self._lowering.frame(rows, [(column, column.name) for column in plan.columns])
+
+    def _read(self, plan: Plan, frame: DataFrame, weighted: bool) -> Relation:
+        """What such a frame holds."""
+        return self._lowering.leaf(frame, [(column.name, column) for column in plan.columns], weighted)
 
     def _join(self, node: Join, left: Relation | None, right: Relation | None) -> Relation | None:
         match node.kind:
@@ -166,10 +172,25 @@ class Calculus:
         """A join that is linear in its left side: first the left side moves, then the right side."""
         terms: list[tuple[Sequence[Column], Relation]] = []
         if left is not None:
-            terms.append((columns, self._lowering.join(node, left, self.before(node.right))))
+            terms.append((columns, self._own(node, left)))
         if right is not None:
             terms += self._moved(node, right, columns)
         return self._lowering.union(columns, terms) if terms else None
+
+    def _own(self, node: Join, change: Relation) -> Relation:
+        """What the change of the left side gives with the right side before; few rows meet only what they can match."""
+        right, keys = self.before(node.right), [one for one, _, _ in node.keys]
+        frame = self._frame(node.left, change)
+        if not keys or expected_bytes(frame) > SMALL_BYTES:
+            return self._lowering.join(node, change, right)
+        held = self._hold(frame)
+        known = [one for one, _, null_safe in node.keys if not null_safe]
+        reach = extent(self._lowering, held, known)
+        right = within(self._lowering, right, [other for _, other, null_safe in node.keys if not null_safe], reach)
+        mine = held.select(*(self._lowering.over(held, self._lowering.expression(key)) for key in keys))
+        others = [self._lowering.expression(other) for _, other, _ in node.keys]
+        right = self._restriction.of_keys(right, others, mine, reach.small)
+        return self._lowering.join(node, self._read(node.left, held, change.weighted), right)
 
     def _moved(
         self, node: Join, change: Relation, columns: tuple[Column, ...]
@@ -182,13 +203,14 @@ class Calculus:
         if not reach.rows:
             return []
         reached = within(self._lowering, self.after(node.left), left_keys, reach)
-        reached = self._held(node.left, self._restriction.matched(node, reached, touched))
+        reached = self._held(node.left, self._restriction.matched(node, reached, touched, reach.small))
         sides = (
             within(self._lowering, side, right_keys, reach)
             for side in (self.before(node.right), self.after(node.right))
         )
         old, new = (
-            self._lowering.join(node, reached, self._restriction.partners(node, side, touched)) for side in sides
+            self._lowering.join(node, reached, self._restriction.partners(node, side, touched, reach.small))
+            for side in sides
         )
         return [(columns, new), self._lowering.negated(columns, old)]
 
@@ -204,7 +226,7 @@ class Calculus:
                 return None
             attributes = [self._lowering.attribute(column) for column in node.keys]
             sides = [within(self._lowering, side, keys, reach) for side in sides]
-            sides = [self._restriction.of_keys(side, attributes, touched) for side in sides]
+            sides = [self._restriction.of_keys(side, attributes, touched, reach.small) for side in sides]
         new, old = (self._lowering.key_local(node, side) for side in sides)
         return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negated(node.columns, old)])
 

@@ -13,7 +13,9 @@ from incremental import catalyst
 from incremental.algebra.plan import Source, StateRead
 from incremental.algebra.program import BUCKET
 from incremental.runtime.calculus import Leaf
+from incremental.runtime.extent import BROADCAST_ROWS
 from incremental.runtime.feed import Difference, difference
+from incremental.runtime.homomorphism import Touched
 from incremental.runtime.journal import Intent
 from incremental.runtime.lake import Mark, Table
 from incremental.runtime.layout import Layout, quoted
@@ -74,14 +76,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class StateVersions:
-    """A state in this epoch: its table before and after, the touched keys (None: unchanged) and their buckets."""
+    """A state in this epoch: its table before and after, the touched keys (None: unchanged), what was found of them."""
 
     table: Table
     layout: Layout
     before: int | None
     after: int
     touched: DataFrame | None
-    buckets: tuple[int, ...] | None = None
+    found: Touched | None = None
 
 
 @dataclass
@@ -125,10 +127,12 @@ class EpochLeaves:
             return self.lowering.leaf(frame, leaf.fields, "__weight" in frame.columns)
         state = self.states[leaf.state]
         assert state.touched is not None
+        buckets = None if state.found is None else state.found.buckets
+        few = state.found is not None and state.found.groups <= BROADCAST_ROWS
         keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
         old, new = (
-            Restriction(self.lowering).of_keys(side, keys, state.touched)
-            for side in (self._state(leaf, version, state.buckets) for version in (state.before, state.after))
+            Restriction(self.lowering).of_keys(side, keys, state.touched, few)
+            for side in (self._state(leaf, version, buckets) for version in (state.before, state.after))
         )
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)

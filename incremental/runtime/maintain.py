@@ -12,10 +12,11 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.plan import Column, Join, KeyLocal, walk
+from incremental.algebra.plan import Column, Join, KeyLocal, Reference, walk
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.runtime.calculus import Calculus
 from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
+from incremental.runtime.extent import extent, within
 from incremental.runtime.hold import held
 from incremental.runtime.homomorphism import Touched, consolidated, lifted, measured
 from incremental.runtime.lake import Table
@@ -137,7 +138,7 @@ class Run:
         before = self._epoch.before(state.name)
         change = self._calculus.change(state.input)
         touched: DataFrame | None = None
-        buckets: tuple[int, ...] | None = None
+        found: Touched | None = None
         if change is not None:
             rows = self._lowering.frame(change, [(column, column.name) for column in inputs(state)])
             if not state.invertible and any(isinstance(node, Join | KeyLocal) for node in walk(state.input)):
@@ -145,23 +146,23 @@ class Run:
             homomorphic = self._keep(lifted(layout, rows, self._lowering))
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
             written = self._epoch.written(state.name)
-            buckets = None if written else self._merge(state, layout, table, before, homomorphic)
-            touched = keys if written or buckets is not None else None
+            found = None if written else self._merge(state, layout, table, before, homomorphic)
+            touched = keys if written or found is not None else None
         after = table.version() if touched is not None else before
         assert after is not None
-        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, buckets)
+        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame
-    ) -> tuple[int, ...] | None:
-        """Write one state; the touched buckets, or None where the change cancels out."""
+    ) -> Touched | None:
+        """Write one state; what was touched, or None where the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
         found = measured(layout, homomorphic)
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
         if before is None:
             merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
             self._paths[state.name] = "first load"
-            return found.buckets
+            return found
         if not found.groups or (not found.rows and not state.keys):
             return None
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
@@ -174,7 +175,7 @@ class Run:
         else:
             merge.merge(table, prepared, found.buckets, mark)
             self._paths[state.name] = "merge"
-        return found.buckets
+        return found
 
     def _with_recomputed(
         self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
@@ -185,9 +186,14 @@ class Run:
         else:
             stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
             keys = self._keep(merge.disturbed(stored, homomorphic))
-        after = self._calculus.after(layout.state.input)
+        rows = self._calculus.after(layout.state.input)
         attributes = [self._lowering.attribute(key) for key in layout.state.keys]
-        rows = Restriction(self._lowering).of_keys(after, attributes, keys) if attributes else after
+        if attributes:
+            references = [Reference(key) for key in layout.state.keys]
+            named = keys.toDF(*(key.name for key in layout.state.keys))
+            reach = extent(self._lowering, named, references, nulls_match=True)
+            rows = within(self._lowering, rows, references, reach)
+            rows = Restriction(self._lowering).of_keys(rows, attributes, keys, reach.small)
         frame = self._lowering.frame(rows, [(column, column.name) for column in inputs(layout.state)])
         fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
         kept = homomorphic.withColumn(REPLACE, F.lit(False))

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from incremental import catalyst
 from incremental.algebra.plan import Join
 from incremental.catalyst import J
+from incremental.runtime.extent import hinted
 from incremental.runtime.lowering import Lowering, Relation
 
 
@@ -29,40 +30,41 @@ class Restriction:
         named = [(column, column.name) for column in node.right.columns]
         return self._lowering.frame(Relation(change.plan), named)
 
-    def matched(self, node: Join, left: Relation, touched: DataFrame) -> Relation:
-        """The rows of the left side that some touched row of the right side matches."""
-        plan, by_name = self._right_side(node, touched)
+    def matched(self, node: Join, left: Relation, touched: DataFrame, few: bool) -> Relation:
+        """The rows of the left side that some touched row of the right side matches; few: can be sent to every task."""
+        plan, by_name = self._right_side(node, touched, few)
         if node.condition is None:
             return self._semi(left, plan, [])
         return self._semi(left, plan, [self._lowering.substituted(node.condition, by_name)])
 
-    def partners(self, node: Join, right: Relation, touched: DataFrame) -> Relation:
+    def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
         """The rows of the right side that can match what `matched` leaves; all where the join has no equality."""
         if not node.keys:
             return right
-        plan, by_name = self._right_side(node, touched)
+        plan, by_name = self._right_side(node, touched, few)
         pairs = [(self._lowering.expression(k), self._lowering.substituted(k, by_name)) for _, k, _ in node.keys]
         return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs])
 
-    def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame) -> Relation:
+    def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, few: bool = False) -> Relation:
         """Rows whose key is among the touched ones; `touched` has the keys in the same order."""
         if not keys:
             return relation
-        plan, renamed = self._renamed(touched)
+        plan, renamed = self._renamed(touched, few)
         equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
         return self._semi(relation, plan, equals)
 
-    def _right_side(self, node: Join, touched: DataFrame) -> tuple[J, dict[str, J]]:
-        plan, renamed = self._renamed(touched)
+    def _right_side(self, node: Join, touched: DataFrame, few: bool) -> tuple[J, dict[str, J]]:
+        plan, renamed = self._renamed(touched, few)
         return plan, {column.name: a for column, a in zip(node.right.columns, renamed, strict=True)}
 
-    def _renamed(self, frame: DataFrame) -> tuple[J, list[J]]:
+    def _renamed(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
         """A frame's plan under new identities, and these."""
         plan = catalyst.analysed(frame)
         given = catalyst.sequence(plan.output())
         fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]
         items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(given, fresh, strict=True)]
-        return self._lowering.project(items, plan), fresh
+        renamed = self._lowering.project(items, plan)
+        return hinted(self._lowering, renamed) if few else renamed, fresh
 
     def _semi(self, relation: Relation, other: J, conditions: Sequence[J]) -> Relation:
         spark, room = self._lowering.spark, catalyst.catalyst(self._lowering.spark).plans
