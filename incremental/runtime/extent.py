@@ -19,7 +19,7 @@ from incremental.catalyst import J
 from incremental.runtime.lowering import Lowering, Relation
 
 SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # types whose text is a literal anywhere
-BROADCAST_ROWS = 200_000  # fewer rows are sent to where the other side is
+BROADCAST_ROWS = 50_000  # fewer rows are sent to where the other side is
 SMALL_BYTES = 256 << 20  # a change that Spark expects to be larger is not computed ahead
 
 
