@@ -151,32 +151,27 @@ class Lowering:
 
     def join(self, node: Join, left: Relation, right: Relation) -> Relation:
         """A join of which at most one side is weighted."""
-        if left.weighted and right.weighted:
-            raise TypeError("the product of two changes never occurs in the bilinear rule")
-        plans = self.catalyst.plans
         if node.kind == "existence":
             assert node.exists is not None
-            join_type = plans.ExistenceJoin(self.attribute(node.exists))
+            join_type = self.catalyst.plans.ExistenceJoin(self.attribute(node.exists))
         else:
-            join_type = catalyst.module(plans, JOIN_TYPES[node.kind])
-        condition = catalyst.none(self.spark)
-        if node.condition is not None:
-            condition = catalyst.some(self.spark, self.expression(node.condition))
-        hint = catalyst.module(self._logical, "JoinHint").NONE()
-        return Relation(
-            self._logical.Join(left.plan, right.plan, join_type, condition, hint), left.weighted or right.weighted
-        )
+            join_type = catalyst.module(self.catalyst.plans, JOIN_TYPES[node.kind])
+        return self.joined(left, right, join_type, [] if node.condition is None else [self.expression(node.condition)])
 
     def product(self, left: Relation, right: Relation, conditions: Sequence[Scalar]) -> Relation:
         """An inner join of which at most one side is weighted."""
+        inner = catalyst.module(self.catalyst.plans, "Inner")
+        return self.joined(left, right, inner, [self.expression(each) for each in conditions])
+
+    def joined(self, left: Relation, right: Relation, join_type: J, conditions: Sequence[J]) -> Relation:
+        """Spark's join on all of the conditions; at most one side is weighted."""
         if left.weighted and right.weighted:
             raise TypeError("the product of two changes never occurs in the bilinear rule")
-        inner, hint = catalyst.module(self.catalyst.plans, "Inner"), catalyst.module(self._logical, "JoinHint").NONE()
         condition = catalyst.none(self.spark)
         if conditions:
-            both = [self.expression(each) for each in conditions]
-            condition = catalyst.some(self.spark, reduce(self.catalyst.expressions.And, both))
-        plan = self._logical.Join(left.plan, right.plan, inner, condition, hint)
+            condition = catalyst.some(self.spark, reduce(self.catalyst.expressions.And, conditions))
+        hint = catalyst.module(self._logical, "JoinHint").NONE()
+        plan = self._logical.Join(left.plan, right.plan, join_type, condition, hint)
         return Relation(plan, left.weighted or right.weighted)
 
     def aggregate(self, node: Aggregate, child: Relation) -> Relation:

@@ -7,7 +7,6 @@ that is restricted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame
 
@@ -23,7 +22,7 @@ class Restriction:
 
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
-        self._expressions = catalyst.catalyst(lowering.spark).expressions
+        self._expressions = lowering.catalyst.expressions
 
     def touched(self, node: Join, change: Relation) -> DataFrame:
         """The rows of a join's right side that came or went, without their weights."""
@@ -67,8 +66,5 @@ class Restriction:
         return hinted(self._lowering, renamed) if few else renamed, fresh
 
     def _semi(self, relation: Relation, other: J, conditions: Sequence[J]) -> Relation:
-        spark, room = self._lowering.spark, catalyst.catalyst(self._lowering.spark).plans
-        condition = catalyst.some(spark, reduce(self._expressions.And, conditions)) if conditions else None
-        semi, hint = catalyst.module(room, "LeftSemi"), catalyst.module(room.logical, "JoinHint").NONE()
-        joined = room.logical.Join(relation.plan, other, semi, condition or catalyst.none(spark), hint)
-        return Relation(joined, relation.weighted)
+        semi = catalyst.module(self._lowering.catalyst.plans, "LeftSemi")
+        return self._lowering.joined(relation, Relation(other), semi, conditions)
