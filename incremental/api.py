@@ -13,33 +13,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import DeltafoldError, QueryError, Refusal, RefusedError, SourceError, StateError
+from incremental.algebra.errors import DeltafoldError, QueryError, SourceError, StateError
 from incremental.algebra.plan import Column
-from incremental.algebra.program import Program
-from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
+from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, SourceDeclaration
-from incremental.catalyst import isolated
-from incremental.compiler.compile import check_outputs, check_rows, compiled
-from incremental.compiler.explain import explain, explain_refusal
+from incremental.compilation import Compilation, Policy
 from incremental.compiler.strategy import Publish
-from incremental.language.query import Query, QueryText, evaluate, read_query
-from incremental.language.ties import settled
+from incremental.language.query import QueryText
 from incremental.runtime.journal import Entry, Intent
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
-from incremental.runtime.maintain import Incremental, Maintenance
-from incremental.runtime.recompute import Recomputed
 from incremental.runtime.refresh import Progress, Refresh, Store
 from incremental.runtime.verify import discrepancy
 
-Policy = Literal["incremental", "auto", "definition"]
 SAMPLE = 5
 
 
@@ -129,31 +121,20 @@ class View:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The answer's columns under the user's names."""
-        return tuple(Column(name, column.type) for column, name in self._query.outputs)
+        return self._compilation.columns
 
     @property
     def verdict(self) -> str:
         """`incremental` or `recompute`."""
-        return "incremental" if isinstance(self._maintenance, Incremental) else "recompute"
+        return self._compilation.verdict
 
     def explain(self) -> str:
         """How the view is maintained, or why it is recomputed; raises RefusedError when it is neither."""
-        if isinstance(self._maintenance, Incremental):
-            return explain(self.name, self._maintenance.program)
-        return explain_refusal(self.name, self._refusals, recomputes=True)
+        return self._compilation.explain()
 
     def description(self) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""
-        states: tuple[StateDescription, ...] = ()
-        if isinstance(self._maintenance, Incremental):
-            program = self._maintenance.program
-            states = tuple(
-                StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
-                for s in program.states
-            )
-        columns = tuple((column.name, column.type) for column in self.columns)
-        sources = self._maintenance.sources
-        return Description(self.name, self._query.fingerprint, self.verdict, states, columns, self.explain(), sources)
+        return self._compilation.description()
 
     def refresh(self, versions: Mapping[str, int] | None = None, progress: Progress | None = None) -> Report:
         """One epoch, up to the sources' latest versions or the given ones; finishes an interrupted epoch first.
@@ -171,7 +152,7 @@ class View:
         intent = self._finished().intent
         names = [f"`{column.name.replace('`', '``')}`" for column in self.columns]
         frame = self._final(intent).at(self._version(intent)).select(*names)
-        keys = [order(o.name, o.ascending, o.nulls_first) for o in self._query.ordering]
+        keys = [order(o.name, o.ascending, o.nulls_first) for o in self._compilation.query.ordering]
         return frame.orderBy(*keys) if keys else frame
 
     @property
@@ -184,7 +165,7 @@ class View:
         intent = self._finished().intent
         versions = {name: pin.after for name, pin in intent.sources.items()}
         tables = self.warehouse.tables()
-        expected = self._batch({name: tables[name].at(version) for name, version in versions.items()})
+        expected = self._compilation.batch({name: tables[name].at(version) for name, version in versions.items()})
         expected, actual = expected.toDF(*(c.name for c in self.columns)), self.answer()
         found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
         ok = not found.missing and not found.extra
@@ -201,62 +182,26 @@ class View:
         shutil.rmtree(self._store.folder, ignore_errors=True)
 
     @cached_property
-    def _schemas(self) -> dict[str, StructType]:
-        return self.warehouse.schemas()
-
-    @cached_property
-    def _query(self) -> Query:
-        schemas = self._schemas
-        if not schemas:
-            reason = "declare its sources and land their data first"
-            raise SourceError(f"view {self.name} has no source with a schema: {reason}")
-        query = read_query(self.warehouse.spark, self.query, schemas)
-        check_outputs(query.outputs)
-        return query
-
-    @cached_property
-    def _compiled(self) -> Program | RefusedError:
-        query = self._query
-        forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
-        try:
-            return compiled(
-                query.plan, query.outputs, query.fingerprint, forbidden, self.warehouse.invariant(), self.publish
-            )
-        except RefusedError as error:
-            return error
-
-    @property
-    def _refusals(self) -> tuple[Refusal, ...]:
-        return self._compiled.refusals if isinstance(self._compiled, RefusedError) else ()
-
-    @cached_property
-    def _maintenance(self) -> Maintenance:
-        if self._query.forbidden and isinstance(self._compiled, RefusedError):
-            # recomputing cannot help: two runs of the batch query differ
-            raise self._compiled
-        if isinstance(self._compiled, Program) and self.policy != "definition":
-            return Incremental(self._compiled, self._query.attributes)
-        if isinstance(self._compiled, RefusedError) and self.policy == "incremental":
-            raise self._compiled
-        check_rows(self._query.outputs)
-        columns = tuple(name for _, name in self._query.outputs)
-        by_definition = self.policy == "definition"
-        return Recomputed(self._query.fingerprint, self._query.sources, columns, self._batch, by_definition)
-
-    def _batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
-        spark = self.warehouse.spark if callable(self.query) else isolated(self.warehouse.spark)
-        return settled(spark, evaluate(spark, self.query, frames, self._schemas))
+    def _compilation(self) -> Compilation:
+        warehouse = self.warehouse
+        return Compilation(
+            warehouse.spark,
+            self.name,
+            self.query,
+            self.policy,
+            self.publish,
+            warehouse.schemas(),
+            warehouse.invariant(),
+        )
 
     @property
     def _store(self) -> Store:
         return Store(self.warehouse.spark, self.warehouse.root / "views" / self.name, self.name)
 
     def _refresh(self) -> Refresh:
-        if self.warehouse.schemas() != self._schemas:  # a source was altered since the query was read
-            for known in ("_schemas", "_query", "_compiled", "_maintenance"):
-                self.__dict__.pop(known, None)
-        return Refresh(self._store, self._maintenance, self.warehouse.tables())
+        if self.warehouse.schemas() != self._compilation.schemas:  # a source was altered since the query was read
+            self.__dict__.pop("_compilation", None)
+        return Refresh(self._store, self._compilation.maintenance, self.warehouse.tables())
 
     def _finished(self) -> Entry:
         """The last finished epoch; an interrupted one is not looked at."""
@@ -266,14 +211,14 @@ class View:
         return done[-1]
 
     def _final(self, intent: Intent) -> Table:
-        return self._store.table(intent.generation, self._maintenance.tables[-1])
+        return self._store.table(intent.generation, self._compilation.maintenance.tables[-1])
 
     def _version(self, intent: Intent) -> int:
         """The version of the answer's table at an epoch: what an unfinished next one began from, else the latest."""
         last = self._store.journal.last()
         table = self._final(intent)
         if last is not None and last.report is None and last.intent.generation == intent.generation:
-            before = last.intent.tables.get(self._maintenance.tables[-1])
+            before = last.intent.tables.get(self._compilation.maintenance.tables[-1])
             if before is not None:
                 return before
         version = table.version()

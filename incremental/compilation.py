@@ -1,0 +1,113 @@
+"""The room between: one view's query read, compiled, and made a maintenance. In: a query and its sources' schemas.
+Out: what it answers, how it is kept, and its batch form; the only place where language, compiler and runtime meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental.algebra.errors import Refusal, RefusedError, SourceError
+from incremental.algebra.plan import Column
+from incremental.algebra.program import Program
+from incremental.algebra.report import Description, StateDescription
+from incremental.catalyst import isolated
+from incremental.compiler.compile import check_outputs, check_rows, compiled
+from incremental.compiler.explain import explain, explain_refusal
+from incremental.compiler.strategy import Publish
+from incremental.language.query import Query, QueryText, evaluate, read_query
+from incremental.language.ties import settled
+from incremental.runtime.maintain import Incremental, Maintenance
+from incremental.runtime.recompute import Recomputed
+
+Policy = Literal["incremental", "auto", "definition"]
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A view's query over sources of known schemas; compiled when first asked for anything."""
+
+    spark: SparkSession
+    name: str
+    text: QueryText
+    policy: Policy
+    publish: Publish
+    schemas: Mapping[str, StructType]
+    invariant: frozenset[str]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The answer's columns under the user's names."""
+        return tuple(Column(name, column.type) for column, name in self.query.outputs)
+
+    @property
+    def verdict(self) -> str:
+        """`incremental` or `recompute`."""
+        return "incremental" if isinstance(self.maintenance, Incremental) else "recompute"
+
+    def explain(self) -> str:
+        """How the view is maintained, or why it is recomputed; raises RefusedError when it is neither."""
+        if isinstance(self.maintenance, Incremental):
+            return explain(self.name, self.maintenance.program)
+        return explain_refusal(self.name, self._refusals, recomputes=True)
+
+    def description(self) -> Description:
+        """The compiled view as plain data, for an orchestrator's graph."""
+        states: tuple[StateDescription, ...] = ()
+        if isinstance(self.maintenance, Incremental):
+            program = self.maintenance.program
+            states = tuple(
+                StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
+                for s in program.states
+            )
+        columns = tuple((column.name, column.type) for column in self.columns)
+        sources = self.maintenance.sources
+        return Description(self.name, self.query.fingerprint, self.verdict, states, columns, self.explain(), sources)
+
+    @cached_property
+    def query(self) -> Query:
+        """The query as Spark analysed it; raises SourceError where no source has a schema, QueryError from Spark."""
+        if not self.schemas:
+            reason = "declare its sources and land their data first"
+            raise SourceError(f"view {self.name} has no source with a schema: {reason}")
+        query = read_query(self.spark, self.text, self.schemas)
+        check_outputs(query.outputs)
+        return query
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """How the view is kept under its policy; raises RefusedError."""
+        if self.query.forbidden and isinstance(self._program, RefusedError):
+            # recomputing cannot help: two runs of the batch query differ
+            raise self._program
+        if isinstance(self._program, Program) and self.policy != "definition":
+            return Incremental(self._program, self.query.attributes)
+        if isinstance(self._program, RefusedError) and self.policy == "incremental":
+            raise self._program
+        check_rows(self.query.outputs)
+        columns = tuple(name for _, name in self.query.outputs)
+        by_definition = self.policy == "definition"
+        return Recomputed(self.query.fingerprint, self.query.sources, columns, self.batch, by_definition)
+
+    def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
+        spark = self.spark if callable(self.text) else isolated(self.spark)
+        return settled(spark, evaluate(spark, self.text, frames, self.schemas))
+
+    @cached_property
+    def _program(self) -> Program | RefusedError:
+        query = self.query
+        forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
+        try:
+            return compiled(query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish)
+        except RefusedError as error:
+            return error
+
+    @property
+    def _refusals(self) -> tuple[Refusal, ...]:
+        return self._program.refusals if isinstance(self._program, RefusedError) else ()
