@@ -2,13 +2,15 @@
 
 No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
 one and not the other are read, those that came with weight 1, those that left with weight -1. Compaction cancels out.
+Of a file that only got another deletion vector, the rows are read by which the two vectors differ.
 Where a name came to mean another column of the same files, all files leave and come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,13 +25,14 @@ MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than readi
 
 @dataclass(frozen=True)
 class Difference:
-    """The files that left and that came between two versions."""
+    """The files that left and that came between two versions; remapped: names meant other columns of the same files."""
 
     table: Table
     before: int | None
     after: int
     left: tuple[File, ...]
     came: tuple[File, ...]
+    remapped: bool = False
 
     @property
     def empty(self) -> bool:
@@ -46,17 +49,26 @@ class Difference:
         chosen = [F.col(quoted(name)) for name in columns]
         if self.before is None:
             return self.table.at(self.after).select(*chosen)
-        came = self.table.rows_of(self.after, self.came).select(*chosen)
         if self.insert_only:
-            return came
-        left = self.table.rows_of(self.before, self.left).select(*chosen)
-        change = came.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(
-            left.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
-        )
+            return self.table.rows_of(self.after, self.came).select(*chosen)
+        change = reduce(DataFrame.unionByName, [part.select(*chosen, WEIGHT) for part in self._parts()])
         if not consolidate:
             return change
         summed = change.groupBy(*chosen).agg(F.sum(WEIGHT).alias(WEIGHT))
         return summed.where(F.col(WEIGHT) != 0)
+
+    def _parts(self) -> Iterator[DataFrame]:
+        """Rows with weights: of files that came, of files that left, and where only the deletion vector differs."""
+        assert self.before is not None
+        kept = set[str]() if self.remapped else {f.identity[0] for f in self.left} & {f.identity[0] for f in self.came}
+        for version, files, weight in ((self.after, self.came, 1), (self.before, self.left, -1)):
+            whole = [file for file in files if file.identity[0] not in kept]
+            if whole:
+                yield self.table.rows_of(version, whole).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+        if kept:
+            old, new = ([file for file in files if file.identity[0] in kept] for files in (self.left, self.came))
+            sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1).cast("bigint")
+            yield self.table.rows_between(self.after, old, new).withColumn(WEIGHT, sign)
 
 
 def difference(table: Table, before: int | None, after: int) -> Difference:
@@ -65,7 +77,7 @@ def difference(table: Table, before: int | None, after: int) -> Difference:
         return Difference(table, before, after, (), ())
     if before is not None and remapped(table, before, after):
         old, new = (tuple(table.files(version).values()) for version in (before, after))
-        return Difference(table, before, after, old, new)
+        return Difference(table, before, after, old, new, remapped=True)
     if before is not None and before < after <= before + MOST_COMMITS:
         commits = table.commits(before, after)
         if commits is not None:

@@ -24,6 +24,10 @@ class Scene:
     def source(self, name: str, schema: str, rows: list[Any], invariant: bool = False) -> None:
         """Create a Delta table and declare it."""
         self.insert(name, schema, rows)
+        self.declare(name, invariant)
+
+    def declare(self, name: str, invariant: bool = False) -> None:
+        """Declare a Delta table that is there."""
         self.warehouse.source(name, Delta(self.path(name), invariant=invariant))
 
     def insert(self, name: str, schema: str, rows: list[Any], mode: str = "append") -> None:

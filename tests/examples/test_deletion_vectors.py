@@ -1,0 +1,59 @@
+"""A file that only got another deletion vector is not read whole twice: only the rows between the two vectors count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from incremental.runtime.feed import difference
+from tests.examples.scene import Scene, checked
+
+ROWS = [(k, "a" if k % 2 else "b") for k in range(1000)]
+SCHEMA = "k int, kind string"
+
+
+def change(scene: Scene, before: int) -> list[tuple[Any, ...]]:
+    table = scene.warehouse.tables()["t"]
+    version = table.version()
+    assert version is not None
+    found = difference(table, before, version).frame(["k", "kind"], consolidate=False)
+    return sorted(tuple(row) for row in found.collect())
+
+
+def test_only_deleted_rows_are_in_the_change(scene: Scene) -> None:
+    scene.source("t", SCHEMA, ROWS)
+    scene.sql("delete from {t} where k in (3, 4)")
+    assert change(scene, 0) == [(3, "a", -1), (4, "b", -1)]
+
+
+def test_update_is_a_deletion_and_an_insertion(scene: Scene) -> None:
+    scene.source("t", SCHEMA, ROWS)
+    scene.sql("delete from {t} where k = 3")
+    scene.sql("update {t} set kind = 'c' where k = 5")
+    assert change(scene, 1) == [(5, "a", -1), (5, "c", 1)]
+
+
+def test_rows_that_come_back(scene: Scene) -> None:
+    """RESTORE takes a deletion vector away: the rows of the vector come again."""
+    scene.source("t", SCHEMA, ROWS)
+    view = scene.view("select kind, count(*) n, sum(k) s from t group by kind")
+    checked(view)
+    scene.sql("delete from {t} where k in (3, 4)")
+    checked(view)
+    scene.sql("delete from {t} where k in (5, 6)")
+    scene.sql("restore {t} to version as of 0")
+    assert change(scene, 1) == [(3, "a", 1), (4, "b", 1)]
+    checked(view)
+
+
+def test_partitioned_and_renamed(scene: Scene) -> None:
+    """The rows between two vectors are read under the names and partitions of the table as it is now."""
+    scene.spark.createDataFrame(ROWS, SCHEMA).write.format("delta").partitionBy("kind").options(
+        **{"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
+    ).save(scene.path("t"))
+    scene.declare("t")
+    scene.sql("alter table {t} add column note string")
+    scene.sql("delete from {t} where k = 3")
+    assert change(scene, 0) == [(3, "a", -1)]
+    scene.sql("alter table {t} rename column note to remark")
+    scene.sql("delete from {t} where k in (4, 5)")
+    assert change(scene, 2) == [(4, "b", -1), (5, "a", -1)]
