@@ -26,7 +26,8 @@ from incremental.algebra.sources import Delta, Files, SourceDeclaration
 from incremental.compilation import Compilation, Policy
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
-from incremental.runtime.journal import Entry, Intent
+from incremental.runtime.choice import Choice
+from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
 from incremental.runtime.refresh import Progress, Refresh, Store
@@ -126,15 +127,15 @@ class View:
     @property
     def verdict(self) -> str:
         """`incremental` or `recompute`."""
-        return self._compilation.verdict
+        return self._choice().maintenance.mode
 
     def explain(self) -> str:
         """How the view is maintained, or why it is recomputed; raises RefusedError when it is neither."""
-        return self._compilation.explain()
+        return self._compilation.explain(self._choice())
 
     def description(self) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""
-        return self._compilation.description()
+        return self._compilation.description(self._choice())
 
     def refresh(self, versions: Mapping[str, int] | None = None, progress: Progress | None = None) -> Report:
         """One epoch, up to the sources' latest versions or the given ones; finishes an interrupted epoch first.
@@ -201,7 +202,18 @@ class View:
     def _refresh(self) -> Refresh:
         if self.warehouse.schemas() != self._compilation.schemas:  # a source was altered since the query was read
             self.__dict__.pop("_compilation", None)
-        return Refresh(self._store, self._compilation.maintenance, self.warehouse.tables())
+        return Refresh(self._store, self._compilation.ways, self.warehouse.tables())
+
+    def _choice(self) -> Choice:
+        """How the next refresh would run."""
+        entries, tables = self._store.journal.entries(), self.warehouse.tables()
+        pins = entries[-1].intent.sources if entries else {}
+        versions = {name: tables[name].version() for name in self._compilation.query.sources}
+        known = {name: version for name, version in versions.items() if version is not None}
+        if len(known) < len(versions):  # nothing to measure yet
+            return Choice(self._compilation.ways.of(entries[-1].intent.mode if entries else None))
+        next_pins = {n: Pin(pins[n].after if n in pins else None, version, "") for n, version in known.items()}
+        return self._compilation.ways.choose(entries, next_pins, tables)
 
     def _finished(self) -> Entry:
         """The last finished epoch; an interrupted one is not looked at."""
@@ -211,14 +223,17 @@ class View:
         return done[-1]
 
     def _final(self, intent: Intent) -> Table:
-        return self._store.table(intent.generation, self._compilation.maintenance.tables[-1])
+        return self._store.table(intent.generation, self._final_name(intent))
+
+    def _final_name(self, intent: Intent) -> str:
+        return self._compilation.ways.of(intent.mode).tables[-1]
 
     def _version(self, intent: Intent) -> int:
         """The version of the answer's table at an epoch: what an unfinished next one began from, else the latest."""
         last = self._store.journal.last()
         table = self._final(intent)
         if last is not None and last.report is None and last.intent.generation == intent.generation:
-            before = last.intent.tables.get(self._compilation.maintenance.tables[-1])
+            before = last.intent.tables.get(self._final_name(intent))
             if before is not None:
                 return before
         version = table.version()

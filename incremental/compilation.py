@@ -17,12 +17,14 @@ from incremental.algebra.plan import Column
 from incremental.algebra.program import Program
 from incremental.algebra.report import Description, StateDescription
 from incremental.catalyst import isolated
-from incremental.compiler.compile import check_outputs, check_rows, compiled
+from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
+from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.compiler.strategy import Publish
 from incremental.language.query import Query, QueryText, evaluate, read_query
 from incremental.language.ties import settled
-from incremental.runtime.maintain import Incremental, Maintenance
+from incremental.runtime.choice import Cheapest, Choice, Only, Ways
+from incremental.runtime.maintain import Incremental
 from incremental.runtime.recompute import Recomputed
 
 Policy = Literal["incremental", "auto", "definition"]
@@ -45,29 +47,25 @@ class Compilation:
         """The answer's columns under the user's names."""
         return tuple(Column(name, column.type) for column, name in self.query.outputs)
 
-    @property
-    def verdict(self) -> str:
-        """`incremental` or `recompute`."""
-        return "incremental" if isinstance(self.maintenance, Incremental) else "recompute"
+    def explain(self, chosen: Choice) -> str:
+        """How the view is maintained, or why it is recomputed."""
+        reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
+        if isinstance(chosen.maintenance, Incremental):
+            return explain(self.name, chosen.maintenance.program) + reason
+        return explain_refusal(self.name, self._refusals, self.policy) + reason
 
-    def explain(self) -> str:
-        """How the view is maintained, or why it is recomputed; raises RefusedError when it is neither."""
-        if isinstance(self.maintenance, Incremental):
-            return explain(self.name, self.maintenance.program)
-        return explain_refusal(self.name, self._refusals, recomputes=True)
-
-    def description(self) -> Description:
+    def description(self, chosen: Choice) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""
         states: tuple[StateDescription, ...] = ()
-        if isinstance(self.maintenance, Incremental):
-            program = self.maintenance.program
+        if isinstance(chosen.maintenance, Incremental):
+            program = chosen.maintenance.program
             states = tuple(
                 StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
                 for s in program.states
             )
         columns = tuple((column.name, column.type) for column in self.columns)
-        sources = self.maintenance.sources
-        return Description(self.name, self.query.fingerprint, self.verdict, states, columns, self.explain(), sources)
+        mode, sources, text = chosen.maintenance.mode, chosen.maintenance.sources, self.explain(chosen)
+        return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources)
 
     @cached_property
     def query(self) -> Query:
@@ -80,19 +78,19 @@ class Compilation:
         return query
 
     @cached_property
-    def maintenance(self) -> Maintenance:
-        """How the view is kept under its policy; raises RefusedError."""
-        if self.query.forbidden and isinstance(self._program, RefusedError):
-            # recomputing cannot help: two runs of the batch query differ
-            raise self._program
-        if isinstance(self._program, Program) and self.policy != "definition":
-            return Incremental(self._program, self.query.attributes)
-        if isinstance(self._program, RefusedError) and self.policy == "incremental":
-            raise self._program
+    def ways(self) -> Ways:
+        """How the view may be kept under its policy; raises RefusedError."""
+        program, recomputable = self._program, not incomparable_rows(self.query.outputs)
+        if isinstance(program, RefusedError):
+            # where two runs of the batch query differ, recomputing cannot help
+            if self.query.forbidden or self.policy == "incremental":
+                raise program
+        elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
+            return Only(Incremental(program, self.query.attributes))
+        elif self.policy == "auto":
+            return Cheapest(Incremental(program, self.query.attributes), self._recomputed, estimate)
         check_rows(self.query.outputs)
-        columns = tuple(name for _, name in self.query.outputs)
-        by_definition = self.policy == "definition"
-        return Recomputed(self.query.fingerprint, self.query.sources, columns, self.batch, by_definition)
+        return Only(self._recomputed)
 
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
@@ -107,6 +105,12 @@ class Compilation:
             return compiled(query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish)
         except RefusedError as error:
             return error
+
+    @property
+    def _recomputed(self) -> Recomputed:
+        columns = tuple(name for _, name in self.query.outputs)
+        by_definition = self.policy == "definition"
+        return Recomputed(self.query.fingerprint, self.query.sources, columns, self.batch, by_definition)
 
     @property
     def _refusals(self) -> tuple[Refusal, ...]:

@@ -13,7 +13,7 @@
         delta: s3a://lake/shops                    a Delta table, whoever writes it
         invariant: true                            never changes: joins with it keep nothing
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
-    policy: incremental                            or auto (recompute what cannot be maintained), or definition
+    policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
     schedule: "0 6 * * *"                          optional, cron
     warehouse: ../.warehouse                       where state and answer are kept

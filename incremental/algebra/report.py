@@ -33,7 +33,8 @@ class Report(Json):
     verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: per source Delta version before → after;
     change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
     rows_read: records Spark read in all scans, Delta's own logs included; rows_written: records written to tables;
-    seconds and phases: wall clock.
+    seconds and phases: wall clock; expected: under policy auto, the seconds that each mode was expected to take, from
+    the compiler's estimates and earlier epochs.
     """
 
     view: str
@@ -52,6 +53,8 @@ class Report(Json):
     phases: dict[str, float] = field(default_factory=dict[str, float])
     paths: dict[str, str] = field(default_factory=dict[str, str])
     finished: str = ""
+    estimates: dict[str, float] = field(default_factory=dict[str, float])
+    expected: dict[str, float] = field(default_factory=dict[str, float])
 
     def __post_init__(self) -> None:
         # JSON has no tuples

@@ -49,9 +49,14 @@ def compiled(
 
 def check_rows(outputs: Outputs) -> None:
     """Refuse a view table whose rows cannot be compared; raises RefusedError."""
-    columns = tuple(Column(name, column.type) for column, name in outputs)
-    if reasons := tuple(incomparable(columns, "two rows of the view")):
+    if reasons := incomparable_rows(outputs):
         raise RefusedError(reasons)
+
+
+def incomparable_rows(outputs: Outputs) -> tuple[Refusal, ...]:
+    """The reasons against a view table of its own."""
+    columns = tuple(Column(name, column.type) for column, name in outputs)
+    return tuple(incomparable(columns, "two rows of the view"))
 
 
 def check_outputs(outputs: Outputs) -> None:

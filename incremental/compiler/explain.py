@@ -39,7 +39,7 @@ def state_lines(state: State) -> list[str]:
     ]
 
 
-def explain_refusal(name: str, refusals: tuple[Refusal, ...], recomputes: bool) -> str:
-    """Why a query is not incremental, and what happens then."""
-    what = "recompute at each refresh (policy auto)" if recomputes else "refused"
+def explain_refusal(name: str, refusals: tuple[Refusal, ...], policy: str = "incremental") -> str:
+    """That a query is refused, or recomputed under another policy, and what is against maintaining it."""
+    what = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
     return "\n".join([f"view {name}: {what}", *(f"  {refusal}" for refusal in refusals)])

@@ -45,6 +45,7 @@ class Intent:
     sources: dict[str, Pin]
     tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
     format: int = FORMAT
+    mode: str = "incremental"
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -46,6 +46,9 @@ class Effect:
 class Maintenance(Protocol):
     """A way to keep a view: what it reads, which tables it writes, and one epoch of it."""
 
+    mode: ClassVar[str]  # `incremental` or `recompute`
+    verdict: ClassVar[str]  # what the report says of an epoch of it
+
     @property
     def fingerprint(self) -> str:
         """The same for the same query in every process."""
@@ -78,6 +81,8 @@ VIEW = "view"
 class Incremental:
     """Maintenance by the program the compiler made."""
 
+    mode: ClassVar[str] = "incremental"
+    verdict: ClassVar[str] = "applied"
     program: Program
     attributes: Mapping[str, Any]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -26,6 +27,8 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 class Recomputed:
     """A view kept by running its query again; `by_definition` compares two answers instead of answer and view."""
 
+    mode: ClassVar[str] = "recompute"
+    verdict: ClassVar[str] = "recomputed"
     fingerprint: str
     sources: tuple[str, ...]
     columns: tuple[str, ...]
@@ -41,11 +44,6 @@ class Recomputed:
     def tables(self) -> tuple[str, ...]:
         """The view's own table alone."""
         return (VIEW,)
-
-    @property
-    def verdict(self) -> str:
-        """What the report says of an epoch."""
-        return "recomputed"
 
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: run the query, publish what differs."""

@@ -6,7 +6,6 @@ A crash anywhere leaves an intent without report; the next refresh finishes that
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,17 +16,20 @@ from incremental.algebra.errors import ChangedQueryError, DeltafoldError, Source
 from incremental.algebra.report import Report
 from incremental.catalyst import JavaError
 from incremental.runtime.causes import causes
+from incremental.runtime.choice import Choice, Ways
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.feed import difference
 from incremental.runtime.journal import Entry, Intent, Journal, Pin, lock
 from incremental.runtime.lake import Table
-from incremental.runtime.maintain import Effect, Maintenance
-from incremental.runtime.measure import Cost, Measure
+from incremental.runtime.maintain import Effect, Incremental
+from incremental.runtime.measure import Measure
+from incremental.runtime.reporting import nothing, report_of, with_choice
 
 Progress = Callable[[str], None]
 LOCK_SECONDS = 60.0
 BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
 MOST_BUCKETS = 64
+RESUMED = "resumed"
 
 
 @dataclass(frozen=True)
@@ -55,20 +57,23 @@ class Store:
 
 
 class Refresh:
-    """Refreshes one view."""
+    """Refreshes one view; the maintenance is that of the last epoch until another is chosen."""
 
-    def __init__(self, store: Store, maintenance: Maintenance, sources: Mapping[str, Table]) -> None:
-        self._store, self._maintenance, self._sources = store, maintenance, sources
+    def __init__(self, store: Store, ways: Ways, sources: Mapping[str, Table]) -> None:
+        self._store, self._ways, self._sources = store, ways, sources
+        self._maintenance = ways.of(None)
 
     def run(self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool = False) -> Report:
         """One refresh up to the given (or the latest) versions; finishes an interrupted epoch first."""
         with lock(self._store.folder, f"view {self._store.view}", "refreshed", LOCK_SECONDS):
             last = self._store.journal.last()
             resumed = None
+            if last is not None:
+                self._maintenance = self._ways.of(last.intent.mode)
             if last is not None and last.report is None and not rebuild:
                 self._same_query(last)
                 self._same_sources(last.intent)
-                resumed = self._attempt(last.intent, progress, resumed=True)
+                resumed = self._attempt(last.intent, progress, RESUMED)
                 last = self._store.journal.last()
             report = self._next(last, versions or {}, progress, rebuild)
             if resumed is None:
@@ -93,28 +98,37 @@ class Refresh:
         if not initial and all(pin.before == pin.after for pin in pins.values()):
             assert last is not None
             return nothing(self._store.view, last, pins)
+        choice = self._ways.choose(self._store.journal.entries(), pins, self._sources)
+        verdict = "rebuilt" if rebuild else choice.maintenance.verdict
+        if last is not None and choice.maintenance.mode != last.intent.mode:
+            initial = rebuild = True  # another mode is another generation
+            verdict = "rebuilt" if verdict == Incremental.verdict else verdict
+            pins = {name: replace(pin, before=None) for name, pin in pins.items()}
+        self._maintenance = choice.maintenance
         generation = self._store.unused_generation() if rebuild else 1 if last is None else last.intent.generation
         epoch = 1 if last is None or rebuild else last.intent.epoch + 1
         buckets = self._buckets(pins) if last is None or rebuild else last.intent.buckets
         tables = {name: self._store.table(generation, name).version() for name in self._maintenance.tables}
         fingerprint = self._maintenance.fingerprint
-        intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, {} if initial else tables)
+        kept = {} if initial else tables
+        mode = self._maintenance.mode
+        intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode)
         self._check_invariant(intent)
         if last is None or last.after != tables:
             self._check_marks(intent)
-        return self._attempt(intent, progress, resumed=False, last=last, rebuilt=rebuild)
+        return self._attempt(intent, progress, verdict, last=last, choice=choice)
 
     def _attempt(
         self,
         intent: Intent,
         progress: Progress | None,
+        verdict: str,
         *,
-        resumed: bool,
         last: Entry | None = None,
-        rebuilt: bool = False,
+        choice: Choice | None = None,
     ) -> Report:
         """Run one epoch of a written intent and complete its journal entry."""
-        journal, measure = self._store.journal, Measure(self._store.spark, progress)
+        journal, measure, resumed = self._store.journal, Measure(self._store.spark, progress), verdict == RESUMED
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
         journal.begin(intent)
         epoch = Epoch(self._store.spark, intent, self._sources, tables, measure, resumed)
@@ -133,8 +147,7 @@ class Refresh:
             return nothing(intent.view, last, intent.sources)
         if not epoch_done(epoch, final):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
-        verdict = "resumed" if resumed else "rebuilt" if rebuilt else getattr(self._maintenance, "verdict", "applied")
-        report = report_of(intent, effect, cost, verdict)
+        report = with_choice(report_of(intent, effect, cost, verdict), choice)
         journal.finish(intent, report, {name: table.version() for name, table in tables.items()})
         return report
 
@@ -251,29 +264,3 @@ def explained(run: Callable[[], Effect]) -> Effect:
             ) from error
         reason = causes(error)[0].strip().split("\n")[0]
         raise DeltafoldError(f"Spark could not run the refresh: {reason or type(error).__name__}") from error
-
-
-def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
-    """The report of a refresh with nothing to do."""
-    versions = {name: (pin.before, pin.after) for name, pin in pins.items()}
-    sentence = f"{view}: nothing to do, no row changed since epoch {last.intent.epoch}"
-    return Report(view, last.intent.epoch, last.intent.generation, "nothing to do", sentence, versions, finished=now())
-
-
-def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
-    """The report of a finished epoch."""
-    versions = {name: (pin.before, pin.after) for name, pin in intent.sources.items()}
-    sentence = (
-        f"{intent.view}: epoch {intent.epoch} {verdict}, {effect.change_rows} changed rows, {effect.groups} groups, "
-        f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
-    )
-    return Report(
-        intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
-        cost.rows_read, cost.rows_written, cost.jobs, effect.commits, round(cost.seconds, 3),
-        {name: round(seconds, 3) for name, seconds in cost.phases.items()}, dict(effect.paths), now(),
-    )  # fmt: skip
-
-
-def now() -> str:
-    """This moment, UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

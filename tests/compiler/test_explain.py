@@ -66,5 +66,5 @@ def test_refusals_say_what_happens_then() -> None:
     """Nothing falls back in silence."""
     reasons = (Refusal("LIMIT 3", "it depends on all rows", "drop it"),)
     why = "  LIMIT 3 cannot be maintained incrementally: it depends on all rows. Instead: drop it."
-    assert explain_refusal("v", reasons, True) == f"view v: recompute at each refresh (policy auto)\n{why}"
-    assert explain_refusal("v", reasons, False) == f"view v: refused\n{why}"
+    assert explain_refusal("v", reasons, "auto") == f"view v: recompute at each refresh (policy auto)\n{why}"
+    assert explain_refusal("v", reasons) == f"view v: refused\n{why}"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from incremental.algebra.errors import DeltafoldError, RefusedError
+from incremental.compiler import cost
+from incremental.runtime import maintain
 from tests.examples.scene import Scene, checked, confirm, rows
 
 RECURSIVE = (
@@ -41,11 +45,49 @@ def test_auto_recomputes_and_says_so(scene: Scene) -> None:
     assert rows(view) == [(1, 1), (1, 2), (1, 3), (1, 9)]
 
 
-def test_auto_maintains_what_it_can(scene: Scene) -> None:
-    """policy auto is incremental where the compiler has a rule."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    view = scene.view("select sum(v) s from t", policy="auto")
-    assert view.verdict == "incremental" and checked(view).verdict == "applied"
+def test_auto_takes_the_cheaper_mode(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Explain says beforehand what the report says afterwards; another mode is another generation."""
+    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
+    assert view.explain().startswith("view v: recompute at each refresh (policy auto)\n")
+    assert re.search(r"policy auto: a refresh is expected to take \d+\.\d s, recomputing \d+\.\d s", view.explain())
+    report = checked(view)
+    assert report.verdict == "recomputed" and set(report.expected) == {"incremental", "recompute"}
+    assert "policy auto: a refresh is expected to take" in report.sentence
+    with monkeypatch.context() as large:
+        large.setattr(cost, "QUERY_BYTES", 1.0)  # as if the data were so large that reading it took hours
+        scene.sql("insert into {t} values (1, 10)")
+        assert view.verdict == "incremental"
+        report = checked(view)
+        assert (report.verdict, report.generation, report.epoch) == ("rebuilt", 2, 1)
+        scene.sql("delete from {t} where v = 3")
+        report = checked(view)
+        assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
+        scene.sql("optimize {t}")
+        assert checked(view).verdict == "nothing to do"
+    monkeypatch.setattr(cost, "MERGE_SECONDS", 1e6)
+    scene.sql("delete from {t} where v = 4")
+    report = checked(view)
+    assert (report.verdict, report.generation) == ("recomputed", 3)
+    scene.sql("update {t} set v = v")
+    assert checked(view).verdict == "nothing to do"
+
+
+def test_auto_resumes_in_the_mode_it_began_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between two epochs of different modes must not leave an epoch that nobody can finish."""
+    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = scene.view("select k, sum(v) s from t group by k", policy="auto")
+    checked(view)
+    scene.sql("insert into {t} values (1, 10)")
+    with monkeypatch.context() as crash:
+        crash.setattr(cost, "QUERY_BYTES", 1.0)
+        crash.setattr(maintain.Incremental, "run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            view.refresh()
+    assert rows(view) == [(k, k) for k in range(9)]
+    report = view.refresh()
+    assert (report.verdict, report.generation) == ("resumed", 2)
+    confirm(view)
 
 
 def test_auto_does_not_help_against_the_clock(scene: Scene) -> None:

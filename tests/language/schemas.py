@@ -40,7 +40,7 @@ def explained(spark: SparkSession, name: str, query: QueryText) -> str:
     try:
         return explain(name, compiled(found.plan, found.outputs, found.fingerprint, forbidden, INVARIANT))
     except RefusedError as error:
-        return explain_refusal(name, error.refusals, recomputes=False)
+        return explain_refusal(name, error.refusals)
 
 
 def refused(spark: SparkSession, query: QueryText) -> RefusedError:

@@ -1,0 +1,116 @@
+"""Compiler room: what a refresh is expected to cost beside a recompute. In: a program, the bytes of its sources and of
+what changes in them. Out: expected seconds of both. Nothing is read for it.
+
+| node | bytes read for its change |
+| --- | --- |
+| source | the files that left or came |
+| project, filter, generate, expand, union | those of its inputs |
+| inner joins of n inputs | for each input that changed: its own, and all of the other inputs |
+| any other join | its own; the right side where the left changed; where the right changed: the left, twice the right |
+| F local to a key | its own, and twice all of its input |
+| state | its own; all of its input again where groups may have to be computed anew |
+
+An upper bound: key ranges skip files, which is not foreseen. The rates are those of a machine with two cores; only
+their ratio matters, and what past epochs took corrects them (runtime/choice.py).
+"""
+
+from __future__ import annotations
+
+from incremental.algebra.plan import Join, KeyLocal, Plan, Source, StateRead
+from incremental.algebra.product import product
+from incremental.algebra.program import Program, State, Table
+from incremental.algebra.volume import Estimate, Volume
+
+MERGE_SECONDS = 1.4  # one commit of a state, with what Delta does around it
+PUBLISH_SECONDS = 1.0  # one commit of a table that is only appended to or replaced
+TERM_SECONDS = 0.3  # what one more join or state costs to plan and start
+SCAN_BYTES = 150e6  # a second, where a change meets what it scans
+QUERY_BYTES = 40e6  # a second, where the whole query runs, with its exchanges
+KEPT = 0.05  # bytes of a state to those of its input
+
+
+def estimate(program: Program, volume: Volume) -> Estimate:
+    """What one refresh of a program costs, and what running its query anew does."""
+    return _Reckoning(program, volume).estimate()
+
+
+class _Reckoning:
+    def __init__(self, program: Program, volume: Volume) -> None:
+        self._program, self._volume = program, volume
+        self._states = {state.name: state for state in program.states}
+        self._moves = {name: self._state(state) for name, state in self._states.items()}
+
+    def estimate(self) -> Estimate:
+        program = self._program
+        reads = sum(read for _, read in self._moves.values()) + self._change(program.answer)[1]
+        moved = sum(change > 0 for change, _ in self._moves.values())
+        terms = sum(self._terms(plan) for plan in (*(state.input for state in program.states), program.answer))
+        table = PUBLISH_SECONDS if isinstance(program.publication, Table) else 0.0
+        refresh = table + MERGE_SECONDS * moved + TERM_SECONDS * terms + reads / SCAN_BYTES
+        recompute = PUBLISH_SECONDS + TERM_SECONDS * len(program.states) + self._whole(program.answer) / QUERY_BYTES
+        return Estimate(round(refresh, 3), round(recompute, 3))
+
+    def _state(self, state: State) -> tuple[float, float]:
+        change, read = self._change(state.input)
+        again = change > 0 and not state.invertible
+        return change, read + (self._kept(state.input) if again else 0.0)
+
+    def _whole(self, plan: Plan) -> float:
+        """Bytes that the batch query reads."""
+        if isinstance(plan, StateRead):
+            return self._whole(self._states[plan.state].input)
+        return self._leaf(plan) if isinstance(plan, Source) else sum(map(self._whole, plan.children))
+
+    def _kept(self, plan: Plan) -> float:
+        """Bytes of a plan's rows before or after a refresh, which reads states instead of their inputs."""
+        if isinstance(plan, StateRead):
+            return KEPT * self._whole(plan)
+        return self._leaf(plan) if isinstance(plan, Source) else sum(map(self._kept, plan.children))
+
+    def _leaf(self, leaf: Source) -> float:
+        return self._volume.whole[leaf.relation] * self._share(leaf)
+
+    def _share(self, leaf: Source) -> float:
+        """The part of a source's bytes that one occurrence reads."""
+        return len(leaf.fields) / max(1, self._volume.columns[leaf.relation])
+
+    def _change(self, plan: Plan) -> tuple[float, float]:
+        """Bytes that changed, and bytes read to know them."""
+        match plan:
+            case Source():
+                change = self._volume.change[plan.relation] * self._share(plan)
+                return change, change
+            case StateRead():
+                change = self._moves[plan.state][0]
+                return change, 2 * change
+            case Join(kind="inner"):
+                return self._product(plan)
+            case Join(left=left, right=right):
+                (of_left, read_left), (of_right, read_right) = self._change(left), self._change(right)
+                reads = read_left + read_right + (self._kept(right) if of_left else 0.0)
+                reads += self._kept(left) + 2 * self._kept(right) if of_right else 0.0
+                return of_left + of_right, reads
+            case KeyLocal(child=child):
+                change, read = self._change(child)
+                return change, read + (2 * self._kept(child) if change else 0.0)
+            case _:
+                found = [self._change(child) for child in plan.children]
+                return sum(change for change, _ in found), sum(read for _, read in found)
+
+    def _product(self, join: Join) -> tuple[float, float]:
+        inputs = product(join).inputs
+        whole = [self._kept(plan) for plan in inputs]
+        found = [self._change(plan) for plan in inputs]
+        others = sum(sum(whole) - mine for mine, (change, _) in zip(whole, found, strict=True) if change)
+        return sum(change for change, _ in found), others + sum(read for _, read in found)
+
+    def _terms(self, plan: Plan) -> int:
+        """How many joins and key-local operators have to be planned for a change."""
+        below = sum(map(self._terms, plan.children))
+        match plan:
+            case Join():
+                return below + sum(self._change(side)[0] > 0 for side in plan.children)
+            case KeyLocal():
+                return below + 1
+            case _:
+                return below

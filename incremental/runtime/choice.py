@@ -1,0 +1,117 @@
+"""Runtime room: in which mode a view's next epoch runs. In: its maintenances, its journal, its sources. Out: a choice.
+
+Under policy auto the cheaper mode is taken: the compiler's estimate (compiler/cost.py) of both, corrected by what past
+epochs of the view took on this machine. Another mode than the last epoch's is another generation, so it has to be
+clearly cheaper. Any other policy leaves one mode.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from incremental.algebra.program import Program
+from incremental.algebra.volume import Estimate, Volume
+from incremental.runtime.feed import difference
+from incremental.runtime.journal import Entry, Pin
+from incremental.runtime.lake import Table
+from incremental.runtime.maintain import Incremental, Maintenance
+from incremental.runtime.recompute import Recomputed
+
+TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
+CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
+LATEST = 3  # epochs whose seconds correct the estimates
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A maintenance; what the compiler estimated and what is expected, in seconds by mode, where there was a choice."""
+
+    maintenance: Maintenance
+    estimates: Mapping[str, float] = field(default_factory=dict[str, float])
+    expected: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def because(self) -> str:
+        """The reason in words; empty where there was no choice."""
+        if not self.expected:
+            return ""
+        incremental, recompute = self.expected["incremental"], self.expected["recompute"]
+        return f"a refresh is expected to take {incremental:.1f} s, recomputing {recompute:.1f} s"
+
+
+class Ways(Protocol):
+    """The modes a view may be kept in."""
+
+    def of(self, mode: str | None) -> Maintenance:
+        """The maintenance of a mode; of the preferred one for None."""
+        ...
+
+    def choose(self, entries: Sequence[Entry], pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """How the next epoch is to run, from all epochs so far and the versions it leads to."""
+        ...
+
+
+@dataclass(frozen=True)
+class Only:
+    """One mode."""
+
+    maintenance: Maintenance
+
+    def of(self, mode: str | None) -> Maintenance:
+        """The only one."""
+        return self.maintenance
+
+    def choose(self, entries: Sequence[Entry], pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """The only one."""
+        return Choice(self.maintenance)
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """Incremental or recomputed, whichever is expected to take less time."""
+
+    incremental: Incremental
+    recomputed: Recomputed
+    estimate: Callable[[Program, Volume], Estimate]
+
+    def of(self, mode: str | None) -> Maintenance:
+        """One of the two."""
+        return self.recomputed if mode == self.recomputed.mode else self.incremental
+
+    def choose(self, entries: Sequence[Entry], pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """The cheaper one; the last epoch's, unless the other is clearly cheaper."""
+        found = self.estimate(self.incremental.program, self._volume(pins, sources))
+        estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
+        factors = corrections(entries)
+        known = statistics.mean(factors.values()) if factors else 1.0
+        expected = {mode: seconds * factors.get(mode, known) for mode, seconds in estimates.items()}
+        last = entries[-1].intent.mode if entries else None
+        weighed = {mode: seconds * (1.0 if last in (None, mode) else 1 / CLEARLY) for mode, seconds in expected.items()}
+        return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
+
+    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Volume:
+        whole = {name: float(sources[name].size()[1]) for name in pins}
+        change = {name: self._changed(name, pin, sources[name], whole[name]) for name, pin in pins.items()}
+        return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
+
+    def _changed(self, name: str, pin: Pin, table: Table, whole: float) -> float:
+        if name in self.incremental.invariant:
+            return 0.0
+        if pin.before is None:
+            return TYPICAL * whole
+        found = difference(table, pin.before, pin.after)
+        return float(sum(file.bytes for file in (*found.left, *found.came)))
+
+
+def corrections(entries: Sequence[Entry]) -> dict[str, float]:
+    """By mode, how much longer its latest epochs took than was estimated; a first load tells nothing of refreshes."""
+    taken: dict[str, list[float]] = {}
+    for entry in entries:
+        report, mode = entry.report, entry.intent.mode
+        loaded = mode == Incremental.mode and entry.intent.epoch == 1
+        if report is not None and report.estimates.get(mode) and not loaded and report.verdict != "resumed":
+            taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
+    return {mode: statistics.median(ratios[-LATEST:]) for mode, ratios in taken.items()}

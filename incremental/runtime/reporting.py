@@ -1,0 +1,47 @@
+"""Runtime room: what is reported of an epoch. In: an intent, what was done, what it cost. Out: a Report."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import replace
+
+from incremental.algebra.report import Report
+from incremental.runtime.choice import Choice
+from incremental.runtime.journal import Entry, Intent, Pin
+from incremental.runtime.maintain import Effect
+from incremental.runtime.measure import Cost
+
+
+def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
+    """The report of a refresh with nothing to do."""
+    versions = {name: (pin.before, pin.after) for name, pin in pins.items()}
+    sentence = f"{view}: nothing to do, no row changed since epoch {last.intent.epoch}"
+    return Report(view, last.intent.epoch, last.intent.generation, "nothing to do", sentence, versions, finished=now())
+
+
+def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
+    """The report of a finished epoch."""
+    versions = {name: (pin.before, pin.after) for name, pin in intent.sources.items()}
+    sentence = (
+        f"{intent.view}: epoch {intent.epoch} {verdict}, {effect.change_rows} changed rows, {effect.groups} groups, "
+        f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
+    )
+    return Report(
+        intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
+        cost.rows_read, cost.rows_written, cost.jobs, effect.commits, round(cost.seconds, 3),
+        {name: round(seconds, 3) for name, seconds in cost.phases.items()}, dict(effect.paths), now(),
+    )  # fmt: skip
+
+
+def with_choice(report: Report, choice: Choice | None) -> Report:
+    """The report with why its mode was chosen."""
+    if choice is None or not choice.expected:
+        return report
+    sentence = f"{report.sentence} (policy auto: {choice.because})"
+    return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
+
+
+def now() -> str:
+    """This moment, UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,50 @@
+"""The estimates behind policy auto: what they grow with, and which mode they favour."""
+
+from __future__ import annotations
+
+from incremental.algebra.plan import Join, KeyLocal, Plan
+from incremental.algebra.volume import Estimate, Volume
+from incremental.compiler.compile import compiled
+from incremental.compiler.cost import SCAN_BYTES, estimate
+from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project
+
+GIGABYTE = 1e9
+SUM, LARGEST = call("s", "sum", Q), call("hi", "max", Q, type_="int")
+JOINED = Join(T, D, "inner", opaque("k = k2"), ())
+
+
+def estimated(plan: Plan, t: float = GIGABYTE, change: float = 1e6, d: float = GIGABYTE) -> Estimate:
+    outputs = tuple((column, column.name) for column in plan.columns)
+    program = compiled(plan, outputs, "f", (), frozenset())
+    return estimate(program, Volume({"t": t, "d": d}, {"t": change, "d": 0.0}, {"t": 3, "d": 2}))
+
+
+def test_large_sources_are_refreshed_and_small_ones_recomputed() -> None:
+    large, small = estimated(grouped(T, (K,), SUM)), estimated(grouped(T, (K,), SUM), t=1e6, change=1e3)
+    assert large.refresh < large.recompute
+    assert small.refresh > small.recompute
+
+
+def test_a_refresh_costs_what_changed_a_recompute_what_there_is() -> None:
+    small, large = (estimated(grouped(T, (K,), SUM), change=change) for change in (1e6, GIGABYTE))
+    assert small.refresh < large.refresh and small.recompute == large.recompute
+
+
+def test_a_join_reads_its_other_inputs() -> None:
+    small, large = (estimated(grouped(JOINED, (K,), SUM), d=d) for d in (1e6, GIGABYTE))
+    assert small.refresh < large.refresh
+
+
+def test_groups_that_may_be_computed_anew_count_as_read() -> None:
+    added, extreme = (estimated(grouped(T, (K,), aggregate)) for aggregate in (SUM, LARGEST))
+    assert added.refresh < extreme.refresh and added.recompute == extreme.recompute
+
+
+def test_windows_read_their_input_twice() -> None:
+    window = KeyLocal(T, "window", (K,), T.columns, "rank()")
+    assert estimated(window).refresh > estimated(T).refresh + 1.9 * GIGABYTE / SCAN_BYTES
+
+
+def test_only_columns_that_are_read_count() -> None:
+    narrow = estimated(grouped(project(T, V), (V,)))
+    assert narrow.recompute == estimated(grouped(T, (V,))).recompute
