@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError, StateError
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, SourceDeclaration
-from incremental.compilation import Compilation, Policy
+from incremental.compilation import Compilation, Policy, nullable
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
+from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice
 from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.lake import Table
@@ -45,14 +44,21 @@ class Warehouse:
     def __init__(self, spark: SparkSession, root: str | Path) -> None:
         self.spark, self.root = spark, Path(root).absolute()
         self._declared: dict[str, SourceDeclaration] = {}
+        self._views: dict[str, View] = {}
 
-    def source(self, name: str, declaration: SourceDeclaration) -> None:
-        """Declare a source under the name queries use; a name can be declared once. Raises SourceError."""
+    def source(self, name: str, declaration: SourceDeclaration | View) -> None:
+        """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
+
+        A view, of this or another warehouse, is a source by its answer, for the views that are made after this.
+        """
         if not name.isidentifier() or name.startswith("__"):
             raise SourceError(f"{name!r} is no name for a source: use letters, digits and underscores")
-        if name in self._declared:
+        if name in self._declared or name in self._views:
             raise SourceError(f"source {name} is declared twice")
-        self._declared[name] = declaration
+        if isinstance(declaration, View):
+            self._views[name] = declaration
+        else:
+            self._declared[name] = declaration
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Bring dropped files into the source's table: the named partitions, or all that changed.
@@ -66,7 +72,7 @@ class Warehouse:
         return Landings(self.spark, name, declaration, self._table(name), folder).land(partitions)
 
     def version(self, name: str) -> int | None:
-        """The latest Delta version of a source, None while it has no data."""
+        """The latest Delta version of a source that is no view, None while it has no data."""
         return self._table(name).version()
 
     def view(self, name: str, query: QueryText, policy: Policy = "incremental", publish: Publish = "auto") -> View:
@@ -78,14 +84,14 @@ class Warehouse:
             raise QueryError(f"{name!r} is no name for a view: use letters, digits and underscores")
         if policy not in ("incremental", "auto", "definition"):
             raise QueryError(f"there is no policy {policy!r}: use incremental, auto or definition")
-        return View(self, name, query, policy, publish)
+        return View(self, name, query, policy, publish, dict(self._views))
 
     def tables(self) -> dict[str, Table]:
-        """The Delta table of every declared source."""
+        """The Delta table of every declared source that is no view."""
         return {name: self._table(name) for name in self._declared}
 
     def schemas(self) -> dict[str, StructType]:
-        """The schema of every declared source that has one by now."""
+        """The schema of every declared source that is no view and has one by now."""
         known: dict[str, StructType] = {}
         for name, declaration in self._declared.items():
             if isinstance(declaration, Files):
@@ -99,6 +105,8 @@ class Warehouse:
         return frozenset(name for name, declaration in self._declared.items() if declaration.invariant)
 
     def _declaration(self, name: str) -> SourceDeclaration:
+        if name in self._views:
+            raise SourceError(f"source {name} is the view {self._views[name].name}: refresh that, or what reads it")
         if name not in self._declared:
             raise SourceError(f"there is no source {name!r}; declared are: {', '.join(self._declared) or 'none'}")
         return self._declared[name]
@@ -111,13 +119,14 @@ class Warehouse:
 
 @dataclass(frozen=True)
 class View:
-    """A maintained view; nothing is read before `refresh`."""
+    """A maintained view; nothing is read before `refresh`. views: those that its query may read, by source."""
 
     warehouse: Warehouse
     name: str
     query: QueryText
     policy: Policy
     publish: Publish
+    views: Mapping[str, View] = field(default_factory=dict[str, "View"], compare=False)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -140,6 +149,7 @@ class View:
     def refresh(self, versions: Mapping[str, int] | None = None, progress: Progress | None = None) -> Report:
         """One epoch, up to the sources' latest versions or the given ones; finishes an interrupted epoch first.
 
+        The views that its query reads go to the same versions first; `versions` may name what only they read.
         Raises RefusedError, SourceError, BusyError, ChangedQueryError; nothing is half done after any of them.
         """
         return self._refresh().run(versions, progress)
@@ -153,8 +163,7 @@ class View:
         intent = self._finished().intent
         names = [f"`{column.name.replace('`', '``')}`" for column in self.columns]
         frame = self._final(intent).at(self._version(intent)).select(*names)
-        keys = [order(o.name, o.ascending, o.nulls_first) for o in self._compilation.query.ordering]
-        return frame.orderBy(*keys) if keys else frame
+        return self._compilation.ordered(frame)
 
     @property
     def path(self) -> str:
@@ -164,10 +173,8 @@ class View:
     def verify(self) -> Verification:
         """Compare the view with the batch query at the source versions of its last epoch, duplicates counted."""
         intent = self._finished().intent
-        versions = {name: pin.after for name, pin in intent.sources.items()}
-        tables = self.warehouse.tables()
-        expected = self._compilation.batch({name: tables[name].at(version) for name, version in versions.items()})
-        expected, actual = expected.toDF(*(c.name for c in self.columns)), self.answer()
+        versions = standing(intent.sources)
+        expected, actual = self._batch(versions), self.answer()
         found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
         ok = not found.missing and not found.extra
         what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
@@ -191,28 +198,76 @@ class View:
             self.query,
             self.policy,
             self.publish,
-            warehouse.schemas(),
+            self._schemas(),
             warehouse.invariant(),
+            frozenset(self.views),
         )
 
     @property
     def _store(self) -> Store:
         return Store(self.warehouse.spark, self.warehouse.root / "views" / self.name, self.name)
 
+    @property
+    def current(self) -> bool:
+        """Whether the last finished epoch is at the latest versions of all tables, those below its sources too."""
+        stood = standing(self._finished().intent.sources)
+        return all(self._latest(way) == version for way, version in stood.items())
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the answer with Spark's types, any of which may be NULL."""
+        self._reread()
+        return self._compilation.schema
+
+    def _latest(self, way: str) -> int | None:
+        """The latest version of a table by the way to it (see runtime/chain.py)."""
+        source, _, rest = way.partition("/")
+        return self.views[source]._latest(rest) if rest and source in self.views else self.warehouse.version(source)
+
+    def _schemas(self) -> dict[str, StructType]:
+        return self.warehouse.schemas() | {name: view.schema for name, view in self.views.items()}
+
+    def _reread(self) -> None:
+        """Read the query again where a source was altered since."""
+        if "_compilation" in self.__dict__ and self._schemas() != self._compilation.schemas:
+            self.__dict__.pop("_compilation")
+
     def _refresh(self) -> Refresh:
-        if self.warehouse.schemas() != self._compilation.schemas:  # a source was altered since the query was read
-            self.__dict__.pop("_compilation", None)
-        return Refresh(self._store, self._compilation.ways, self.warehouse.tables())
+        self._reread()
+        return Refresh(self._store, self._compilation.ways, self._inputs())
+
+    def _inputs(self) -> Inputs:
+        """What the query reads."""
+        read, tables = self._compilation.query.sources, self.warehouse.tables()
+        views = {name: view._below() for name, view in self.views.items() if name in read}
+        return Inputs(self.name, {name: table for name, table in tables.items() if name in read}, views)
+
+    def _below(self) -> Below:
+        """This view as another one reads it."""
+        columns = tuple(column.name for column in self.columns)
+        refresh = self._refresh()
+        return Below(self.warehouse.spark, self.name, self._store.folder, columns, refresh.inputs, refresh.reach)
+
+    def _batch(self, versions: Mapping[str, int]) -> DataFrame:
+        """The batch query at these versions, on the batch queries of the views that it reads, not on their tables."""
+        read, tables = self._compilation.query.sources, self.warehouse.tables()
+        frames = {name: tables[name].at(versions[name]) for name in read if name in tables}
+        for name in set(read) & set(self.views):
+            below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
+            frames[name] = self.views[name]._batch(below)
+        return self._compilation.batch(frames).toDF(*(column.name for column in self.columns))
 
     def _choice(self) -> Choice:
-        """How the next refresh would run."""
+        """How the next refresh would run, with the views below as they stand."""
         entries, tables = self._store.journal.entries(), self.warehouse.tables()
-        pins = entries[-1].intent.sources if entries else {}
-        versions = {name: tables[name].version() for name in self._compilation.query.sources}
-        known = {name: version for name, version in versions.items() if version is not None}
-        if len(known) < len(versions):  # nothing to measure yet
+        read, pins = self._compilation.query.sources, entries[-1].intent.sources if entries else {}
+        views = {name: view for name, view in self.views.items() if name in read and view.history()}
+        tables |= {name: Table(self.warehouse.spark, view.path) for name, view in views.items()}
+        known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
+        if len(known) < len(read):  # nothing to measure yet
             return Choice(self._compilation.ways.of(entries[-1].intent.mode if entries else None))
-        next_pins = {n: Pin(pins[n].after if n in pins else None, version, "") for n, version in known.items()}
+        before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
+        next_pins = {name: Pin(before.get(name), version, "") for name, version in known.items()}
         return self._compilation.ways.choose(entries, next_pins, tables)
 
     def _finished(self) -> Entry:
@@ -240,19 +295,6 @@ class View:
         if version is None:
             raise StateError(f"the table {table.path} of view {self.name} is gone: rebuild the view")
         return version
-
-
-def order(name: str, ascending: bool, nulls_first: bool) -> SparkColumn:
-    """One key of ORDER BY."""
-    column = F.col(f"`{name.replace('`', '``')}`")
-    if ascending:
-        return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
-    return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
-
-
-def nullable(schema: StructType) -> StructType:
-    """The schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
-    return StructType([type(field)(field.name, field.dataType, True) for field in schema])
 
 
 __all__ = [

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import Refusal, RefusedError, SourceError
@@ -21,7 +23,7 @@ from incremental.compiler.compile import check_outputs, check_rows, compiled, in
 from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.compiler.strategy import Publish
-from incremental.language.query import Query, QueryText, evaluate, read_query
+from incremental.language.query import Ordering, Query, QueryText, evaluate, read_query
 from incremental.language.ties import settled
 from incremental.runtime.choice import Cheapest, Choice, Only, Ways
 from incremental.runtime.maintain import Incremental
@@ -41,17 +43,24 @@ class Compilation:
     publish: Publish
     schemas: Mapping[str, StructType]
     invariant: frozenset[str]
+    views: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The answer's columns under the user's names."""
         return tuple(Column(name, column.type) for column, name in self.query.outputs)
 
+    @property
+    def schema(self) -> StructType:
+        """The answer's columns with Spark's types."""
+        ddl = ", ".join(f"`{column.name.replace('`', '``')}` {column.type}" for column in self.columns)
+        return cast(StructType, StructType.fromDDL(ddl))
+
     def explain(self, chosen: Choice) -> str:
         """How the view is maintained, or why it is recomputed."""
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
         if isinstance(chosen.maintenance, Incremental):
-            return explain(self.name, chosen.maintenance.program) + reason
+            return explain(self.name, chosen.maintenance.program, self.views) + reason
         return explain_refusal(self.name, self._refusals, self.policy) + reason
 
     def description(self, chosen: Choice) -> Description:
@@ -92,6 +101,11 @@ class Compilation:
         check_rows(self.query.outputs)
         return Only(self._recomputed)
 
+    def ordered(self, answer: DataFrame) -> DataFrame:
+        """The answer in the query's order, if it has one."""
+        keys = [order(key) for key in self.query.ordering]
+        return answer.orderBy(*keys) if keys else answer
+
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
         spark = self.spark if callable(self.text) else isolated(self.spark)
@@ -115,3 +129,16 @@ class Compilation:
     @property
     def _refusals(self) -> tuple[Refusal, ...]:
         return self._program.refusals if isinstance(self._program, RefusedError) else ()
+
+
+def nullable(schema: StructType) -> StructType:
+    """The schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
+    return StructType([type(field)(field.name, field.dataType, True) for field in schema])
+
+
+def order(key: Ordering) -> SparkColumn:
+    """One key of ORDER BY."""
+    column = F.col(f"`{key.name.replace('`', '``')}`")
+    if key.ascending:
+        return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
+    return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()

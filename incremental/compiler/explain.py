@@ -6,8 +6,8 @@ from incremental.algebra.errors import Refusal
 from incremental.algebra.program import InPlace, Program, State
 
 
-def explain(name: str, program: Program) -> str:
-    """The split, the states, the publication, and each node with the rule that maintains it."""
+def explain(name: str, program: Program, views: frozenset[str] = frozenset()) -> str:
+    """The split, the states, the publication, and each node with the rule that maintains it; views: among sources."""
     lines = [f"view {name}: incremental  (fingerprint {program.fingerprint})", ""]
     for state in program.states:
         lines += state_lines(state)
@@ -17,11 +17,17 @@ def explain(name: str, program: Program) -> str:
         case table:
             lines.append(f"answer: a table of its own, changed and never rewritten ({table.because})")
     lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
-    width = max(len("  " * v.depth + v.node) for v in program.verdicts)
-    width = min(width, 78)
-    lines += [f"{'  ' * v.depth + v.node:<{width}}  | {v.rule}" for v in program.verdicts]
+    nodes = ["  " * v.depth + said(v.node, views) for v in program.verdicts]
+    width = min(max(map(len, nodes)), 78)
+    lines += [f"{node:<{width}}  | {v.rule}" for node, v in zip(nodes, program.verdicts, strict=True)]
     lines += [f"note: {note}" for note in program.notes]
     return "\n".join(lines)
+
+
+def said(node: str, views: frozenset[str]) -> str:
+    """A node's line; a source that is the answer of a view says so."""
+    kind, _, rest = node.partition(" ")
+    return f"view {rest}" if kind == "source" and rest.split(" ")[0] in views else node
 
 
 def state_lines(state: State) -> list[str]:

@@ -109,13 +109,15 @@ class EpochLeaves:
     def before(self, leaf: Leaf) -> Relation:
         """The leaf at its version before the epoch; empty where it had none."""
         if isinstance(leaf, Source):
-            return self._source(leaf, self.epoch.intent.sources[leaf.relation].before)
+            table = self.epoch.sources[leaf.relation].origin
+            return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
         return self._state(leaf, self.states[leaf.state].before)
 
     def after(self, leaf: Leaf) -> Relation:
         """The leaf at its version after the epoch."""
         if isinstance(leaf, Source):
-            return self._source(leaf, self.epoch.intent.sources[leaf.relation].after)
+            table = self.epoch.sources[leaf.relation]
+            return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
         return self._state(leaf, self.states[leaf.state].after)
 
     def change(self, leaf: Leaf) -> Relation:
@@ -123,7 +125,7 @@ class EpochLeaves:
         if isinstance(leaf, Source):
             names = [name for name, _ in leaf.fields]
             changed = self.epoch.differences[leaf.relation]
-            frame = changed.frame(names, self.consolidate)
+            frame = changed.frame(names, self.consolidate or changed.table.rewritten)
             return self.lowering.leaf(frame, leaf.fields, "__weight" in frame.columns)
         state = self.states[leaf.state]
         assert state.touched is not None
@@ -137,10 +139,10 @@ class EpochLeaves:
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)
 
-    def _source(self, leaf: Source, version: int | None) -> Relation:
+    def _source(self, leaf: Source, table: Table, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
-        return self.lowering.leaf(self.epoch.sources[leaf.relation].at(version), leaf.fields, False)
+        return self.lowering.leaf(table.at(version), leaf.fields, False)
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
         """A version of a state; buckets: only what lies in these."""

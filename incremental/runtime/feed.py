@@ -61,10 +61,11 @@ class Difference:
         """Rows with weights: of files that came, of files that left, and where only the deletion vector differs."""
         assert self.before is not None
         kept = set[str]() if self.remapped else {f.identity[0] for f in self.left} & {f.identity[0] for f in self.came}
-        for version, files, weight in ((self.after, self.came, 1), (self.before, self.left, -1)):
+        sides = ((self.table, self.after, self.came, 1), (self.table.origin, self.before, self.left, -1))
+        for table, version, files, weight in sides:
             whole = [file for file in files if file.identity[0] not in kept]
             if whole:
-                yield self.table.rows_of(version, whole).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+                yield table.rows_of(version, whole).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
         if kept:
             old, new = ([file for file in files if file.identity[0] in kept] for files in (self.left, self.came))
             sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1).cast("bigint")
@@ -73,10 +74,10 @@ class Difference:
 
 def difference(table: Table, before: int | None, after: int) -> Difference:
     """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
-    if before == after:
+    if before == after and table.origin is table:
         return Difference(table, before, after, (), ())
-    if before is not None and remapped(table, before, after):
-        old, new = (tuple(table.files(version).values()) for version in (before, after))
+    if before is not None and (table.origin is not table or remapped(table, before, after)):
+        old, new = tuple(table.origin.files(before).values()), tuple(table.files(after).values())
         return Difference(table, before, after, old, new, remapped=True)
     if before is not None and before < after <= before + MOST_COMMITS:
         commits = table.commits(before, after)

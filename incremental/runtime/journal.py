@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +26,18 @@ FORMAT = 1  # of journal and state tables; a newer one is refused
 
 @dataclass(frozen=True)
 class Pin:
-    """A source in an epoch: its versions before and after, and Delta's id of the table."""
+    """A source in an epoch: its versions before and after, and Delta's id of the table.
+
+    Of a view as a source also its table at `after`, below the view's folder; the one at `before` (`left`), if the view
+    was rebuilt in between; and the versions of the base sources that its answer at `after` is for.
+    """
 
     before: int | None
     after: int
     identity: str
+    place: str | None = None
+    left: str | None = None
+    bases: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)

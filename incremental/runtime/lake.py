@@ -7,6 +7,7 @@ same epoch is skipped by Delta itself, and the epoch's pinned versions as commit
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,22 @@ class Table:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark, self.path = spark, path
+
+    @property
+    def place(self) -> str:
+        """Where the table is, the same however its path is written."""
+        path = str(self.log.dataPath())
+        return os.path.realpath(path.removeprefix("file:")) if path.startswith("file:/") else path
+
+    @property
+    def origin(self) -> Table:
+        """The table before an epoch: this one, except for the answer of a view that was rebuilt."""
+        return self
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether its commits write many rows again that did not change."""
+        return False
 
     @property
     def log(self) -> J:

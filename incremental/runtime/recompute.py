@@ -68,7 +68,7 @@ class Recomputed:
         if self.by_definition:
             pins = epoch.intent.sources
             versions = {name: pin.before for name, pin in pins.items()}
-            frames = {n: epoch.sources[n].at(v) for n, v in versions.items() if v is not None}
+            frames = {n: epoch.sources[n].origin.at(v) for n, v in versions.items() if v is not None}
             old = self.batch(frames).toDF(*self.columns)
         else:
             old = epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))

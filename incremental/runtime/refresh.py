@@ -16,14 +16,15 @@ from incremental.algebra.errors import ChangedQueryError, DeltafoldError, Source
 from incremental.algebra.report import Report
 from incremental.catalyst import JavaError
 from incremental.runtime.causes import causes
+from incremental.runtime.chain import Done, Inputs, Reached, Targets, locked
 from incremental.runtime.choice import Choice, Ways
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.feed import difference
-from incremental.runtime.journal import Entry, Intent, Journal, Pin, lock
+from incremental.runtime.journal import Entry, Intent, Journal, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Effect, Incremental
 from incremental.runtime.measure import Measure
-from incremental.runtime.reporting import nothing, report_of, with_choice
+from incremental.runtime.reporting import nothing, over, report_of, told, with_choice
 
 Progress = Callable[[str], None]
 LOCK_SECONDS = 60.0
@@ -59,51 +60,77 @@ class Store:
 class Refresh:
     """Refreshes one view; the maintenance is that of the last epoch until another is chosen."""
 
-    def __init__(self, store: Store, ways: Ways, sources: Mapping[str, Table]) -> None:
-        self._store, self._ways, self._sources = store, ways, sources
+    def __init__(self, store: Store, ways: Ways, inputs: Inputs) -> None:
+        self._store, self._ways, self.inputs = store, ways, inputs
         self._maintenance = ways.of(None)
 
     def run(self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool = False) -> Report:
         """One refresh up to the given (or the latest) versions; finishes an interrupted epoch first."""
-        with lock(self._store.folder, f"view {self._store.view}", "refreshed", LOCK_SECONDS):
-            last = self._store.journal.last()
-            resumed = None
-            if last is not None:
-                self._maintenance = self._ways.of(last.intent.mode)
-            if last is not None and last.report is None and not rebuild:
-                self._same_query(last)
-                self._same_sources(last.intent)
-                resumed = self._attempt(last.intent, progress, RESUMED)
-                last = self._store.journal.last()
-            report = self._next(last, versions or {}, progress, rebuild)
-            if resumed is None:
-                return report
-            if report.verdict == "nothing to do":
-                return resumed
-            return replace(report, sentence=f"{report.sentence}; before it, epoch {resumed.epoch} was resumed")
+        with locked(self._store.folder, self.inputs, LOCK_SECONDS) as below:
+            resumed = self._resume(progress, rebuild)
+            done: Done = {}
+            targets = self.inputs.targets(versions or {})
+            reached = self.inputs.reach(targets, done, progress)
+            below.close()
+            report = told(self._next(targets, reached, progress, rebuild), resumed)
+            return over(report, [each.report for each in done.values()])
+
+    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> Reached:
+        """Go to the versions that a view above asks for; one that has gone on already gives an earlier epoch."""
+        folder = self._store.folder.resolve()
+        if folder in done:
+            self._maintenance = self._ways.of(done[folder].entry.intent.mode)
+            self._same_query(done[folder].entry)
+            return done[folder]
+        resumed = self._resume(progress)
+        last = self._store.journal.last()
+        if last is not None:
+            self._same_query(last)
+            self.inputs.check(last.intent.sources)
+        if last is not None and self.inputs.passed(last.intent.sources, targets):
+            entry = self.inputs.earlier(self._store.journal, targets, last)
+            sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the versions asked for"
+            report = replace(nothing(self._store.view, entry, entry.intent.sources), sentence=sentence)
+        else:
+            reached = self.inputs.reach(targets, done, progress)
+            report = told(self._next(targets, reached, progress, rebuild=False), resumed)
+            entry = self._store.journal.last()
+        assert entry is not None
+        done[folder] = Reached(entry, self._ways.of(entry.intent.mode).tables[-1], report)
+        return done[folder]
+
+    def _resume(self, progress: Progress | None, rebuild: bool = False) -> Report | None:
+        """Finish an interrupted epoch, unless the view is rebuilt."""
+        last = self._store.journal.last()
+        if last is not None:
+            self._maintenance = self._ways.of(last.intent.mode)
+        if last is None or last.report is not None or rebuild:
+            return None
+        self._same_query(last)
+        self.inputs.check(last.intent.sources)
+        return self._attempt(last.intent, progress, RESUMED)
 
     def _next(
-        self, last: Entry | None, versions: Mapping[str, int], progress: Progress | None, rebuild: bool
+        self, targets: Targets, reached: Mapping[str, Reached], progress: Progress | None, rebuild: bool
     ) -> Report:
-        for name in versions:
-            if name not in self._maintenance.sources:
-                raise SourceError(
-                    f"view {self._store.view} reads no source {name!r}; it reads {', '.join(self._maintenance.sources)}"
-                )
+        last = self._store.journal.last()
         if last is not None and not rebuild:
             self._same_query(last)
-        before = {} if last is None or rebuild else {name: pin.after for name, pin in last.intent.sources.items()}
-        pins = {name: self._pin(name, before.get(name), last, versions.get(name)) for name in self._maintenance.sources}
+        known = {} if last is None or rebuild else last.intent.sources
+        sources = self._maintenance.sources
+        pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
         initial = last is None or rebuild
-        if not initial and all(pin.before == pin.after for pin in pins.values()):
-            assert last is not None
+        if not initial and all(pin.before == pin.after and pin.left is None for pin in pins.values()):
+            assert last is not None and last.report is not None
+            if any(pin.bases != known[name].bases for name, pin in pins.items()):
+                self._store.journal.finish(replace(last.intent, sources=pins), last.report, last.after)
             return nothing(self._store.view, last, pins)
-        choice = self._ways.choose(self._store.journal.entries(), pins, self._sources)
+        choice = self._ways.choose(self._store.journal.entries(), pins, self.inputs.of(pins))
         verdict = "rebuilt" if rebuild else choice.maintenance.verdict
         if last is not None and choice.maintenance.mode != last.intent.mode:
             initial = rebuild = True  # another mode is another generation
             verdict = "rebuilt" if verdict == Incremental.verdict else verdict
-            pins = {name: replace(pin, before=None) for name, pin in pins.items()}
+            pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
         self._maintenance = choice.maintenance
         generation = self._store.unused_generation() if rebuild else 1 if last is None else last.intent.generation
         epoch = 1 if last is None or rebuild else last.intent.epoch + 1
@@ -131,7 +158,7 @@ class Refresh:
         journal, measure, resumed = self._store.journal, Measure(self._store.spark, progress), verdict == RESUMED
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
         journal.begin(intent)
-        epoch = Epoch(self._store.spark, intent, self._sources, tables, measure, resumed)
+        epoch = Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
         try:
             with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
                 effect = explained(lambda: self._maintenance.run(epoch))
@@ -164,19 +191,12 @@ class Refresh:
     def _check_marks(self, intent: Intent) -> None:
         """Refuse an epoch that tables have seen already: Delta would skip its writes without a word."""
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
-        epoch = Epoch(self._store.spark, intent, self._sources, tables, Measure(self._store.spark))
+        epoch = Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, Measure(self._store.spark))
         if any(epoch.marked(table) for table in tables):
             raise StateError(
                 f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}: "
                 "rebuild the view"
             )
-
-    def _same_sources(self, intent: Intent) -> None:
-        """Refuse to resume on tables that are not those whose versions were pinned."""
-        for name, pin in intent.sources.items():
-            table = self._sources[name]
-            if table.version() is None or table.identity() != pin.identity:
-                raise recreated(name, table)
 
     def _same_query(self, last: Entry) -> None:
         if last.intent.fingerprint != self._maintenance.fingerprint:
@@ -193,28 +213,12 @@ class Refresh:
                 "rebuild the view, or restore them"
             )
 
-    def _pin(self, name: str, before: int | None, last: Entry | None, wanted: int | None) -> Pin:
-        table = self._sources[name]
-        latest = table.version()
-        if latest is None:
-            raise SourceError(
-                f"source {name} has no data yet at {table.path}: land its files or create the Delta table first"
-            )
-        after = latest if wanted is None else wanted
-        if not 0 <= after <= latest:
-            raise SourceError(f"source {name} has no version {after}: its latest is {latest}")
-        identity = table.identity()
-        known = last.intent.sources.get(name) if last is not None and before is not None else None
-        if known is not None and known.identity != identity:
-            raise recreated(name, table)
-        return Pin(before, after, identity)
-
     def _check_invariant(self, intent: Intent) -> None:
         for name in sorted(self._maintenance.invariant):
             pin = intent.sources[name]
             if pin.before is None or pin.before == pin.after:
                 continue
-            changed = difference(self._sources[name], pin.before, pin.after)
+            changed = difference(self.inputs.tables[name], pin.before, pin.after)
             if not changed.empty and not changed.frame(all_columns(changed.table, pin.after), True).isEmpty():
                 raise SourceError(
                     f"source {name} is declared invariant but changed between its versions {pin.before} and "
@@ -222,15 +226,8 @@ class Refresh:
                 )
 
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
-        size = sum(self._sources[name].size()[1] for name in pins)
+        size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
         return max(1, min(MOST_BUCKETS, size // BUCKET_BYTES))
-
-
-def recreated(name: str, table: Table) -> SourceError:
-    """What to say of a table that has another identity than before."""
-    return SourceError(
-        f"source {name} at {table.path} was dropped and created anew since the last epoch: rebuild the view"
-    )
 
 
 def all_columns(table: Table, version: int) -> list[str]:

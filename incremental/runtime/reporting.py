@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from incremental.algebra.report import Report
@@ -15,14 +15,14 @@ from incremental.runtime.measure import Cost
 
 def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     """The report of a refresh with nothing to do."""
-    versions = {name: (pin.before, pin.after) for name, pin in pins.items()}
+    versions = shown(pins)
     sentence = f"{view}: nothing to do, no row changed since epoch {last.intent.epoch}"
     return Report(view, last.intent.epoch, last.intent.generation, "nothing to do", sentence, versions, finished=now())
 
 
 def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
     """The report of a finished epoch."""
-    versions = {name: (pin.before, pin.after) for name, pin in intent.sources.items()}
+    versions = shown(intent.sources)
     sentence = (
         f"{intent.view}: epoch {intent.epoch} {verdict}, {effect.change_rows} changed rows, {effect.groups} groups, "
         f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
@@ -40,6 +40,27 @@ def with_choice(report: Report, choice: Choice | None) -> Report:
         return report
     sentence = f"{report.sentence} (policy auto: {choice.because})"
     return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
+
+
+def told(report: Report, resumed: Report | None) -> Report:
+    """What a refresh says that finished an interrupted epoch first."""
+    if resumed is None:
+        return report
+    if report.verdict == "nothing to do":
+        return resumed
+    return replace(report, sentence=f"{report.sentence}; before it, epoch {resumed.epoch} was resumed")
+
+
+def over(report: Report, below: Sequence[Report]) -> Report:
+    """What a refresh says of the views below that it refreshed first."""
+    moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != "nothing to do"]
+    sentence = f"{report.sentence}; below it, {', '.join(moved)}" if moved else report.sentence
+    return replace(report, sentence=sentence, below=tuple(below))
+
+
+def shown(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
+    """Versions before and after by source; a view is said to be one, since they are those of its table."""
+    return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}
 
 
 def now() -> str:
