@@ -1,7 +1,8 @@
 """Assets room: whether a view is behind its sources. In: what Dagster's events say. Out: refresh, or wait, and why.
 
 Each landing, and each new version of a table that others write, leaves an event with the source's version; each refresh
-leaves one with the versions that it consumed. A view is behind when these differ. So it does not matter who landed,
+leaves one with the versions that it consumed, and with its own epoch, which is the version of a view that another view
+reads. A view is behind when these differ. So it does not matter who landed,
 when, in how many runs, or whether a refresh was under way with its versions already pinned: what has not been consumed
 stays visible. While a landing or a refresh of the pipeline, or a backfill of a landing asset, is under way, the answer
 is to wait: a backfill over any range is followed by one refresh.
@@ -22,10 +23,10 @@ _UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("S
 
 @dataclass(frozen=True)
 class Event:
-    """The last event of a source: its number in Dagster's log, and the source's version then."""
+    """The last event of a source: its number in Dagster's log, and the source's version then (of a view, text)."""
 
     number: int
-    version: int
+    version: int | str
 
 
 def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
@@ -34,18 +35,18 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
     return {
         name: Event(record.storage_id, told)
         for name, record in found.items()
-        if record and isinstance(told := _metadata(record).get("version"), int)
+        if record and (told := _version(_metadata(record))) is not None
     }
 
 
-def consumed(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int] | None:
+def consumed(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
     """The versions that the view's last refresh in Dagster consumed, by source; None before the first."""
     record = _last(instance, keys.view(pipeline.name))
     versions = _metadata(record).get(metadata.CONSUMED) if record else None
     return versions if isinstance(versions, Mapping) else None
 
 
-def behind(events: Mapping[str, Event], versions: Mapping[str, int] | None) -> Sequence[str]:
+def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None) -> Sequence[str]:
     """The sources whose last event the view has not consumed; those that the query does not read never are."""
     if versions is None:
         return sorted(events)
@@ -55,7 +56,8 @@ def behind(events: Mapping[str, Event], versions: Mapping[str, int] | None) -> S
 def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
     """What must end before a refresh is worth its while: a run or a backfill, in words; None when there is nothing."""
     own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
-    jobs = {keys.update_job(pipeline.name), keys.refresh_job(pipeline.name)}
+    views = {pipeline.name, *(below.name for below in pipeline.below.values())}
+    jobs = {job(view) for view in views for job in (keys.update_job, keys.refresh_job)}
     for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
         run = record.dagster_run
         if run.job_name in jobs or own & set(run.asset_selection or ()):
@@ -67,11 +69,23 @@ def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
 
 
 def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
-    """The assets that a pipeline's query reads, by source: landed tables, and Delta tables of others."""
-    return {
-        name: keys.landed(pipeline.name, name) if source.files else keys.external(pipeline.name, name)
-        for name, source in pipeline.declaration.sources.items()
-    }
+    """The assets that a pipeline's query reads, by source: landed tables, Delta tables of others, views."""
+    return {name: _source_key(pipeline, name) for name in pipeline.declaration.sources}
+
+
+def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
+    if name in pipeline.below:
+        return keys.view(pipeline.below[name].name)
+    landed = pipeline.declaration.sources[name].files
+    return keys.landed(pipeline.name, name) if landed else keys.external(pipeline.name, name)
+
+
+def _version(told: Mapping[str, object]) -> int | str | None:
+    """A table's version, or a view's generation and epoch, as their events tell."""
+    version = told.get("version")
+    if "epoch" in told:
+        return metadata.stand(told["generation"], told["epoch"])
+    return version if isinstance(version, int) else None
 
 
 def _last(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:

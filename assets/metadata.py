@@ -56,8 +56,20 @@ def of_states(description: Description) -> Metadata:
     return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
 
 
-def of_refresh(report: Report) -> Metadata:
-    """What one refresh did and cost."""
+def stand(generation: object, epoch: object) -> str:
+    """Where a view stands: its data version, and what a view above it consumes."""
+    return f"{generation}.{epoch}"
+
+
+def consumed(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
+    """Up to where a refresh has read each source; below: the view behind a source, by the source's name."""
+    tables = {name: after for name, (_, after) in report.versions.items() if not name.startswith("view ")}
+    stands = {each.view: stand(each.generation, each.epoch) for each in report.below}
+    return tables | {source: stands[view] for source, view in below.items() if view in stands}
+
+
+def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
+    """What one refresh did and cost; below: the view behind a source, by the source's name."""
     whole = {
         "epoch": report.epoch,
         "generation": report.generation,
@@ -73,7 +85,7 @@ def of_refresh(report: Report) -> Metadata:
         "verdict": dg.MetadataValue.text(report.verdict),
         "summary": dg.MetadataValue.text(report.sentence),
         "versions": dg.MetadataValue.md(_versions(report.versions)),
-        CONSUMED: dg.MetadataValue.json({name: after for name, (_, after) in report.versions.items()}),
+        CONSUMED: dg.MetadataValue.json(consumed(report, below)),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
         "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
         **{name: dg.MetadataValue.int(number) for name, number in whole.items()},

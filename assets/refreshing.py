@@ -3,9 +3,11 @@
 The step is not partitioned: it consumes whatever has been landed, from the last epoch's versions to the newest ones.
 It materialises the view also when there was nothing to do, with that verdict and the data version it had: the view has
 been found up to date, which is what freshness asks, and nothing downstream takes it for new.
+The views that its query reads are refreshed first, in the same step; those that moved are materialised too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -52,11 +54,13 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
             _, view = spark.open(pipeline)
             report = view.rebuild(context.log.info) if config.rebuild else view.refresh(progress=context.log.info)
             description = view.description()
-            told = _told(view, description, report)
+            told = _told(pipeline, view, description, report)
+        for event in _moved(pipeline, report):
+            context.log_event(event)
         context.log.info(report.sentence)
         if descriptions.save(pipeline, description):
             context.log.info("The plan's description is new: reload the code location to see its state tables.")
-        version = dg.DataVersion(f"{report.generation}.{report.epoch}")
+        version = dg.DataVersion(metadata.stand(report.generation, report.epoch))
         for state, shown in _states(pipeline, description).items():
             if state in context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=state, metadata=shown, data_version=version)
@@ -110,8 +114,24 @@ def _states(pipeline: Pipeline, description: Description) -> Mapping[dg.AssetKey
     return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
 
 
-def _told(view: "View", description: Description, report: Report) -> metadata.Metadata:
+def _moved(pipeline: Pipeline, report: Report) -> Iterator[dg.AssetMaterialization]:
+    """The views below that the refresh moved, the lowest first."""
+    below = {each.view: each for each in report.below}
+    for each in pipeline.chain:
+        done = below.get(each.name)
+        if done is not None and done.verdict != "nothing to do":
+            told = metadata.of_refresh(replace(done, below=report.below), _views(each))
+            tags = {"dagster/data_version": metadata.stand(done.generation, done.epoch)}
+            yield dg.AssetMaterialization(keys.view(each.name), description=done.sentence, metadata=told, tags=tags)
+
+
+def _views(pipeline: Pipeline) -> Mapping[str, str]:
+    """The view behind a source, by the source's name."""
+    return {source: below.name for source, below in pipeline.below.items()}
+
+
+def _told(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
     return {
-        **metadata.of_refresh(report),
+        **metadata.of_refresh(report, _views(pipeline)),
         **metadata.of_view(description, view.answer().count(), view.path, view.history()),
     }

@@ -78,7 +78,7 @@ def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         job_name=keys.refresh_job(pipeline.name),
         minimum_interval_seconds=INTERVAL,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Refreshes {pipeline.name} after a landing, a backfill or a new version of a table it reads.",
+        description=f"Refreshes {pipeline.name} after a landing, a backfill or a new version of what it reads.",
     )
     def follow(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Asked first: what ends between the two questions is then seen at the next tick, and nothing is missed.

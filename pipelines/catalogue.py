@@ -7,8 +7,8 @@ Spark, imports no pyspark and runs no query.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,18 +29,28 @@ DEFAULT_WAREHOUSE = ".warehouse"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one."""
+    """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one.
+
+    below: the pipelines whose views it reads, by source.
+    """
 
     name: str
     folder: Path
     declaration: Declaration
     query: queries.Query
+    below: Mapping[str, Pipeline] = field(default_factory=dict[str, "Pipeline"])
 
     @property
     def warehouse(self) -> str:
         """Where the state and the answer are kept: a folder or URI that no other pipeline uses."""
         root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
         return f"{root.rstrip('/')}/{self.name}"
+
+    @property
+    def chain(self) -> tuple[Pipeline, ...]:
+        """The pipelines below it, at any depth, each once and before all that read it."""
+        found = [each for below in self.below.values() for each in (*below.chain, below)]
+        return tuple({each.name: each for each in found}.values())
 
     @property
     def landed(self) -> tuple[str, ...]:
@@ -86,14 +96,29 @@ def names(folder: Path | None = None) -> tuple[str, ...]:
 
 def load(name: str, folder: Path | None = None) -> Pipeline:
     """The pipeline of this name. Raises DeclarationError if there is none or it is not declared well."""
-    folder = (folder or pipelines_folder()).absolute()
+    return _load(name, (folder or pipelines_folder()).absolute(), ())
+
+
+def _load(name: str, folder: Path, above: tuple[str, ...]) -> Pipeline:
+    """A pipeline and those below it; above: those that read it, from the one that was asked for."""
     if not NAME.match(name):
         raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
     home = folder / name
     if not (home / DECLARATION_FILE).is_file():
         raise DeclarationError(f"There is no pipeline `{name}` in {folder}: {reading.nearest(name, names(folder))}")
     declaration = reading.read(home / DECLARATION_FILE, os.environ)
-    return Pipeline(name, home, declaration, queries.find(home, tuple(declaration.sources)))
+    below = {source: part.view for source, part in declaration.sources.items() if part.view}
+    for source, view in below.items():
+        place = f"{home / DECLARATION_FILE}: sources.{source}.view: "
+        if view in (*above, name):
+            cycle = " → ".join([*(*above, name)[(*above, name).index(view) :], view])
+            raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}); remove one.")
+        if view not in names(folder):
+            others = [other for other in names(folder) if other != name]
+            raise DeclarationError(f"{place}there is no pipeline `{view}` in {folder}; {reading.nearest(view, others)}")
+    query = queries.find(home, tuple(declaration.sources))
+    loaded = {source: _load(view, folder, (*above, name)) for source, view in below.items()}
+    return Pipeline(name, home, declaration, query, loaded)
 
 
 def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
@@ -134,13 +159,22 @@ def examine(pipeline: Pipeline | None) -> tuple[Finding, ...]:
 
 def open(pipeline: Pipeline, spark: SparkSession) -> tuple[Warehouse, View]:
     """The pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError)."""
+    return _open(pipeline, spark, {})
+
+
+def _open(pipeline: Pipeline, spark: SparkSession, opened: dict[str, tuple[Warehouse, View]]) -> tuple[Warehouse, View]:
+    """A pipeline on top of those below it; opened: those that are open already, so that each is compiled once."""
     from incremental.api import Warehouse
 
-    warehouse = Warehouse(spark, pipeline.warehouse)
-    for name, source in pipeline.declaration.sources.items():
-        warehouse.source(name, _declared(source))
-    declaration, query = pipeline.declaration, queries.runnable(pipeline.query)
-    return warehouse, warehouse.view(pipeline.name, query, policy=declaration.policy, publish=declaration.publish)
+    if pipeline.name not in opened:
+        warehouse = Warehouse(spark, pipeline.warehouse)
+        for name, source in pipeline.declaration.sources.items():
+            below = pipeline.below.get(name)
+            warehouse.source(name, _open(below, spark, opened)[1] if below else _declared(source))
+        told, query = pipeline.declaration, queries.runnable(pipeline.query)
+        view = warehouse.view(pipeline.name, query, policy=told.policy, publish=told.publish)
+        opened[pipeline.name] = warehouse, view
+    return opened[pipeline.name]
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
@@ -154,19 +188,23 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
     )
 
 
+def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:
+    """Lands what was dropped for every pipeline below, by its name, the lowest first."""
+    return {below.name: land(below, open(below, spark)[0]) for below in pipeline.chain}
+
+
 def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
     """Where a pipeline stands: its last refresh, and whether its sources have moved on since.
 
     Returns state ("never refreshed", "behind" or "up to date"), epoch, verdict and finished of the last refresh.
     """
-    warehouse, view = open(pipeline, spark)
+    _, view = open(pipeline, spark)
     reports = view.history()
     if not reports:
         return {"state": "never refreshed"}
     last = reports[-1]
-    current = all(warehouse.version(name) == after for name, (_, after) in last.versions.items())
     known = {"epoch": last.epoch, "verdict": last.verdict, "finished": last.finished}
-    return {"state": "up to date" if current else "behind", **known}
+    return {"state": "up to date" if view.current else "behind", **known}
 
 
 def _declared(source: Source) -> Any:

@@ -130,17 +130,21 @@ def run(
     partition: Partition = None,
     as_json: Json = False,
 ) -> None:
-    """Land what changed, then refresh the view."""
+    """Land what changed, then refresh the view; of the pipelines whose views it reads likewise, first."""
     if partition and not land:
         raise typer.BadParameter("--partition says what to land, so it cannot go with --no-land.")
     with _opened(name) as opened:
         landings: tuple[Any, ...] = ()
+        below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}
         if land:
             opened.say(f"{name}: landing what was dropped")
+            below = catalogue.land_below(opened.pipeline, opened.warehouse.spark) if below else {}
             landings = catalogue.land(opened.pipeline, opened.warehouse, partition or ())
         report = opened.view.refresh(progress=lambda step: opened.say(f"{name}: {step}"))
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
-    _print(as_json, facts, "\n".join([*map(rendering.landing, landings), rendering.report(report)]))
+    facts |= {"below": {each: [asdict(landing) for landing in done] for each, done in below.items()}} if below else {}
+    first = {each: rendering.run(done, [r for r in report.below if r.view == each]) for each, done in below.items()}
+    _print(as_json, facts, "\n".join([*filter(None, first.values()), rendering.run(landings, [report])]))
 
 
 @app.command()

@@ -12,6 +12,8 @@
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it
         invariant: true                            never changes: joins with it keep nothing
+      totals:
+        view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
     policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
@@ -131,6 +133,12 @@ def _as_source_name(name: str) -> str:
     return name
 
 
+def _as_pipeline_name(name: str) -> str:
+    if not NAME.match(name):
+        raise ValueError(f"`{name}` cannot be a pipeline: {NAME_RULE}")
+    return name
+
+
 def _as_setting(name: str) -> str:
     if not name.startswith("spark."):
         raise ValueError("it is not a Spark setting; their names start with `spark.`")
@@ -141,6 +149,7 @@ Location = Annotated[str, AfterValidator(_located)]
 Text = Annotated[str, BeforeValidator(_as_text)]
 Folder = Annotated[Location, AfterValidator(_local)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
+PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 SettingName = Annotated[str, AfterValidator(_as_setting)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
@@ -176,18 +185,21 @@ class FilesSource(_Part):
 
 
 class Source(_Part):
-    """One table of the query: a Delta table or dropped files, exactly one of them."""
+    """One table of the query: a Delta table, dropped files, or the view of another pipeline; exactly one of them."""
 
     delta: Location | None = None
     files: FilesSource | None = None
+    view: PipelineName | None = None
     invariant: StrictBool = False
 
     @model_validator(mode="after")
     def _one_kind(self) -> Source:
-        if (self.delta is None) == (self.files is None):
+        if [self.delta, self.files, self.view].count(None) != 2:
             raise ValueError(
-                "a source has either `delta: path` or `files: {path, format, schema}`, exactly one of the two"
+                "a source has `delta: path`, `files: {path, format, schema}` or `view: pipeline`, exactly one of them"
             )
+        if self.view and self.invariant:
+            raise ValueError("a view changes with what it reads; remove `invariant`")
         return self
 
 

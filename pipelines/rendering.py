@@ -59,6 +59,11 @@ def report(done: Report) -> str:
     return "\n".join(lines)
 
 
+def run(landings: Iterable[Landing], reports: Iterable[Report]) -> str:
+    """What a run did for one pipeline: its landings, then its refresh, if it had one."""
+    return "\n".join([*map(landing, landings), *map(report, reports)])
+
+
 def history(reports: Sequence[Report]) -> str:
     """One row per refresh, the oldest first."""
     if not reports:

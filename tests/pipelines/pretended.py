@@ -67,7 +67,7 @@ class World:
         return SimpleNamespace(columns=["city", "revenue"], limit=limited)
 
     def opened(self, *_: Any) -> tuple[Any, Any]:
-        warehouse = SimpleNamespace(land=self.land, version=lambda name: self.version if name == "sales" else 0)
+        warehouse = SimpleNamespace(land=self.land)
         view = SimpleNamespace(
             refresh=self.refresh,
             rebuild=lambda: REPORT,
@@ -75,6 +75,7 @@ class World:
             verify=lambda: self.verification,
             history=lambda: self.reports,
             answer=self.answer,
+            current=self.version == 1,
         )
         return warehouse, view
 

@@ -151,7 +151,7 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         ),
         (
             MINIMAL + "    delta: x\n",
-            ", line 2: sources.sales: a source has either `delta: path` or `files: {path, format, schema}`, "
+            ", line 2: sources.sales: a source has `delta: path`, `files: {path, format, schema}` or `view: pipeline`, "
             "exactly one of the two.",
         ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
