@@ -20,6 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not metafunc.config.getoption("--long"):
         stages = list(STAGES)
         pairs = [(kind, stages[(i + 1) % len(stages)], SAMPLE[i % len(SAMPLE)]) for i, kind in enumerate(KINDS)]
+        pairs.append(("view over a view", "change", 9))  # the view below has ended its epoch, the one above has not
     names = [f"{kind}: {stage}" for kind, stage, _ in pairs]
     metafunc.parametrize(("kind", "stage", "number"), pairs, ids=names)
 

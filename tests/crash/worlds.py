@@ -33,16 +33,18 @@ JOINED = (
     "select o.k, o.v, n, row_number() over (partition by o.k order by o.v, o.id) place from orders o "
     "left join (select k, count(*) n from orders group by k) c on o.k = c.k"
 )
+ABOVE = "select l.q, count(*) c, max(o.v) m, sum(l.s) s from orders o join low l on o.q = l.q group by l.q"
 BIG_STATE = ("maintain.SMALL_FILES", "publish.SMALL_FILES")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to keep a view; settings: module constants that are zero in it."""
+    """A way to keep a view; zero: module constants that are zero in it; below: the query of the view `low` it reads."""
 
     query: str
     policy: Policy = "incremental"
     zero: tuple[str, ...] = ()
+    below: str = ""
 
 
 KINDS = {
@@ -56,6 +58,7 @@ KINDS = {
     "join and window": Kind(JOINED),
     "recomputed": Kind(RECURSIVE, "auto"),
     "by definition": Kind(GROUPED, "definition"),
+    "view over a view": Kind(ABOVE, below="select k, q, sum(v) s from orders group by k, q"),
 }
 
 
@@ -74,6 +77,8 @@ class World:
         warehouse = Warehouse(self.spark, self.folder / "warehouse")
         warehouse.source("orders", Delta(self.orders))
         kind = KINDS[self.kind]
+        if kind.below:
+            warehouse.source("low", warehouse.view("low", kind.below))
         return warehouse.view("v", query or kind.query, kind.policy)
 
     @property
@@ -87,7 +92,9 @@ class World:
 
     def batch(self) -> Rows:
         """The batch answer at the latest version."""
-        query = KINDS[self.kind].query.replace("from orders", f"from delta.`{self.orders}`")
+        kind = KINDS[self.kind]
+        query = kind.query.replace("join low ", f"join ({kind.below}) ")
+        query = query.replace("from orders", f"from delta.`{self.orders}`")
         return Counter(tuple(row) for row in self.spark.sql(query).collect())
 
     def answer(self) -> Rows:

@@ -36,14 +36,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSessi
 
 
 def test_there_is_something_to_run() -> None:
-    assert len(blocks("python")) == 1
+    assert len(blocks("python")) == 2
     assert {command.split()[1] for command, _ in spoken(blocks("console")[0])} >= {"new", "run", "show", "verify"}
 
 
 def test_the_python_runs(tmp_path: Path) -> None:
     # In a process of its own, as a reader would: Spark resolves relative paths against the folder that it started in.
-    for block in blocks("python"):
-        subprocess.run([sys.executable, "-c", block], check=True, cwd=tmp_path)
+    # In one: a later block goes on from an earlier one.
+    subprocess.run([sys.executable, "-c", "\n".join(blocks("python"))], check=True, cwd=tmp_path)
 
 
 def test_the_commands_print_what_it_says(elsewhere: Path) -> None:

@@ -1,0 +1,96 @@
+"""Pipelines over pipelines: how they are declared, what is refused, and what a run of the upper one does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from pipelines import catalogue, cli
+from pipelines.reading import DeclarationError
+from tests.pipelines.declared import MINIMAL, write
+
+
+def reading(folder: Path, name: str, *below: str, sql: str = "select count(*) n from {0}") -> Path:
+    sources = "sources:\n" + "".join(f"  {view}: {{view: {view}}}\n" for view in below)
+    return write(folder, name, sources, sql=sql.format(*below))
+
+
+def test_a_chain_is_loaded_whole(tmp_path: Path) -> None:
+    write(tmp_path, "shop")
+    reading(tmp_path, "left", "shop")
+    reading(tmp_path, "right", "shop")
+    reading(tmp_path, "top", "left", "right")
+    top = catalogue.load("top", tmp_path)
+    assert [each.name for each in top.chain] == ["shop", "left", "right"]
+    assert top.below["left"].below["shop"].landed == ("sales",)
+    assert set(catalogue.survey(tmp_path)) == {"left", "right", "shop", "top"}
+
+
+@pytest.mark.parametrize(
+    ("edges", "says"),
+    [
+        ({"a": "a"}, r"a/pipeline.yaml: sources.a.view: the pipelines read each other's views in a cycle \(a → a\)"),
+        ({"a": "b", "b": "c", "c": "a"}, r"c/pipeline.yaml: .* in a cycle \(a → b → c → a\); remove one"),
+        ({"a": "b", "b": "c", "c": "b"}, r"in a cycle \(b → c → b\)"),
+        ({"a": "shpo"}, r"sources.shpo.view: there is no pipeline `shpo` in .*; did you mean `shop`\?"),
+        ({"a": "Shop"}, "`Shop` cannot be a pipeline: a name is"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path: Path, edges: dict[str, str], says: str) -> None:
+    write(tmp_path, "shop")
+    for name, below in edges.items():
+        reading(tmp_path, name, below.lower()).joinpath("pipeline.yaml").write_text(
+            f"sources:\n  {below.lower()}: {{view: {below}}}\n"
+        )
+    with pytest.raises(DeclarationError, match=says):
+        catalogue.load("a", tmp_path)
+    assert not isinstance(catalogue.survey(tmp_path)["shop"], DeclarationError)
+
+
+def test_a_view_is_not_invariant(tmp_path: Path) -> None:
+    write(tmp_path, "shop")
+    write(tmp_path, "top", "sources:\n  shop: {view: shop, invariant: true}\n")
+    with pytest.raises(DeclarationError, match=r"line 2: sources.shop: a view changes with what it reads; remove"):
+        catalogue.load("top", tmp_path)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.app, arguments)
+
+
+def test_a_run_lands_and_refreshes_what_lies_below_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    shop = write(tmp_path, "shop", MINIMAL, sql="select day, count(*) n from sales group by day")
+    reading(tmp_path, "top", "shop", sql="select n, count(*) days from shop group by n")
+    data = shop / "data"
+    data.mkdir()
+    (data / "one.csv").write_text("id,day\n1,2024-01-01\n2,2024-01-02\n")
+    first = call("run", "top")
+    assert first.exit_code == 0, first.output
+    said = [line for line in first.stdout.splitlines() if not line.startswith("  seconds")]
+    assert [line.split(",")[0].split(" (")[0] for line in said] == [
+        "sales: 1 partition landed",
+        "shop: epoch 1 applied",
+        "  source versions: sales - to 0",
+        "top: epoch 1 applied",
+        "  source versions: view shop - to 0",
+    ]
+    assert {row["name"]: row["state"] for row in json.loads(call("status", "--json").stdout)} == {
+        "shop": "up to date",
+        "top": "up to date",
+    }
+    (data / "two.csv").write_text("id,day\n3,2024-01-02\n")
+    held = json.loads(call("run", "top", "--no-land", "--json").stdout)
+    assert (held["report"]["verdict"], held["below"]) == ("nothing to do", {"shop": []})
+    assert call("run", "shop").exit_code == 0
+    assert [row["state"] for row in json.loads(call("status", "--json").stdout)] == ["up to date", "behind"]
+    told = json.loads(call("run", "top", "--json").stdout)
+    assert [each["verdict"] for each in told["report"]["below"]] == ["nothing to do"]
+    assert json.loads(call("show", "top", "--json").stdout) == [{"n": 1, "days": 1}, {"n": 2, "days": 1}]
+    assert call("verify", "top").exit_code == 0
