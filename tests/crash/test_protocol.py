@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StateError
+from tests.crash.points import Point
 from tests.crash.worlds import STAGES, World, begun, changed, stop_when, stopped
 
 RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
@@ -127,6 +128,31 @@ def test_versions_that_do_not_exist_are_refused(world: World, versions: dict[str
     with pytest.raises(SourceError, match=says):
         world.view().refresh(versions)
     assert world.view().refresh().verdict == "nothing to do"
+
+
+def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from an epoch that ends with another answer of the view below than it began with."""
+    world = World(spark, tmp_path, "view over a view").create()
+    changed(world)
+    written: list[Point] = []
+
+    def second(point: Point) -> bool:
+        if point.side == "after" and point.function.startswith("Table."):
+            written.append(point)
+        return len(written) == 2
+
+    stop_when(world, second)
+    assert world.unfinished
+    world.change(2)
+    low = world.view().views["low"]
+    low.refresh()
+    low.rebuild()
+    world.change(3)
+    report = world.view().refresh()
+    assert "before it, epoch 2 was resumed" in report.sentence
+    assert [(each.view, each.generation, each.epoch) for each in report.below] == [("low", 2, 2)]
+    assert world.answer() == world.batch()
+    assert world.view().verify().ok
 
 
 def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:

@@ -152,7 +152,7 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         (
             MINIMAL + "    delta: x\n",
             ", line 2: sources.sales: a source has `delta: path`, `files: {path, format, schema}` or `view: pipeline`, "
-            "exactly one of the two.",
+            "exactly one of them.",
         ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
         (
