@@ -191,17 +191,9 @@ class View:
 
     @cached_property
     def _compilation(self) -> Compilation:
-        warehouse = self.warehouse
-        return Compilation(
-            warehouse.spark,
-            self.name,
-            self.query,
-            self.policy,
-            self.publish,
-            self._schemas(),
-            warehouse.invariant(),
-            frozenset(self.views),
-        )
+        spark, schemas, invariant = self.warehouse.spark, self._schemas(), self.warehouse.invariant()
+        views = frozenset(self.views)
+        return Compilation(spark, self.name, self.query, self.policy, self.publish, schemas, invariant, views)
 
     @property
     def _store(self) -> Store:
