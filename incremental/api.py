@@ -17,10 +17,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError, StateError
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
-from incremental.algebra.sources import Delta, Files, SourceDeclaration
+from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration
 from incremental.compilation import Compilation, Policy, nullable
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
@@ -103,6 +104,11 @@ class Warehouse:
     def invariant(self) -> frozenset[str]:
         """The sources declared not to change."""
         return frozenset(name for name, declaration in self._declared.items() if declaration.invariant)
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
+        known = self.schemas().items()
+        return constraints(self._declared, {n: {f.name: f.dataType.simpleString() for f in s} for n, s in known})
 
     def _declaration(self, name: str) -> SourceDeclaration:
         if name in self._views:
@@ -192,8 +198,8 @@ class View:
     @cached_property
     def _compilation(self) -> Compilation:
         spark, schemas, invariant = self.warehouse.spark, self._schemas(), self.warehouse.invariant()
-        views = frozenset(self.views)
-        return Compilation(spark, self.name, self.query, self.policy, self.publish, schemas, invariant, views)
+        views, facts = frozenset(self.views), self.warehouse.constraints()
+        return Compilation(spark, self.name, self.query, self.policy, self.publish, schemas, invariant, views, facts)
 
     @property
     def _store(self) -> Store:
@@ -290,5 +296,6 @@ class View:
 
 
 __all__ = [
-    "Delta", "DeltafoldError", "Description", "Files", "Landing", "Report", "Verification", "View", "Warehouse",
+    "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Report", "Verification", "View",
+    "Warehouse",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from incremental.algebra.constraints import Constraint, among
 from incremental.algebra.errors import Refusal, RefusedError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.program import Program
@@ -44,6 +45,7 @@ class Compilation:
     schemas: Mapping[str, StructType]
     invariant: frozenset[str]
     views: frozenset[str] = frozenset()
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -116,7 +118,9 @@ class Compilation:
         query = self.query
         forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
         try:
-            return compiled(query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish)
+            return compiled(
+                query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish, self.constraints
+            )
         except RefusedError as error:
             return error
 
@@ -124,7 +128,8 @@ class Compilation:
     def _recomputed(self) -> Recomputed:
         columns = tuple(name for _, name in self.query.outputs)
         by_definition = self.policy == "definition"
-        return Recomputed(self.query.fingerprint, self.query.sources, columns, self.batch, by_definition)
+        facts = among(self.constraints, self.query.sources)
+        return Recomputed(self.query.fingerprint, self.query.sources, columns, self.batch, by_definition, facts)
 
     @property
     def _refusals(self) -> tuple[Refusal, ...]:

@@ -208,10 +208,15 @@ def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
 
 
 def _declared(source: Source) -> Any:
-    from incremental.api import Delta, Files
+    from incremental.api import Delta, Files, ForeignKey
 
+    keys: Any = {
+        "primary_key": source.primary_key,
+        "foreign_keys": tuple(ForeignKey(key.columns, key.source) for key in source.foreign_keys),
+        "append_only": source.append_only,
+    }
     if source.files is None:
-        return Delta(cast("str", source.delta), invariant=source.invariant)
+        return Delta(cast("str", source.delta), invariant=source.invariant, **keys)
     files = source.files
     return Files(
         files.path,
@@ -220,4 +225,5 @@ def _declared(source: Source) -> Any:
         partition_by=files.partition_by,
         invariant=source.invariant,
         options=files.options,
+        **keys,
     )

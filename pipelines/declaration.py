@@ -12,6 +12,9 @@
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it
         invariant: true                            never changes: joins with it keep nothing
+        primary_key: shop                          one column or a list: never NULL, and no two rows share it
+        foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
+        append_only: false                         true: rows come, and never leave or change
       totals:
         view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
@@ -24,6 +27,7 @@
 Every relative path, the warehouse's too, starts at the pipeline's own folder, so that a pipeline can be moved as one.
 A path may hold `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`), which is
 taken as it stands; dropped files and the warehouse are in folders of this machine so far.
+Keys and `append_only` are checked in every refresh before anything is written, and make refreshes read less.
 The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
 """
 
@@ -49,6 +53,7 @@ from pydantic import (
 )
 
 from pipelines import cron, schema
+from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
@@ -191,6 +196,9 @@ class Source(_Part):
     files: FilesSource | None = None
     view: PipelineName | None = None
     invariant: StrictBool = False
+    primary_key: Columns = ()
+    foreign_keys: tuple[ForeignKeyPart, ...] = ()
+    append_only: StrictBool = False
 
     @model_validator(mode="after")
     def _one_kind(self) -> Source:
@@ -200,6 +208,16 @@ class Source(_Part):
             )
         if self.view and self.invariant:
             raise ValueError("a view changes with what it reads; remove `invariant`")
+        if self.view and (self.primary_key or self.foreign_keys or self.append_only):
+            raise ValueError("a view is what its query makes it; remove `primary_key`, `foreign_keys`, `append_only`")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> Source:
+        known = schema.column_names(self.files.schema_ddl) if self.files else ()
+        check_keys(self.primary_key, self.foreign_keys, known)
+        if self.invariant and self.append_only:
+            raise ValueError("it is both `invariant` and `append_only`; keep `append_only` if rows come to it")
         return self
 
 
@@ -268,6 +286,12 @@ class Declaration(_Part):
     def cut(self) -> Partitions:
         """How the sources with partition_by are cut: as declared, or into whatever comes."""
         return self.partitions or Partitions(kind="dynamic")
+
+    @model_validator(mode="after")
+    def _foreign_keys_refer_to_keys(self) -> Declaration:
+        sources = self.sources.items()
+        check_references({n: s.primary_key for n, s in sources}, {n: s.foreign_keys for n, s in sources})
+        return self
 
     @model_validator(mode="after")
     def _partitions_cut_something(self) -> Declaration:

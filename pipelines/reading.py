@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from incremental.algebra.errors import DeltafoldError
 from pipelines.declaration import Declaration, FilesSource, Partitions, Source, SparkPart
+from pipelines.keys import ForeignKeyPart
 
 _Place = tuple[str | int, ...]
 
@@ -137,6 +138,8 @@ def _keys(place: _Place) -> list[str]:
             part = Source
         case ("sources", _, "files"):
             part = FilesSource
+        case ("sources", _, "foreign_keys", _):
+            part = ForeignKeyPart
         case ("partitions",):
             part = Partitions
         case ("spark",):

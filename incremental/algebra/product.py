@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
+from incremental.algebra.constraints import Constraint, Referring, reference
 from incremental.algebra.plan import Column, Filter, Join, Plan, Project, Reference, Scalar
 
 Equality = tuple[Scalar, Scalar]
@@ -51,6 +53,15 @@ class Product:
             found.append(Step(position, tested, equalities))
         return tuple(found)
 
+    def references(self, facts: Sequence[Constraint]) -> tuple[tuple[int, int, Referring], ...]:
+        """Which input refers to which other by a declared foreign key: (referring, referred, the key)."""
+        pairs = [pair for one, other in self.equalities for pair in ((one, other), (other, one))]
+        found = (
+            (one, other, reference(facts, self.inputs[one], self.inputs[other], pairs))
+            for one, other in permutations(range(len(self.inputs)), 2)
+        )
+        return tuple((one, other, fact) for one, other, fact in found if fact is not None) if facts else ()
+
     def _between(self, known: frozenset[str], own: frozenset[str]) -> list[Equality]:
         """The equalities between known columns and those of another input."""
         both = [pair for one, other in self.equalities for pair in ((one, other), (other, one))]
@@ -80,6 +91,16 @@ def product(plan: Plan) -> Product:
             return product(child)
         case _:
             return Product((plan,), (), ())
+
+
+def ranks(count: int, earlier: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The rank of each input in an order in which one comes before the other for as many of the pairs as can be."""
+    remaining, order = list(range(count)), list[int]()
+    while remaining:
+        free = [p for p in remaining if not any(one in remaining for one, other in earlier if other == p and one != p)]
+        order.append((free or remaining)[0])
+        remaining.remove(order[-1])
+    return tuple(order.index(position) for position in range(count))
 
 
 def joins(plan: Plan) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.monoids import Monoid, Part
 from incremental.algebra.plan import Call, Column, Item, Plan, Source, walk
 
@@ -97,6 +98,7 @@ class Program:
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     invariant: frozenset[str]
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -1,22 +1,49 @@
-"""Algebra room: what a source is. In: nothing. Out: declarations of Delta tables and of folders of dropped files."""
+"""Algebra room: what a source is. In: nothing. Out: declarations of Delta tables and of folders of dropped files.
+
+A declaration may say what the rows fulfil: a primary key, foreign keys, that rows only come. Every refresh checks it
+before anything is written, and leaves out what it makes needless (algebra/constraints.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
+
+from incremental.algebra.errors import SourceError
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """Columns whose values, where none is NULL, are the primary key of some row of another source, column by column."""
+
+    columns: tuple[str, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", names(self.columns, "a foreign key"))
+        if not self.columns:
+            raise SourceError(f"a foreign key to {self.source} names no column: name those that refer to it")
 
 
 @dataclass(frozen=True)
 class Delta:
     """A Delta table, whoever writes it.
 
-    path: its folder or URI; invariant: it never changes after a view's first epoch (a dimension table).
+    path: its folder or URI; invariant: it never changes after a view's first epoch (a dimension table);
+    primary_key: columns that no two rows share and that are never NULL; foreign_keys: those that refer to other
+    sources; append_only: rows come and never leave or change.
     """
 
     path: str
     invariant: bool = False
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    append_only: bool = False
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -26,7 +53,8 @@ class Files:
     path: a local folder, a relative one from the current folder; format: csv, json or parquet;
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
-    options: Spark's reader options (CSV has a header by default).
+    options: Spark's reader options (CSV has a header by default);
+    primary_key, foreign_keys, append_only: as of a Delta table.
     """
 
     path: str
@@ -35,10 +63,35 @@ class Files:
     partition_by: str | None = None
     invariant: bool = False
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    append_only: bool = False
 
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
+        check(self)
 
 
 SourceDeclaration = Delta | Files
+
+
+def check(declared: SourceDeclaration) -> None:
+    """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
+    object.__setattr__(declared, "primary_key", names(declared.primary_key, "a primary key"))
+    object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
+    if declared.invariant and declared.append_only:
+        raise SourceError(
+            f"{declared.path} is declared both invariant and append_only: keep append_only if rows come, else invariant"
+        )
+    if len(set(declared.foreign_keys)) < len(declared.foreign_keys):
+        raise SourceError(f"{declared.path} declares a foreign key twice: remove one")
+
+
+def names(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """Column names as a tuple; raises SourceError where one comes twice, or a text stands for the list of them."""
+    if isinstance(cast("object", columns), str):
+        raise SourceError(f"{what} is a tuple of column names: write ({columns!r},) instead of {columns!r}")
+    if len(set(columns)) < len(columns):
+        raise SourceError(f"{what} names a column twice ({', '.join(columns)}): name each once")
+    return tuple(columns)

@@ -5,19 +5,19 @@ The passes, in order; each is one pure function in one file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from incremental.algebra.constraints import Constraint, among
 from incremental.algebra.errors import QueryError, Refusal, RefusedError
-from incremental.algebra.plan import Column, Plan
+from incremental.algebra.plan import Column, Plan, sources
 from incremental.algebra.program import RESERVED, Program, Table
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
 from incremental.compiler.fuse import fused
 from incremental.compiler.refuse import incomparable, refusals
 from incremental.compiler.strategy import Publish, publication
+from incremental.compiler.unique import needless, unique
 from incremental.compiler.verdicts import notes, verdicts
-
-PASSES: tuple[Callable[[Plan], Plan], ...] = (undistinct, fused)
 
 Outputs = tuple[tuple[Column, str], ...]
 
@@ -29,14 +29,17 @@ def compiled(
     forbidden: Sequence[tuple[str, str, str]],
     invariant: frozenset[str],
     publish: Publish = "auto",
+    constraints: Sequence[Constraint] = (),
 ) -> Program:
     """Compile a query; raises RefusedError with every reason when it cannot be maintained incrementally.
 
-    forbidden: expressions without a fixed value as (text, because, instead).
+    forbidden: expressions without a fixed value as (text, because, instead); constraints: those of all sources.
     """
     reasons = tuple(Refusal(*found) for found in forbidden)
-    for rewrite in PASSES:
-        plan = rewrite(plan)
+    facts = among(constraints, sources(plan))
+    plan = undistinct(plan)
+    said = needless(plan, facts)
+    plan = fused(unique(plan, facts))
     reasons += refusals(plan)
     if reasons:
         raise RefusedError(reasons)
@@ -44,7 +47,8 @@ def compiled(
     target = publication(states, answer, outputs, publish)
     if isinstance(target, Table):
         check_rows(outputs)
-    return Program(fingerprint, states, answer, outputs, target, verdicts(plan, invariant), notes(states), invariant)
+    shown = verdicts(plan, invariant, facts)
+    return Program(fingerprint, states, answer, outputs, target, shown, notes(states) + said, invariant, facts)
 
 
 def check_rows(outputs: Outputs) -> None:

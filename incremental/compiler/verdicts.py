@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
+from incremental.algebra.constraints import AppendOnly, Constraint, Referring, reference
 from incremental.algebra.plan import (
     Aggregate,
     Expand,
@@ -20,30 +22,33 @@ from incremental.algebra.plan import (
     Values,
     sources,
 )
-from incremental.algebra.product import product
+from incremental.algebra.product import product, ranks
 from incremental.algebra.program import State, Verdict
 from incremental.compiler.factor import infer
 from incremental.compiler.operators import DISTINCT, INNER, LINEAR, OUTER, WHOLE, WINDOW
 from incremental.compiler.refuse import join_text
 
 
-def verdicts(plan: Plan, invariant: frozenset[str], depth: int = 0) -> tuple[Verdict, ...]:
+def verdicts(
+    plan: Plan, invariant: frozenset[str], facts: Sequence[Constraint] = (), depth: int = 0
+) -> tuple[Verdict, ...]:
     """The query from the answer down to the sources, one verdict a node; a tree of inner joins is one node."""
-    here = (Verdict(*describe(plan, invariant), depth),)
+    here = (Verdict(*describe(plan, invariant, facts), depth),)
     children = plan.children
     if isinstance(plan, Join) and plan.kind == "inner":
         whole = product(plan)
         children = whole.inputs
         here += tuple(Verdict(f"on {condition.text}", "condition", depth + 1) for condition in whole.conditions)
-    return (*here, *(line for child in children for line in verdicts(child, invariant, depth + 1)))
+    return (*here, *(line for child in children for line in verdicts(child, invariant, facts, depth + 1)))
 
 
-def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
+def describe(plan: Plan, invariant: frozenset[str], facts: Sequence[Constraint] = ()) -> tuple[str, str]:
     """A node's line and the rule that maintains it."""
     match plan:
         case Source(relation=name, fields=fields):
             names = ", ".join(field for field, _ in fields)
-            changing = "files that left or came between two versions"
+            grows = AppendOnly(name) in facts
+            changing = f"files that {'came' if grows else 'left or came'} between two versions"
             return f"source {name} ({names})", "declared invariant: no term" if name in invariant else changing
         case StateRead(state=name):
             return f"state {name}", "touched groups, before and after"
@@ -52,7 +57,7 @@ def describe(plan: Plan, invariant: frozenset[str]) -> tuple[str, str]:
         case Project() | Filter() | Generate() | Expand() | Union():
             return linear_text(plan), LINEAR.rule
         case Join():
-            return join_line(plan), join_rule(plan, invariant)
+            return join_line(plan), "; ".join([join_rule(plan, invariant), *spared(plan, invariant, facts)])
         case Aggregate():
             return describe_aggregate(plan)
         case KeyLocal(kind=kind, text=text):
@@ -103,6 +108,41 @@ def join_rule(node: Join, invariant: frozenset[str]) -> str:
     if moving:
         return f"linear: {unchanged}"
     return OUTER.rule if node.keys else f"{OUTER.rule} (no equality: r is read whole)"
+
+
+def spared(node: Join, invariant: frozenset[str], facts: Sequence[Constraint]) -> list[str]:
+    """Which terms of a join a foreign key empties, and why."""
+    if node.kind == "inner":
+        whole = product(node)
+        found = whole.references(facts)
+        rank = ranks(len(whole.inputs), [(referred, referring) for referring, referred, _ in found])
+        kept = (fact for one, other, fact in found if rank[other] < rank[one] and fact.to not in invariant)
+        return list(dict.fromkeys(no_term(fact, facts) for fact in kept))
+    mirrored = node.kind == "right"
+    left, right = (node.right, node.left) if mirrored else (node.left, node.right)
+    pairs = [(two, one) if mirrored else (one, two) for one, two, _ in node.keys]
+    said: list[str] = []
+    if (fact := reference(facts, left, right, pairs)) is not None and fact.to not in invariant:
+        said.append(no_term(fact, facts) if node.kind != "full" else meets_nothing(fact))
+    if (fact := reference(facts, right, left, [(two, one) for one, two in pairs])) is not None:
+        said.append(meets_nothing(fact))
+    return said
+
+
+def no_term(fact: Referring, facts: Sequence[Constraint]) -> str:
+    """The term that a foreign key empties."""
+    when = "" if AppendOnly(fact.to) in facts else " where its rows only came, or only left"
+    return f"no term for {fact.to}{when}: {fact.source} that were there refer to no new {fact.to} ({by(fact)})"
+
+
+def meets_nothing(fact: Referring) -> str:
+    """What new rows need not be compared with."""
+    return f"new {fact.to} meet no {fact.source} that were there ({by(fact)})"
+
+
+def by(fact: Referring) -> str:
+    """A foreign key as explain names it."""
+    return f"foreign key {', '.join(fact.columns)}"
 
 
 def describe_aggregate(node: Aggregate) -> tuple[str, str]:

@@ -7,6 +7,8 @@ Out: `before`, `after` and `change` of any node, each a lazy relation; `after = 
 | inner joins of n inputs | n terms: after of the inputs before Δi, before of those after it (products.py) |
 | left, semi, anti, existence join J | J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)), where l' are the rows of |
 | | after(l) that a changed row of r can match; right joins mirrored; full = left ∪ anti with NULLs |
+| with a foreign key l → r | J(Δl, after(r)) where rows of r only came, J(Δl, before(r)) where they only left |
+| with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) where rows of l only came (algebra/constraints.py) |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
 """
 
@@ -18,6 +20,7 @@ from typing import Protocol, assert_never
 
 from pyspark.sql import DataFrame
 
+from incremental.algebra.constraints import Constraint, only_source, reference
 from incremental.algebra.plan import (
     Aggregate,
     Column,
@@ -40,7 +43,7 @@ from incremental.algebra.plan import (
 )
 from incremental.runtime.extent import SMALL_BYTES, expected_bytes, extent, within
 from incremental.runtime.lowering import Lowering, Relation
-from incremental.runtime.products import Products
+from incremental.runtime.products import Direction, Products
 from incremental.runtime.restriction import Restriction
 
 Leaf = Source | StateRead
@@ -70,14 +73,27 @@ class Leaves(Protocol):
         """What leads from before to after; asked only where it changed."""
         ...
 
+    def direction(self, leaf: Source) -> Direction | None:
+        """Whether its changed rows all came, or all left; None where it is not known."""
+        ...
+
 
 class Calculus:
-    """Before, after and change of plans over given leaves; `hold` keeps rows that are used more than once."""
+    """Before, after and change of plans over given leaves.
 
-    def __init__(self, lowering: Lowering, leaves: Leaves, hold: Callable[[DataFrame], DataFrame]) -> None:
-        self._lowering, self._leaves, self._hold = lowering, leaves, hold
+    hold: keeps rows that are used more than once; facts: the declared constraints that hold before and after.
+    """
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        leaves: Leaves,
+        hold: Callable[[DataFrame], DataFrame],
+        facts: Sequence[Constraint] = (),
+    ) -> None:
+        self._lowering, self._leaves, self._hold, self._facts = lowering, leaves, hold, facts
         self._restriction = Restriction(lowering)
-        self._products = Products(lowering, self, hold)
+        self._products = Products(lowering, self, hold, facts)
 
     def changed(self, plan: Plan) -> bool:
         """Whether anything the plan reads changed."""
@@ -128,6 +144,17 @@ class Calculus:
             case _:
                 assert_never(plan)
 
+    def direction(self, plan: Plan) -> Direction | None:
+        """What all changed rows of the one source did that the plan sees; None where it is not known."""
+        source = only_source(plan)
+        return None if source is None else self._leaves.direction(source)
+
+    def _referred(self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]) -> Direction | None:
+        """What the changed rows of a plan did that another refers to by a foreign key; None where they do not tell."""
+        if reference(self._facts, referring, referred, keys) is None:
+            return None
+        return self.direction(referred)
+
     def _held(self, plan: Plan, rows: Relation) -> Relation:
         """The same rows, computed once."""
         return self._read(plan, self._hold(self._frame(plan, rows)), rows.weighted)
@@ -171,15 +198,24 @@ class Calculus:
     ) -> Relation | None:
         """A join that is linear in its left side: first the left side moves, then the right side."""
         terms: list[tuple[Sequence[Column], Relation]] = []
+        moves = self._referred(node.left, node.right, [(one, other) for one, other, _ in node.keys])
         if left is not None:
-            terms.append((columns, self._own(node, left)))
-        if right is not None:
+            terms.append((columns, self._own(node, left, self._met(node, moves))))
+        if right is not None and moves is None:
             terms += self._moved(node, right, columns)
         return self._lowering.union(columns, terms) if terms else None
 
-    def _own(self, node: Join, change: Relation) -> Relation:
-        """What the change of the left side gives with the right side before; few rows meet only what they can match."""
-        right, keys = self.before(node.right), [one for one, _, _ in node.keys]
+    def _met(self, node: Join, moves: Direction | None) -> Relation:
+        """What the change of the left side meets: the right side as it was, unless no row moves by what came there."""
+        if moves == "came":
+            return self.after(node.right)
+        if self._referred(node.right, node.left, [(other, one) for one, other, _ in node.keys]) == "came":
+            return self._lowering.empty(node.right.columns)
+        return self.before(node.right)
+
+    def _own(self, node: Join, change: Relation, right: Relation) -> Relation:
+        """What the change of the left side gives with the right side; few rows meet only what they can match."""
+        keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left, change)
         if not keys or expected_bytes(frame) > SMALL_BYTES:
             return self._lowering.join(node, change, right)

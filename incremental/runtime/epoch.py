@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental import catalyst
+from incremental.algebra.constraints import AppendOnly, Constraint
 from incremental.algebra.plan import Source, StateRead
 from incremental.algebra.program import BUCKET
 from incremental.runtime.calculus import Leaf
@@ -21,6 +22,7 @@ from incremental.runtime.lake import Mark, Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.measure import Measure
+from incremental.runtime.products import Direction
 from incremental.runtime.restriction import Restriction
 
 
@@ -88,11 +90,12 @@ class StateVersions:
 
 @dataclass
 class EpochLeaves:
-    """The leaves of every plan in one epoch; states are added as they are merged."""
+    """The leaves of every plan in one epoch; states are added as they are merged; `facts` hold before and after."""
 
     epoch: Epoch
     lowering: Lowering
     consolidate: bool
+    facts: tuple[Constraint, ...] = ()
     states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
 
     @property
@@ -105,6 +108,13 @@ class EpochLeaves:
         if isinstance(leaf, Source):
             return not self.epoch.differences[leaf.relation].empty
         return self.states[leaf.state].touched is not None
+
+    def direction(self, leaf: Source) -> Direction | None:
+        """What its files tell without being read; where a source only grows, files that left came again."""
+        changed = self.epoch.differences[leaf.relation]
+        if not changed.left or AppendOnly(leaf.relation) in self.facts:
+            return "came"
+        return None if changed.came else "left"
 
     def before(self, leaf: Leaf) -> Relation:
         """The leaf at its version before the epoch; empty where it had none."""

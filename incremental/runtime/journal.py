@@ -42,7 +42,10 @@ class Pin:
 
 @dataclass(frozen=True)
 class Intent:
-    """An epoch as it was begun: everything a second attempt needs to do exactly the same."""
+    """An epoch as it was begun: everything a second attempt needs to do exactly the same.
+
+    constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too.
+    """
 
     view: str
     generation: int
@@ -53,6 +56,8 @@ class Intent:
     tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
     format: int = FORMAT
     mode: str = "incremental"
+    constraints: list[str] = field(default_factory=list[str])
+    relied: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Column, Join, KeyLocal, Reference, walk
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.runtime.calculus import Calculus
@@ -65,6 +66,11 @@ class Maintenance(Protocol):
         ...
 
     @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What the sources are declared to fulfil, checked in every epoch."""
+        ...
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """Table names in the order of their commits; the answer is in the last."""
         ...
@@ -102,6 +108,11 @@ class Incremental:
         return self.program.invariant & frozenset(self.sources)
 
     @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The program's, among the sources it reads."""
+        return self.program.constraints
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """Table names in the order of their commits; the answer is in the last."""
         states = tuple(state.name for state in self.program.states)
@@ -119,8 +130,9 @@ class Run:
     def __init__(self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack) -> None:
         self._program, self._epoch, self._lowering, self._cached = program, epoch, lowering, cached
         consolidate = not all(state.invertible for state in program.states)
-        self._leaves = EpochLeaves(epoch, lowering, consolidate)
-        self._calculus = Calculus(lowering, self._leaves, self._keep)
+        facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
+        self._leaves = EpochLeaves(epoch, lowering, consolidate, facts)
+        self._calculus = Calculus(lowering, self._leaves, self._keep, facts)
         self._paths: dict[str, str] = {}
         self._groups = self._rows = 0
 

@@ -2,6 +2,9 @@
 
     Δ(r1 ⋈ … ⋈ rn)  =  Σi  after(r1) ⋈ … ⋈ after(ri-1) ⋈ Δri ⋈ before(ri+1) ⋈ … ⋈ before(rn)
 
+The order of the inputs is free. Where a declared foreign key ties l to o and rows of o only came, o goes first, and its
+term before(l) ⋈ Δo is empty; where they only left, l goes first, and after(l) ⋈ Δo is (algebra/constraints.py).
+
 A term begins with its change and meets the other inputs one at a time. As long as few rows are left they are computed
 first, sent to where the next input is read, and the range of their keys restricts what is read of it; where none are
 left the term ends.
@@ -9,15 +12,19 @@ left the term ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
 
 from pyspark.sql import DataFrame
 
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Column, Join, Plan
-from incremental.algebra.product import Product, product
+from incremental.algebra.product import Product, product, ranks
 from incremental.runtime.extent import SMALL_BYTES, expected_bytes, extent, hinted, within
 from incremental.runtime.lowering import Lowering, Relation
+
+Direction = Literal["came", "left"]
+"""What all rows of a change did."""
 
 
 class Inputs(Protocol):
@@ -35,22 +42,45 @@ class Inputs(Protocol):
         """The Z-set between them; None where nothing changed."""
         ...
 
+    def direction(self, plan: Plan) -> Direction | None:
+        """What all changed rows of the one source did that the plan sees; None where it is not known."""
+        ...
+
 
 class Products:
-    """Changes of inner joins; `hold` keeps rows that are used more than once."""
+    """Changes of inner joins; `hold` keeps rows that are used more than once; `facts` hold before and after."""
 
-    def __init__(self, lowering: Lowering, inputs: Inputs, hold: Callable[[DataFrame], DataFrame]) -> None:
-        self._lowering, self._inputs, self._hold = lowering, inputs, hold
+    def __init__(
+        self,
+        lowering: Lowering,
+        inputs: Inputs,
+        hold: Callable[[DataFrame], DataFrame],
+        facts: Sequence[Constraint] = (),
+    ) -> None:
+        self._lowering, self._inputs, self._hold, self._facts = lowering, inputs, hold, facts
 
     def change(self, node: Join) -> Relation | None:
         """The sum of the terms of the inputs that changed."""
         whole = product(node)
-        changes = [self._inputs.change(plan) for plan in whole.inputs]
-        terms = [self._term(node, whole, i, change) for i, change in enumerate(changes) if change is not None]
+        rank, empty = self._order(whole)
+        changes = [None if i in empty else self._inputs.change(plan) for i, plan in enumerate(whole.inputs)]
+        terms = [self._term(node, whole, rank, i, change) for i, change in enumerate(changes) if change is not None]
         found = [(node.columns, term) for term in terms if term is not None]
         return self._lowering.union(node.columns, found) if found else None
 
-    def _term(self, node: Join, whole: Product, start: int, change: Relation) -> Relation | None:
+    def _order(self, whole: Product) -> tuple[tuple[int, ...], frozenset[int]]:
+        """The rank of each input, and the inputs whose terms a foreign key empties in that order."""
+        earlier: list[tuple[int, int]] = []
+        wanted: list[tuple[int, tuple[int, int]]] = []
+        for referring, referred, _ in whole.references(self._facts):
+            direction = self._inputs.direction(whole.inputs[referred])
+            if direction is not None:
+                earlier.append((referred, referring) if direction == "came" else (referring, referred))
+                wanted.append((referred, earlier[-1]))
+        rank = ranks(len(whole.inputs), earlier)
+        return rank, frozenset(referred for referred, (one, other) in wanted if rank[one] < rank[other])
+
+    def _term(self, node: Join, whole: Product, rank: tuple[int, ...], start: int, change: Relation) -> Relation | None:
         needed = whole.needed(node.columns)
         columns = [column for column in whole.inputs[start].columns if column.name in needed]
         frame = self._frame(columns, change)
@@ -58,7 +88,8 @@ class Products:
         known = change
         for step in whole.steps(start):
             plan = whole.inputs[step.position]
-            side = self._inputs.after(plan) if step.position < start else self._inputs.before(plan)
+            earlier = rank[step.position] < rank[start]
+            side = self._inputs.after(plan) if earlier else self._inputs.before(plan)
             if few:
                 held = self._hold(self._frame(columns, known))
                 reach = extent(self._lowering, held, [one for one, _ in step.equalities])

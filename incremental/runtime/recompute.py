@@ -13,6 +13,7 @@ from typing import ClassVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import WEIGHT
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.hold import held
@@ -34,6 +35,7 @@ class Recomputed:
     columns: tuple[str, ...]
     batch: Batch
     by_definition: bool
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def invariant(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,7 @@ from incremental.algebra.report import Report
 from incremental.catalyst import JavaError
 from incremental.runtime.causes import causes
 from incremental.runtime.chain import Done, Inputs, Reached, Targets, locked
+from incremental.runtime.checks import check
 from incremental.runtime.choice import Choice, Ways
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.feed import difference
@@ -27,6 +29,7 @@ from incremental.runtime.measure import Measure
 from incremental.runtime.reporting import nothing, over, report_of, told, with_choice
 
 Progress = Callable[[str], None]
+Result = TypeVar("Result")
 LOCK_SECONDS = 60.0
 BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
 MOST_BUCKETS = 64
@@ -140,6 +143,7 @@ class Refresh:
         kept = {} if initial else tables
         mode = self._maintenance.mode
         intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode)
+        intent = self._declared(intent, last)
         self._check_invariant(intent)
         if last is None or last.after != tables:
             self._check_marks(intent)
@@ -157,10 +161,12 @@ class Refresh:
         """Run one epoch of a written intent and complete its journal entry."""
         journal, measure, resumed = self._store.journal, Measure(self._store.spark, progress), verdict == RESUMED
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
-        journal.begin(intent)
         epoch = Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
         try:
             with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
+                if not resumed:
+                    explained(lambda: check(epoch, self._maintenance.constraints))
+                journal.begin(intent)
                 effect = explained(lambda: self._maintenance.run(epoch))
         except DeltafoldError as error:
             self._failed(epoch, error)
@@ -169,7 +175,8 @@ class Refresh:
         if not effect.commits and not resumed and last is not None:
             # the change cancelled out (a compaction, say): keep the epoch, move its pins
             report = last.report or report_of(last.intent, Effect(), cost, "")
-            journal.finish(replace(last.intent, sources=intent.sources), report, last.after)
+            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints)
+            journal.finish(kept, report, last.after)
             journal.withdraw(intent)
             return nothing(intent.view, last, intent.sources)
         if not epoch_done(epoch, final):
@@ -209,9 +216,15 @@ class Refresh:
         if kept and kept != now:
             raise ChangedQueryError(
                 f"view {self._store.view} was kept in other tables ({', '.join(sorted(kept))} then, "
-                f"{', '.join(sorted(now))} now), because its policy or publication was another: "
-                "rebuild the view, or restore them"
+                f"{', '.join(sorted(now))} now), because its policy, publication or declared keys "
+                "were others: rebuild the view, or restore them"
             )
+
+    def _declared(self, intent: Intent, last: Entry | None) -> Intent:
+        """The intent with what its sources have to fulfil; what nobody checked before it is not relied on in it."""
+        declared = [fact.text for fact in self._maintenance.constraints]
+        checked = () if last is None or not intent.tables else last.intent.constraints
+        return replace(intent, constraints=declared, relied=[text for text in declared if text in checked])
 
     def _check_invariant(self, intent: Intent) -> None:
         for name in sorted(self._maintenance.invariant):
@@ -243,7 +256,7 @@ def epoch_done(epoch: Epoch, table: str) -> bool:
     return done is not None and done >= epoch.intent.epoch
 
 
-def explained(run: Callable[[], Effect]) -> Effect:
+def explained(run: Callable[[], Result]) -> Result:
     """Run, and turn what Spark says of missing files into a sentence."""
     try:
         return run()

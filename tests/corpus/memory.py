@@ -15,10 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from incremental import catalyst
+from incremental.algebra.constraints import Constraint, constraints
+from incremental.algebra.errors import SourceError
+from incremental.algebra.sources import SourceDeclaration
 from incremental.api import nullable
 from incremental.compiler.compile import compiled
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
+from incremental.runtime.checks import check
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.journal import Intent, Pin
 from incremental.runtime.lake import Clause, File, Identity, Mark, Table
@@ -43,6 +47,7 @@ class MemoryTable(Table):
         super().__init__(spark, f"memory:{name}")
         self._name, self._versions = name, list[Version]()
         self._schema: StructType | None = None
+        self.reads: list[int] = []
         if first is not None:
             self.commit([], first)
 
@@ -83,6 +88,7 @@ class MemoryTable(Table):
         return whole
 
     def at(self, version: int) -> DataFrame:
+        self.reads.append(version)
         return self.rows_of(version, list(self._versions[version].files.values()))
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
@@ -176,6 +182,7 @@ class MemoryView:
     invariant: frozenset[str] = frozenset()
     definition: bool = False
     buckets: int = 1
+    declared: Mapping[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
     epoch: int = 0
     tables: dict[str, MemoryTable] = field(default_factory=dict[str, MemoryTable])
     pins: dict[str, int] = field(default_factory=dict[str, int])
@@ -183,13 +190,14 @@ class MemoryView:
     def __post_init__(self) -> None:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
         self.query = read_query(self.spark, self.sql, self._schemas)
+        facts = declared_facts(self.declared, self._schemas)
         forbidden = [(f.text, f.because, f.instead) for f in self.query.forbidden]
         query = self.query
         if self.definition:
             columns = tuple(name for _, name in query.outputs)
-            self.maintenance: Maintenance = Recomputed("f", query.sources, columns, self.batch, True)
+            self.maintenance: Maintenance = Recomputed("f", query.sources, columns, self.batch, True, facts)
         else:
-            self.program = compiled(query.plan, query.outputs, "f", forbidden, self.invariant)
+            self.program = compiled(query.plan, query.outputs, "f", forbidden, self.invariant, constraints=facts)
             self.maintenance = Incremental(self.program, query.attributes)
         self.tables = {name: MemoryTable(self.spark, name) for name in self.maintenance.tables}
 
@@ -201,11 +209,18 @@ class MemoryView:
         pins = {name: Pin(self.pins.get(name), version or 0, name) for name, version in latest.items()}
         self.epoch += 1
         before = {} if self.epoch == 1 else {name: table.version() for name, table in self.tables.items()}
-        intent = Intent("v", 1, self.epoch, "f", self.buckets, pins, before)
+        facts = [fact.text for fact in self.maintenance.constraints]
+        relied = facts if before else []
+        intent = Intent("v", 1, self.epoch, "f", self.buckets, pins, before, constraints=facts, relied=relied)
         measure = Measure(self.spark)
         epoch = Epoch(self.spark, intent, self.sources, self.tables, measure)
-        with measure.all("epoch"):
-            self.maintenance.run(epoch)
+        try:
+            with measure.all("epoch"):
+                check(epoch, self.maintenance.constraints)
+                self.maintenance.run(epoch)
+        except SourceError:
+            self.epoch -= 1
+            raise
         self.pins = {name: pin.after for name, pin in pins.items()}
         return measure
 
@@ -226,3 +241,10 @@ class MemoryView:
         frames = {name: self.sources[name].at(version) for name, version in self.pins.items()}
         # an ordinary relation: Spark folds constant rows, and fails where two scalar subqueries meet a union of them
         return self.batch({name: frame.localCheckpoint(eager=False) for name, frame in frames.items()})
+
+
+def declared_facts(
+    declared: Mapping[str, SourceDeclaration], schemas: Mapping[str, StructType]
+) -> tuple[Constraint, ...]:
+    types = {name: {f.name: f.dataType.simpleString() for f in schema.fields} for name, schema in schemas.items()}
+    return constraints(declared, types)

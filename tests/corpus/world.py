@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from incremental.algebra.sources import SourceDeclaration
 from tests.corpus.lakes import MemoryLake
 from tests.corpus.memory import MemoryTable, MemoryView
 from tests.properties.comparing import difference
@@ -18,8 +19,14 @@ Step = tuple[Any, ...]
 class World:
     """Sources in memory."""
 
-    def __init__(self, spark: SparkSession, sources: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
-        """sources: for each name its schema and its first rows."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        sources: Mapping[str, tuple[str, Sequence[Any]]],
+        declared: Mapping[str, SourceDeclaration] | None = None,
+    ) -> None:
+        """sources: for each name its schema and its first rows; declared: what some of them are declared to fulfil."""
+        self._declared = declared or {}
         self.spark, self._schemas = spark, {name: schema for name, (schema, _) in sources.items()}
         self.tables = {name: MemoryTable(spark, name) for name in sources}
         for name, (_, rows) in sources.items():
@@ -42,7 +49,7 @@ class World:
                     raise ValueError(verb)
 
     def view(self, query: Any, **options: Any) -> MemoryView:
-        return MemoryView(self.spark, query, self.tables, **options)
+        return MemoryView(self.spark, query, self.tables, declared=self._declared, **options)
 
 
 def checked(view: MemoryView) -> None:

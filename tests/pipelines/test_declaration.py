@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import reading
+from incremental.algebra.sources import ForeignKey
+from pipelines import catalogue, reading
 from pipelines.declaration import Declaration, Partitions
 from pipelines.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
@@ -55,6 +56,16 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
     assert declaration.cut == Partitions(kind="daily", start=datetime.date(2013, 1, 1), end=datetime.date(2013, 12, 31))
     assert declaration.warehouse == f"{tmp_path.parent}/lake"
     assert declaration.spark.settings == {"spark.sql.shuffle.partitions": "4"}
+
+
+def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
+    """One column may stand alone; a foreign key may refer to its own source."""
+    text = MINIMAL + "    primary_key: id\n    foreign_keys: [{columns: [id], source: sales}]\n    append_only: true\n"
+    source = read(tmp_path, text).sources["sales"]
+    key = ForeignKey(("id",), "sales")
+    assert (source.primary_key, source.append_only) == (("id",), True)
+    files = catalogue._declared(source)
+    assert (files.primary_key, files.foreign_keys, files.append_only) == (("id",), (key,), True)
 
 
 def test_a_schema_may_be_a_mapping(tmp_path: Path) -> None:
@@ -153,6 +164,35 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
             MINIMAL + "    delta: x\n",
             ", line 2: sources.sales: a source has `delta: path`, `files: {path, format, schema}` or `view: pipeline`, "
             "exactly one of them.",
+        ),
+        (
+            MINIMAL + "    primary_key: idd\n",
+            ", line 2: sources.sales: the primary key names `idd`, which is not a column of the schema (id, day); "
+            "correct it.",
+        ),
+        (MINIMAL + "    primary_key: []\n", ", line 7: sources.sales.primary_key: it is empty; declare at least one."),
+        (
+            MINIMAL + "    foreign_keys: [{columns: id, source: shops}]\n",
+            ": the foreign key (id) of `sales` refers to `shops`, which is not declared; there are: sales.",
+        ),
+        (
+            MINIMAL + "    foreign_keys: [{columns: id, source: sales}]\n",
+            ": the foreign key (id) of `sales` refers to `sales`, which declares no `primary_key`; add it there, or "
+            "remove the foreign key.",
+        ),
+        (
+            MINIMAL + "    primary_key: [id, day]\n    foreign_keys: [{columns: id, source: sales}]\n",
+            ": the foreign key (id) of `sales` refers to `sales`, whose primary key is (id, day); name one column "
+            "for each.",
+        ),
+        (
+            MINIMAL + "    foreign_keys: [{column: id, source: sales}]\n",
+            ", line 7: sources.sales.foreign_keys.0.columns: it is missing; add it.\n"
+            ", line 7: sources.sales.foreign_keys.0.column: there is no such key; did you mean `columns`?",
+        ),
+        (
+            MINIMAL + "    invariant: true\n    append_only: true\n",
+            ", line 2: sources.sales: it is both `invariant` and `append_only`; keep `append_only` if rows come to it.",
         ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
         (
