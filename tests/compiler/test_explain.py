@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from incremental.algebra.constraints import AppendOnly, Key, Referring
 from incremental.algebra.errors import Refusal
-from incremental.algebra.plan import Column, Join, Plan
+from incremental.algebra.plan import Column, Join, Plan, Reference
 from incremental.compiler.compile import compiled
 from incremental.compiler.explain import explain, explain_refusal
-from tests.compiler.plans import NAME, D, K, Q, T, V, call, grouped, opaque, project, where
+from incremental.compiler.verdicts import verdicts
+from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, where
 
 SUM = call("s", "sum", V, type_="double")
 N = Column("n", "bigint")
@@ -40,6 +42,38 @@ def test_each_node_has_its_rule() -> None:
         "source t (K, Q, V) | files that left or came between two versions",
         "source d (k2, name) | declared invariant: no term",
     ]
+
+
+def test_a_term_that_a_foreign_key_empties_is_named() -> None:
+    """With its reason; from the other side only the new rows need not be compared."""
+    facts = (Key("d", ("k2",)), Referring("t", ("K",), "d", ("k2",)))
+    keys = ((Reference(K), Reference(K2), False),)
+    swapped = ((Reference(K2), Reference(K), False),)
+    condition = opaque("k = k2")
+
+    def rule(plan: Join) -> str:
+        shown = verdicts(grouped(plan, (K,), call("n", "count", V)), frozenset(), facts)
+        return next(verdict.rule for verdict in shown if "join" in verdict.node)
+
+    reason = "t that were there refer to no new d (foreign key K)"
+    assert rule(Join(T, D, "inner", condition, keys)).endswith(
+        f"; no term for d where its rows only came, or only left: {reason}"
+    )
+    assert rule(Join(D, T, "right", condition, swapped)).endswith(reason)
+    assert rule(Join(D, T, "left", condition, swapped)).endswith("; new d meet no t that were there (foreign key K)")
+    assert "foreign key" not in rule(Join(T, D, "inner", condition))
+    facts = (*facts, AppendOnly("d"))
+    assert rule(Join(T, D, "left", condition, keys)).endswith(f"; no term for d: {reason}")
+
+
+def test_distinct_rows_by_a_primary_key_keep_nothing() -> None:
+    """A filter or a projection that keeps the key leaves them different; a join below it does not."""
+    facts = (Key("d", ("k2",)),)
+    shown = compiled(grouped(where(D, "k2 > 1"), (K2, NAME)), ((K2, "k"),), "f", [], frozenset(), constraints=facts)
+    assert (shown.states, len(shown.constraints)) == ((), 1)
+    assert shown.notes == ("distinct k2, name keeps no state: its rows differ (d: primary key (k2))",)
+    for plan in (grouped(D, (NAME,)), grouped(Join(D, T, "inner", None), (K2,))):
+        assert compiled(plan, ((plan.keys[0], "k"),), "f", [], frozenset(), constraints=facts).states
 
 
 def test_rewritten_query_is_shown_as_it_is_maintained() -> None:

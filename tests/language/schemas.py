@@ -7,6 +7,7 @@ from typing import cast
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from incremental.algebra.constraints import AppendOnly, Key, Referring
 from incremental.algebra.errors import RefusedError
 from incremental.api import nullable
 from incremental.compiler.compile import check_outputs, compiled
@@ -17,7 +18,15 @@ SOURCES = {
     "flights": "carrier string, origin string, day date, seats int, delay double, cancelled boolean, "
     "stops array<string>",
     "airlines": "carrier string, name string",
+    "orders": "ok bigint, status string, placed date",
+    "lines": "lk bigint, number int, price decimal(12,2)",
 }
+CONSTRAINTS = (
+    Key("orders", ("ok",)),
+    Key("lines", ("lk", "number")),
+    Referring("lines", ("lk",), "orders", ("ok",)),
+    AppendOnly("lines"),
+)
 INVARIANT = frozenset({"airlines"})
 
 
@@ -37,8 +46,9 @@ def explained(spark: SparkSession, name: str, query: QueryText) -> str:
     found = read(spark, query)
     check_outputs(found.outputs)
     forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
+    of = found.plan, found.outputs, found.fingerprint
     try:
-        return explain(name, compiled(found.plan, found.outputs, found.fingerprint, forbidden, INVARIANT))
+        return explain(name, compiled(*of, forbidden, INVARIANT, constraints=CONSTRAINTS))
     except RefusedError as error:
         return explain_refusal(name, error.refusals)
 

@@ -1,0 +1,108 @@
+"""Declared constraints: what contradicts itself is refused, and by which equalities rows refer to others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from incremental.algebra.constraints import Key, Referring, among, constraints, reference
+from incremental.algebra.errors import SourceError
+from incremental.algebra.plan import Column, Item, Join, Plan, Reference, Sql, Union
+from incremental.algebra.product import ranks
+from incremental.algebra.sources import Delta, Files, ForeignKey
+from tests.compiler.plans import K2, D, K, Q, T, grouped, opaque, project, renamed, where
+
+TYPES = {"o": {"k": "int", "x": "string", "m": "map<int,int>"}, "l": {"f": "int", "g": "bigint"}}
+FACTS = (Key("d", ("k2",)), Referring("t", ("K",), "d", ("k2",)))
+EQUAL = ((Reference(K), Reference(K2)),)
+
+
+def refused(**declared: Delta) -> str:
+    with pytest.raises(SourceError) as said:
+        constraints(declared, TYPES)
+    return str(said.value)
+
+
+def foreign(*columns: str, to: str = "o") -> Delta:
+    return Delta("l", foreign_keys=(ForeignKey(columns, to),))
+
+
+def test_what_declarations_say() -> None:
+    """A query sees a foreign key where it reads both sides."""
+    facts = constraints({"o": Delta("o", primary_key=("k",)), "l": foreign("f")}, TYPES)
+    assert facts == (Key("o", ("k",)), Referring("l", ("f",), "o", ("k",)))
+    assert [fact.text for fact in facts] == ["o: primary key (k)", "l: foreign key (f) to o (k)"]
+    assert among(facts, ["o"]) == facts[:1]
+    assert among(facts, ["l"]) == ()
+    assert constraints({"new": Delta("new", primary_key=("any",))}, {}) == (Key("new", ("any",)),)
+
+
+def test_keys_that_do_not_fit_the_sources() -> None:
+    """What, where, what to do."""
+    o = Delta("o", primary_key=("k",))
+    assert refused(o=Delta("o", primary_key=("K",))) == (
+        "source o: its primary key names 'K', which is none of its columns (k, x, m): correct the name"
+    )
+    assert "no key can be of type map<int,int>" in refused(o=Delta("o", primary_key=("m",)))
+    assert "refers to p, which is not declared: declare that source" in refused(o=o, l=foreign("f", to="p"))
+    assert "refers to o, which declares no primary key: declare it there" in refused(o=Delta("o"), l=foreign("f"))
+    assert "whose primary key is (k): name one column for each" in refused(o=o, l=foreign("f", "g"))
+    assert "but g is of type bigint and k of type int: give both the same type" in refused(o=o, l=foreign("g"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"primary_key": "k"}, "write ('k',) instead of 'k'"),
+        ({"primary_key": ("k", "k")}, "names a column twice"),
+        ({"invariant": True, "append_only": True}, "both invariant and append_only"),
+        ({"foreign_keys": (ForeignKey(("k",), "o"),) * 2}, "declares a foreign key twice"),
+    ],
+)
+def test_declarations_that_contradict_themselves(arguments: dict[str, Any], said: str) -> None:
+    """Refused where they are written."""
+    for make in (lambda: Delta("x", **arguments), lambda: Files("x", "csv", "k INT", **arguments)):
+        with pytest.raises(SourceError) as refusal:
+            make()
+        assert said in str(refusal.value)
+    with pytest.raises(SourceError, match="names no column"):
+        ForeignKey((), "o")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "found"),
+    [
+        (T, D, True),
+        (where(T, "q > 1"), project(where(D, "k2 > 1"), K2), True),
+        (Join(T, D, "left", None), D, True),
+        (Union((T, T)), D, False),
+        (grouped(T, (K,)), D, False),
+        (T, grouped(D, (K2,)), False),
+        (T, Join(D, D, "inner", None), False),
+        (project(T, Item(K, Sql("k + 1", "int", frozenset({"k"})))), D, False),
+    ],
+)
+def test_through_what_a_reference_is_seen(left: Plan, right: Plan, found: bool) -> None:
+    """The referring columns as they are, the referred rows one by one."""
+    assert (reference(FACTS, left, right, EQUAL) is not None) is found
+
+
+def test_only_equalities_of_the_whole_key_refer() -> None:
+    """Columns of a composite key that come from two occurrences of a source are no reference."""
+    facts = (Key("d", ("k2", "name")), Referring("t", ("K", "Q"), "d", ("k2", "name")))
+    name = Column("name", "string")
+    whole = (*EQUAL, (Reference(Q), Reference(name)))
+    assert reference(facts, T, D, whole) is not None
+    assert reference(facts, T, D, EQUAL) is None
+    assert reference(facts, T, D, ((opaque("k"), Reference(K2)), *whole[1:])) is None
+    other = project(T, renamed(Q, "q_2")).child
+    twice = Join(T, type(other)("t", tuple((f, Column(f"{c.name}_2", c.type)) for f, c in T.fields)), "inner", None)
+    assert reference(facts, twice, D, (*EQUAL, (Reference(Column("q_2", "int")), Reference(name)))) is None
+
+
+def test_ranks() -> None:
+    """The query's order as far as can be; a circle is cut somewhere."""
+    assert ranks(3, []) == (0, 1, 2)
+    assert ranks(3, [(2, 0), (1, 2)]) == (2, 0, 1)
+    assert sorted(ranks(2, [(0, 1), (1, 0)])) == [0, 1]
