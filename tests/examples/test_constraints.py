@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.api import Delta, ForeignKey
+from incremental.algebra.errors import ChangedQueryError, SourceError
+from incremental.api import Delta, ForeignKey, View, Warehouse
 from tests.corpus.memory import MemoryView
 from tests.corpus.world import Step, World, checked
+from tests.examples.scene import Scene
+from tests.examples.scene import checked as confirmed
+from tests.examples.scene import rows as delta_rows
 
 SCHEMAS = {"orders": "ok int, status string", "lines": "lk int, number int, price int"}
 DECLARED = {
@@ -72,3 +77,104 @@ def test_new_orders_that_arrive_with_their_lines_scan_no_old_lines(spark: SparkS
     checked(view)
     scene.do(("update", "lines", {"lk": "3"}, "lk = 1"), ("update", "orders", {"ok": "9"}, "ok = 1"))
     checked(view)
+
+
+def on_delta(scene: Scene, warehouse: Warehouse | None = None, **constraints: Delta) -> None:
+    """The same tables as Delta tables; the lines are a log too."""
+    for name, schema in SCHEMAS.items():
+        if warehouse is None:
+            scene.insert(name, schema, FIRST[name])
+        columns = {"primary_key": DECLARED[name].primary_key, "foreign_keys": DECLARED[name].foreign_keys}
+        given = constraints.get(name, Delta(scene.path(name), **columns))
+        (warehouse or scene.warehouse).source(name, given)
+
+
+def broken(view: View, *said: str) -> None:
+    """A refresh says what is wrong and leaves nothing behind, neither in the tables nor in the journal."""
+    history, answer, files = view.history(), delta_rows(view), sorted(Path(view.path).parent.parent.rglob("*.*"))
+    with pytest.raises(SourceError) as refusal:
+        view.refresh()
+    assert all(part in str(refusal.value) for part in said), refusal.value
+    assert (view.history(), delta_rows(view)) == (history, answer)
+    assert sorted(Path(view.path).parent.parent.rglob("*.*")) == files
+
+
+def test_violations_name_rows_and_write_nothing(scene: Scene) -> None:
+    """Each kind, several at once; the refresh after the repair takes all of it in."""
+    on_delta(scene)
+    view = scene.view(INNER)
+    scene.sql("insert into {orders} values (1, 'again'), (null, 'x')")
+    with pytest.raises(
+        SourceError, match=r"primary key \(ok\) at version 1: .* has \(ok = NULL\); \(ok = 1\): correct"
+    ):
+        view.refresh()
+    assert view.history() == ()
+    scene.sql("delete from {orders} where ok is null or status = 'again'")
+    report = confirmed(view)
+    assert "check constraints" in report.phases
+    scene.sql("insert into {orders} values (3, 'twice'), (4, 'new')")
+    scene.sql("insert into {lines} values (4, 1, 1), (77, 1, 1), (null, 9, 9)")
+    broken(
+        view,
+        "source orders breaks its primary key (ok) at version 3: more than one row, or a NULL, has (ok = 3): correct",
+        "source lines breaks its foreign key (lk) to orders at version 1: no row of orders (ok) at version 3 is "
+        "referred to by (lk = 77): correct the data and refresh again",
+    )
+    scene.sql("delete from {orders} where status = 'twice'")
+    scene.sql("update {lines} set lk = 4 where lk = 77")
+    confirmed(view)
+    scene.sql("delete from {orders} where ok = 2")
+    broken(view, "rows of orders (ok) left it at version 5 that are still referred to by (lk = 2): correct the data")
+    scene.sql("delete from {lines} where lk = 2")
+    confirmed(view)
+
+
+def test_append_only_sources(scene: Scene) -> None:
+    """A compaction is no change; a deletion is refused until the rows are back."""
+    on_delta(scene, lines=Delta(scene.path("lines"), append_only=True))
+    view = scene.view("select lk, max(price) m from lines group by lk")
+    confirmed(view)
+    scene.sql("insert into {lines} values (1, 3, 50)")
+    scene.sql("optimize {lines}")
+    confirmed(view)
+    scene.sql("delete from {lines} where number = 3")
+    broken(
+        view,
+        "source lines is declared append-only, but between its versions 2 and 3 rows left it or were changed: "
+        "(lk = 1, number = 3, price = 50): bring them back and refresh again, or remove the declaration",
+    )
+    scene.sql("insert into {lines} values (1, 3, 50), (1, 4, 60)")
+    confirmed(view)
+
+
+def test_a_constraint_that_nobody_checked_before_is_not_relied_on(scene: Scene) -> None:
+    """Lines that were there before the key was declared may refer to an order that comes only now."""
+    free = {name: Delta(scene.path(name)) for name in SCHEMAS}
+    on_delta(scene, **free)
+    scene.sql("insert into {lines} values (9, 1, 90)")
+    confirmed(scene.view(INNER))
+    scene.sql("insert into {orders} values (9, 'late')")
+    declared = Warehouse(scene.spark, scene.warehouse.root)
+    on_delta(scene, declared)
+    view = declared.view("v", INNER)
+    confirmed(view)
+    assert ("late", 90, 90) in delta_rows(view)
+    scene.sql("insert into {lines} values (8, 1, 90)")
+    broken(view, "no row of orders (ok) at version 1 is referred to by (lk = 8)")
+
+
+def test_a_key_that_makes_a_state_needless_asks_for_a_rebuild(scene: Scene) -> None:
+    """The tables differ: nothing is mixed."""
+    free = {name: Delta(scene.path(name)) for name in SCHEMAS}
+    on_delta(scene, **free)
+    query = "select status, count(*) n from (select distinct ok, status from orders) group by status"
+    confirmed(scene.view(query))
+    scene.sql("insert into {orders} values (9, 'late')")
+    declared = Warehouse(scene.spark, scene.warehouse.root)
+    on_delta(scene, declared)
+    view = declared.view("v", query)
+    with pytest.raises(ChangedQueryError, match="declared keys"):
+        view.refresh()
+    view.rebuild()
+    scene.sql("delete from {orders} where ok = 9")
+    confirmed(view)
