@@ -8,10 +8,10 @@ import pytest
 
 from incremental.algebra.constraints import Key, Referring, among, constraints, reference
 from incremental.algebra.errors import SourceError
-from incremental.algebra.plan import Column, Item, Join, Plan, Reference, Sql, Union
+from incremental.algebra.plan import Column, Item, Join, Plan, Reference, Source, Sql, Union
 from incremental.algebra.product import ranks
 from incremental.algebra.sources import Delta, Files, ForeignKey
-from tests.compiler.plans import K2, D, K, Q, T, grouped, opaque, project, renamed, where
+from tests.compiler.plans import K2, D, K, Q, T, grouped, opaque, project, where
 
 TYPES = {"o": {"k": "int", "x": "string", "m": "map<int,int>"}, "l": {"f": "int", "g": "bigint"}}
 FACTS = (Key("d", ("k2",)), Referring("t", ("K",), "d", ("k2",)))
@@ -96,8 +96,8 @@ def test_only_equalities_of_the_whole_key_refer() -> None:
     assert reference(facts, T, D, whole) is not None
     assert reference(facts, T, D, EQUAL) is None
     assert reference(facts, T, D, ((opaque("k"), Reference(K2)), *whole[1:])) is None
-    other = project(T, renamed(Q, "q_2")).child
-    twice = Join(T, type(other)("t", tuple((f, Column(f"{c.name}_2", c.type)) for f, c in T.fields)), "inner", None)
+    again = Source("t", tuple((field, Column(f"{column.name}_2", column.type)) for field, column in T.fields))
+    twice = Join(T, again, "inner", None)
     assert reference(facts, twice, D, (*EQUAL, (Reference(Column("q_2", "int")), Reference(name)))) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def reads(view: MemoryView, name: str) -> set[int]:
 @pytest.mark.parametrize("join", JOINS)
 def test_new_orders_that_arrive_with_their_lines_scan_no_old_lines(spark: SparkSession, long: bool, join: str) -> None:
     """Neither do orders that leave with theirs; an update in place needs the usual terms."""
-    if not long and list(JOINS).index(join) % 3:
+    if not long and list(JOINS).index(join) % 5:
         pytest.skip("only with --long")
     scene = world(spark)
     view = scene.view(JOINS[join])
@@ -79,14 +80,14 @@ def test_new_orders_that_arrive_with_their_lines_scan_no_old_lines(spark: SparkS
     checked(view)
 
 
-def on_delta(scene: Scene, warehouse: Warehouse | None = None, **constraints: Delta) -> None:
+def on_delta(scene: Scene, given: Mapping[str, Delta] | None = None, warehouse: Warehouse | None = None) -> None:
     """The same tables as Delta tables; the lines are a log too."""
     for name, schema in SCHEMAS.items():
         if warehouse is None:
             scene.insert(name, schema, FIRST[name])
-        columns = {"primary_key": DECLARED[name].primary_key, "foreign_keys": DECLARED[name].foreign_keys}
-        given = constraints.get(name, Delta(scene.path(name), **columns))
-        (warehouse or scene.warehouse).source(name, given)
+        constraints: Any = {"primary_key": DECLARED[name].primary_key, "foreign_keys": DECLARED[name].foreign_keys}
+        declared = (given or {}).get(name, Delta(scene.path(name), **constraints))
+        (warehouse or scene.warehouse).source(name, declared)
 
 
 def broken(view: View, *said: str) -> None:
@@ -131,7 +132,7 @@ def test_violations_name_rows_and_write_nothing(scene: Scene) -> None:
 
 def test_append_only_sources(scene: Scene) -> None:
     """A compaction is no change; a deletion is refused until the rows are back."""
-    on_delta(scene, lines=Delta(scene.path("lines"), append_only=True))
+    on_delta(scene, {"lines": Delta(scene.path("lines"), append_only=True)})
     view = scene.view("select lk, max(price) m from lines group by lk")
     confirmed(view)
     scene.sql("insert into {lines} values (1, 3, 50)")
@@ -150,12 +151,12 @@ def test_append_only_sources(scene: Scene) -> None:
 def test_a_constraint_that_nobody_checked_before_is_not_relied_on(scene: Scene) -> None:
     """Lines that were there before the key was declared may refer to an order that comes only now."""
     free = {name: Delta(scene.path(name)) for name in SCHEMAS}
-    on_delta(scene, **free)
+    on_delta(scene, free)
     scene.sql("insert into {lines} values (9, 1, 90)")
     confirmed(scene.view(INNER))
     scene.sql("insert into {orders} values (9, 'late')")
     declared = Warehouse(scene.spark, scene.warehouse.root)
-    on_delta(scene, declared)
+    on_delta(scene, warehouse=declared)
     view = declared.view("v", INNER)
     confirmed(view)
     assert ("late", 90, 90) in delta_rows(view)
@@ -166,12 +167,12 @@ def test_a_constraint_that_nobody_checked_before_is_not_relied_on(scene: Scene) 
 def test_a_key_that_makes_a_state_needless_asks_for_a_rebuild(scene: Scene) -> None:
     """The tables differ: nothing is mixed."""
     free = {name: Delta(scene.path(name)) for name in SCHEMAS}
-    on_delta(scene, **free)
+    on_delta(scene, free)
     query = "select status, count(*) n from (select distinct ok, status from orders) group by status"
     confirmed(scene.view(query))
     scene.sql("insert into {orders} values (9, 'late')")
     declared = Warehouse(scene.spark, scene.warehouse.root)
-    on_delta(scene, declared)
+    on_delta(scene, warehouse=declared)
     view = declared.view("v", query)
     with pytest.raises(ChangedQueryError, match="declared keys"):
         view.refresh()
