@@ -22,7 +22,7 @@ from incremental.algebra.errors import DeltafoldError, QueryError, SourceError, 
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration
-from incremental.compilation import Compilation, Policy, nullable
+from incremental.compilation import Compilation, Policy, nullable, types
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
 from incremental.runtime.chain import Below, Inputs, standing
@@ -107,8 +107,7 @@ class Warehouse:
 
     def constraints(self) -> tuple[Constraint, ...]:
         """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
-        known = self.schemas().items()
-        return constraints(self._declared, {n: {f.name: f.dataType.simpleString() for f in s} for n, s in known})
+        return constraints(self._declared, {name: types(schema) for name, schema in self.schemas().items()})
 
     def _declaration(self, name: str) -> SourceDeclaration:
         if name in self._views:

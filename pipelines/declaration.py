@@ -14,7 +14,7 @@
         invariant: true                            never changes: joins with it keep nothing
         primary_key: shop                          one column or a list: never NULL, and no two rows share it
         foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
-        append_only: false                         true: rows come, and never leave or change
+        append_only: false                         true: rows never leave or change; checked, like keys, in each refresh
       totals:
         view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
@@ -27,7 +27,6 @@
 Every relative path, the warehouse's too, starts at the pipeline's own folder, so that a pipeline can be moved as one.
 A path may hold `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`), which is
 taken as it stands; dropped files and the warehouse are in folders of this machine so far.
-Keys and `append_only` are checked in every refresh before anything is written, and make refreshes read less.
 The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
 """
 
@@ -214,8 +213,7 @@ class Source(_Part):
 
     @model_validator(mode="after")
     def _keys_fit(self) -> Source:
-        known = schema.column_names(self.files.schema_ddl) if self.files else ()
-        check_keys(self.primary_key, self.foreign_keys, known)
+        check_keys(self.primary_key, self.foreign_keys, self.files and self.files.schema_ddl)
         if self.invariant and self.append_only:
             raise ValueError("it is both `invariant` and `append_only`; keep `append_only` if rows come to it")
         return self

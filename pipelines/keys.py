@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from pipelines import schema
+
 
 def _as_list(value: object) -> object:
     """One column may stand alone."""
@@ -28,8 +30,9 @@ class ForeignKeyPart(BaseModel):
     source: str
 
 
-def check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], known: Sequence[str]) -> None:
-    """ValueError, with what to do, for keys of one source that its schema (empty: not known) cannot have."""
+def check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], ddl: str | None) -> None:
+    """ValueError, with what to do, for keys of one source that its schema (None: not known) cannot have."""
+    known = () if ddl is None else schema.column_names(ddl)
     check_columns("primary key", primary, known)
     for key in foreign:
         check_columns("foreign key", key.columns, known)

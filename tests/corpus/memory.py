@@ -18,7 +18,7 @@ from incremental import catalyst
 from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
-from incremental.api import nullable
+from incremental.compilation import nullable, types
 from incremental.compiler.compile import compiled
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
@@ -246,5 +246,4 @@ class MemoryView:
 def declared_facts(
     declared: Mapping[str, SourceDeclaration], schemas: Mapping[str, StructType]
 ) -> tuple[Constraint, ...]:
-    types = {name: {f.name: f.dataType.simpleString() for f in schema.fields} for name, schema in schemas.items()}
-    return constraints(declared, types)
+    return constraints(declared, {name: types(schema) for name, schema in schemas.items()})

@@ -194,6 +194,11 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
             MINIMAL + "    invariant: true\n    append_only: true\n",
             ", line 2: sources.sales: it is both `invariant` and `append_only`; keep `append_only` if rows come to it.",
         ),
+        (
+            "sources: {totals: {view: sales, primary_key: id}}\n",
+            ", line 1: sources.totals: a view is what its query makes it; remove `primary_key`, `foreign_keys`, "
+            "`append_only`.",
+        ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
         (
             MINIMAL.replace("path: data", "path: '${NO_SUCH}/x'"),
