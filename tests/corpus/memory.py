@@ -179,6 +179,7 @@ class MemoryView:
     epoch: int = 0
     tables: dict[str, MemoryTable] = field(default_factory=dict[str, MemoryTable])
     pins: dict[str, int] = field(default_factory=dict[str, int])
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
@@ -205,7 +206,7 @@ class MemoryView:
         measure = Measure(self.spark)
         epoch = Epoch(self.spark, intent, self.sources, self.tables, measure)
         with measure.all("epoch"):
-            self.maintenance.run(epoch)
+            self.paths = self.maintenance.run(epoch).paths
         self.pins = {name: pin.after for name, pin in pins.items()}
         return measure
 
