@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stop" in metafunc.fixturenames:
         whole: list[Crash] = [(kind, stage, number) for kind in KINDS for stage in STAGES for number in range(POINTS)]
         chosen = whole if metafunc.config.getoption("--long") else BY_SIGNAL
-        metafunc.parametrize(("kind", "stage", "stop"), chosen, ids=[f"{k}: {s}, {n}" for k, s, n in chosen])
+        metafunc.parametrize(("kind", "stage", "stop"), chosen, ids=[f"{k}: {s}, {at}" for k, s, at in chosen])
 
 
 @pytest.fixture
