@@ -13,7 +13,7 @@ demo: $(READY)
 	$(BIN)/python -m pipelines.demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .

@@ -186,6 +186,7 @@ class MemoryView:
     epoch: int = 0
     tables: dict[str, MemoryTable] = field(default_factory=dict[str, MemoryTable])
     pins: dict[str, int] = field(default_factory=dict[str, int])
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
@@ -217,7 +218,7 @@ class MemoryView:
         try:
             with measure.all("epoch"):
                 check(epoch, self.maintenance.constraints)
-                self.maintenance.run(epoch)
+                self.paths = self.maintenance.run(epoch).paths
         except SourceError:
             self.epoch -= 1
             raise

@@ -1,12 +1,13 @@
 """A process that refreshes a view and comes to an end on the way.
 
-python -m tests.crash.child HOST FOLDER KIND STAGE HOW NUMBER
+python -m tests.crash.child HOST FOLDER KIND STAGE HOW STOP
 HOST: the file of a running Spark, or `own`. HOW: `kill` at the point, `during` the write that the point begins, `hold`
-the lock at the point until killed.
+the lock at the point until killed. STOP: the point, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -29,14 +30,16 @@ def hold() -> None:
     time.sleep(600)
 
 
-def main(host: str, folder: str, kind: str, stage: str, how: str, number: str) -> None:
+def main(host: str, folder: str, kind: str, stage: str, how: str, stop: str) -> None:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
     spark = start("crash", master="local[2]", memory="1g", settings=settings) if host == "own" else attach(Path(host))
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
+    named = json.loads(stop)
+    point = named if isinstance(named, int) else (named[0], named[1])
     world = World(spark, Path(folder), kind)
     end = {"kill": kill_process, "during": kill_soon, "hold": hold}[how]
-    with world.settings(), watched(int(number), end):
+    with world.settings(), watched(point, end):
         STAGES[stage].run(world)
 
 

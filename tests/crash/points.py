@@ -30,6 +30,9 @@ CALLS = {
     "dump", "symlink_to", "hardlink_to", "truncate", "commit",
 }  # fmt: skip
 
+Stop = int | tuple[str, int]
+"""A point of a run: its number, or a moment and the how-manieth time that the run comes to it."""
+
 
 class Killed(BaseException):
     """What stands in for SIGKILL inside a process: nothing in the product may catch it."""
@@ -43,21 +46,27 @@ class Point:
     function: str
     what: str
 
+    @property
+    def moment(self) -> str:
+        """The point without the thing that is written."""
+        return f"{self.side} {self.function}"
+
     def __str__(self) -> str:
-        return f"{self.side} {self.function} {self.what}"
+        return f"{self.moment} {self.what}"
 
 
 @dataclass
 class Run:
-    """The points that a run passed; at point number `stop` it calls `end`."""
+    """The points that a run passed; at `stop` it calls `end`."""
 
-    stop: int | None = None
+    stop: Stop | None = None
     end: Callable[[], None] = lambda: None
     passed: list[Point] = field(default_factory=list[Point])
 
     def reach(self, point: Point) -> None:
         self.passed.append(point)
-        if len(self.passed) - 1 == self.stop:
+        times = sum(passed.moment == point.moment for passed in self.passed)
+        if self.stop in (len(self.passed) - 1, (point.moment, times)):
             self.end()
 
 
@@ -99,8 +108,8 @@ def writes(node: ast.AST) -> bool:
 
 
 @contextmanager
-def watched(stop: int | None = None, end: Callable[[], None] = raise_killed) -> Iterator[Run]:
-    """Every writing function of ROOMS reports to the run; at point `stop` it ends."""
+def watched(stop: Stop | None = None, end: Callable[[], None] = raise_killed) -> Iterator[Run]:
+    """Every writing function of ROOMS reports to the run; at `stop` it ends."""
     run, undo = Run(stop, end), list[Callable[[], None]]()
     try:
         for module in ROOMS:

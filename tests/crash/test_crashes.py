@@ -7,35 +7,31 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.crash.points import watched
+from tests.crash.points import Stop, watched
+from tests.crash.sample import IN_PROCESS
 from tests.crash.worlds import KINDS, STAGES, World, check_survived, seen, stopped
 
 FEWEST_POINTS = 6  # every run begins an epoch, writes a table and finishes the epoch
-SAMPLE = (3, 1, 5, 4, 2, 3, 0)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All kinds and stages, each at all points; or each kind at one stage and one point, another for each kind."""
-    pairs = [(kind, stage, None) for kind in KINDS for stage in STAGES]
-    if not metafunc.config.getoption("--long"):
-        stages = list(STAGES)
-        pairs = [(kind, stages[(i + 1) % len(stages)], SAMPLE[i % len(SAMPLE)]) for i, kind in enumerate(KINDS)]
-        pairs.append(("view over a view", "change", 9))  # the view below has ended its epoch, the one above has not
-    names = [f"{kind}: {stage}" for kind, stage, _ in pairs]
-    metafunc.parametrize(("kind", "stage", "number"), pairs, ids=names)
+    """All kinds and stages, each at all points; or the sample."""
+    runs = [(kind, stage, None) for kind in KINDS for stage in STAGES]
+    chosen = runs if metafunc.config.getoption("--long") else IN_PROCESS
+    metafunc.parametrize(("kind", "stage", "stop"), chosen, ids=[f"{kind}: {stage}" for kind, stage, _ in chosen])
 
 
-def test_a_crash_is_survived(spark: SparkSession, tmp_path: Path, kind: str, stage: str, number: int | None) -> None:
+def test_a_crash_is_survived(spark: SparkSession, tmp_path: Path, kind: str, stage: str, stop: Stop | None) -> None:
     """Protects from changes lost, doubled or half visible after a crash."""
     world = World(spark, tmp_path / "prepared", kind).create()
     with world.settings():
         STAGES[stage].prepare(world)
         before, finished = seen(world), world.finished()
-        for point in numbers(world, tmp_path, stage) if number is None else [number]:
-            crashed = world.copied(tmp_path / f"point {point}")
+        for number, point in enumerate(numbers(world, tmp_path, stage) if stop is None else [stop]):
+            crashed = world.copied(tmp_path / f"point {number}")
             run = stopped(crashed, STAGES[stage], point)
             try:
-                check_survived(crashed, before, finished, late=point % 2 == 1)
+                check_survived(crashed, before, finished, late=run.passed[-1].side == "after")
             except Exception as error:
                 error.add_note(f"stopped {run.passed[-1]}")
                 raise

@@ -5,6 +5,7 @@ Most of these processes are guests of this process's Spark, whose Java goes on w
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,24 +20,20 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import BusyError, DeltafoldError
 from incremental.runtime import refresh
 from incremental.runtime.host import publish
+from tests.crash.points import Stop
+from tests.crash.sample import BY_SIGNAL, Crash
 from tests.crash.worlds import KINDS, STAGES, World, check_survived, seen
 from tests.setup.machine import PROJECT
 
-SAMPLE = [
-    ("one state in place, merged", "change", 3),
-    ("two nested states", "resume", 4),
-    ("state and view table", "first load", 5),
-    ("bag", "change that cancels out", 3),
-]
 POINTS = 16  # more than any run has
 FEWEST = 5
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "number" in metafunc.fixturenames:
-        whole = [(kind, stage, number) for kind in KINDS for stage in STAGES for number in range(POINTS)]
-        chosen = whole if metafunc.config.getoption("--long") else SAMPLE
-        metafunc.parametrize(("kind", "stage", "number"), chosen, ids=[f"{k}: {s}, {n}" for k, s, n in chosen])
+    if "stop" in metafunc.fixturenames:
+        whole: list[Crash] = [(kind, stage, number) for kind in KINDS for stage in STAGES for number in range(POINTS)]
+        chosen = whole if metafunc.config.getoption("--long") else BY_SIGNAL
+        metafunc.parametrize(("kind", "stage", "stop"), chosen, ids=[f"{k}: {s}, {at}" for k, s, at in chosen])
 
 
 @pytest.fixture
@@ -45,28 +42,28 @@ def host(spark: SparkSession, tmp_path: Path) -> str:
     return str(tmp_path / "host.json")
 
 
-def command(host: str, world: World, stage: str, how: str, number: int) -> list[str]:
-    told = [host, str(world.folder), world.kind, stage, how, str(number)]
+def command(host: str, world: World, stage: str, how: str, stop: Stop) -> list[str]:
+    told = [host, str(world.folder), world.kind, stage, how, json.dumps(stop)]
     return [sys.executable, "-m", "tests.crash.child", *told]
 
 
-def killed(host: str, world: World, stage: str, how: str, number: int) -> bool:
+def killed(host: str, world: World, stage: str, how: str, stop: Stop) -> bool:
     """Run a stage in a process that ends at a point; False where the run has no such point."""
-    child = subprocess.run(command(host, world, stage, how, number), cwd=PROJECT, check=False, capture_output=True)
+    child = subprocess.run(command(host, world, stage, how, stop), cwd=PROJECT, check=False, capture_output=True)
     assert child.returncode in (0, -signal.SIGKILL), child.stderr.decode()
     return child.returncode != 0
 
 
-def test_a_kill_is_survived(spark: SparkSession, host: str, tmp_path: Path, kind: str, stage: str, number: int) -> None:
+def test_a_kill_is_survived(spark: SparkSession, host: str, tmp_path: Path, kind: str, stage: str, stop: Stop) -> None:
     """Protects from anything that only a `finally` or an exit handler puts right."""
     world = World(spark, tmp_path / "world", kind).create()
     with world.settings():
         STAGES[stage].prepare(world)
         before, finished = seen(world), world.finished()
-        if killed(host, world, stage, "kill", number):
-            check_survived(world, before, finished, late=number % 2 == 1)
+        if killed(host, world, stage, "kill", stop):
+            check_survived(world, before, finished, late=stop % 2 == 1 if isinstance(stop, int) else "after" in stop[0])
         else:
-            assert number >= FEWEST
+            assert isinstance(stop, int) and stop >= FEWEST
 
 
 @pytest.mark.parametrize("kind", ["one state in place", "one state in place, merged"])

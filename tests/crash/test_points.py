@@ -8,9 +8,12 @@ from incremental.runtime.journal import Journal
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
+from tests.crash.sample import BY_SIGNAL, IN_PROCESS
+from tests.crash.worlds import KINDS, STAGES
 
 # These make what can be made again, and write nothing of a warehouse.
 SET_UP = {f"runtime.{name}" for name in ("cache", "classes", "doctor", "host", "jars", "java", "session", "trust")}
+OF_A_LANDING = {"Table.replace_where", "Landings._remember"}  # tests/landing stops at each of its points
 WHOLE_VIEW = {"api:View.drop"}  # removes a view; there is no epoch to finish afterwards
 
 
@@ -34,6 +37,16 @@ def test_the_writes_we_know_of_are_found() -> None:
         "runtime.landing:Landings._remember",
     }
     assert known | EXEMPT <= found
+
+
+def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
+    """Protects from a new write that only --long stops at, and from a kind of view or a stage that none is."""
+    found = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
+    crashes = [*IN_PROCESS, *BY_SIGNAL]
+    moments = {stop[0] for _, _, stop in crashes if isinstance(stop, tuple)}
+    assert moments == {f"{side} {name}" for side in ("before", "after") for name in found - OF_A_LANDING}
+    assert {kind for kind, _, _ in crashes} == set(KINDS)
+    assert {stage for _, stage, _ in crashes} == set(STAGES)
 
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from incremental.api import Delta, Report, View, Warehouse
-from tests.properties.comparing import difference
+from tests.properties.comparing import difference, types
 
 
 class Scene:
@@ -59,11 +59,6 @@ def confirm(view: View) -> None:
     assert types(answer) == types(expected)
     found = difference(expected.collect(), answer.collect())
     assert not found, found
-
-
-def types(frame: DataFrame) -> list[str]:
-    """The columns' types; tables do not say at any depth that a value is never NULL."""
-    return [field.dataType.simpleString() for field in frame.schema]
 
 
 def rows(view: View) -> list[tuple[Any, ...]]:

@@ -1,14 +1,20 @@
-"""The same history over both merge paths and several buckets: small states rewritten, large ones merged."""
+"""The same history over both merge paths and several buckets: small states rewritten, large ones merged.
+
+All queries go through it in memory; Delta's own MERGE is shown in place, in a nested state and in a bag.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import pytest
 
 from incremental.runtime import maintain, publish, refresh
-from tests.examples.scene import Scene, checked
+from tests.corpus.world import World, checked
+from tests.examples import scene as on_delta
+from tests.examples.scene import Scene
 
 QUERIES = {
     "in_place": "select k, q, sum(v) s, min(v) lo, max_by(v, u) m, stddev(v) sd from t group by k, q",
@@ -18,13 +24,25 @@ QUERIES = {
     "having": "select q, count(*) n, min(v) lo from t group by q having count(*) > 2",
     "total": "select count(*) n, min(v) lo, sum(v) s from t",
 }
-CHANGES = (
-    "insert into {t} values (1, null, 2.5, 100), (null, null, null, 101), (7, 7, 7.0, 102)",
-    "update {t} set v = v - 1 where k = 1 or q is null",
-    "delete from {t} where v <= 0 or k is null",
-    "insert into {t} select * from {t} where k = 2",
-    "delete from {t} where k = 2",
+FIRST = ("k int, q int, v double, u int", [(i % 4, i % 3 or None, i / 4, i) for i in range(20)])
+ROUNDS = (
+    (),
+    (
+        "insert into {t} values (1, null, 2.5, 100), (null, null, null, 101), (7, 7, 7.0, 102)",
+        "update {t} set v = v - 1 where k = 1 or q is null",
+    ),
+    ("delete from {t} where v <= 0 or k is null", "insert into {t} select * from {t} where k = 2"),
+    ("delete from {t} where k = 2",),
 )
+
+
+@contextmanager
+def small_files(few: int) -> Iterator[None]:
+    """States and bags of so few files are small."""
+    with ExitStack() as stack:
+        for room in (maintain, publish):
+            stack.enter_context(mock.patch.object(room, "SMALL_FILES", few))
+        yield
 
 
 @pytest.mark.parametrize(
@@ -32,21 +50,42 @@ CHANGES = (
     [(4, 1, "rewrite"), (0, 1, "merge"), (4, 5, "merge")],
     ids=["rewrite", "merge", "buckets"],
 )
-def test_history(scene: Scene, few: int, buckets: int, path: str) -> None:
-    """The path is chosen by size and reported; the answer does not depend on it."""
-    scene.source("t", "k int, q int, v double, u int", [(i % 4, i % 3 or None, i / 4, i) for i in range(20)])
-    with ExitStack() as stack:
-        for room in (maintain, publish):
-            stack.enter_context(mock.patch.object(room, "SMALL_FILES", few))
-        stack.enter_context(
-            mock.patch.multiple(refresh, BUCKET_BYTES=1 if buckets > 1 else 1 << 40, MOST_BUCKETS=buckets)
-        )
-        views = [scene.view(query, name) for name, query in QUERIES.items()]
-        taken = set()
-        for change in ("", *CHANGES):
-            if change:
+def test_history(world: World, few: int, buckets: int, path: str) -> None:
+    """The path is chosen by size; the answer does not depend on it."""
+    world.source("t", *FIRST)
+    views = [world.view(query, buckets=buckets) for query in QUERIES.values()]
+    taken = set()
+    with small_files(few):
+        for changes in ROUNDS:
+            for change in changes:
+                world.sql(change)
+            for view in views:
+                checked(view)
+                taken |= set(view.paths.items())
+    assert_only(path, taken)
+
+
+@pytest.mark.parametrize(
+    ("few", "buckets", "names"),
+    [(0, 1, ("in_place", "nested", "bag")), (4, 5, ("in_place", "bag"))],
+    ids=["merge", "buckets"],
+)
+def test_history_on_delta(scene: Scene, few: int, buckets: int, names: tuple[str, ...]) -> None:
+    """Buckets come from the source's size, and the path is reported. Every other example on Delta rewrites."""
+    scene.source("t", *FIRST)
+    more = mock.patch.multiple(refresh, BUCKET_BYTES=1 if buckets > 1 else 1 << 40, MOST_BUCKETS=buckets)
+    views = [scene.view(QUERIES[name], name) for name in names]
+    taken = set()
+    with small_files(few), more:
+        for changes in ROUNDS:
+            for change in changes:
                 scene.sql(change)
             for view in views:
-                taken |= set(checked(view).paths.items())
-        assert {("state_1", "first load"), ("state_1", path), ("view", "changed")} <= taken
-        assert not {way for table, way in taken if table != "view"} - {path, "first load", "unchanged"}
+                taken |= set(on_delta.checked(view).paths.items())
+    assert_only("merge", taken)
+
+
+def assert_only(path: str, taken: set[tuple[str, str]]) -> None:
+    """States were merged by this path and by no other, and the bag was changed."""
+    assert {("state_1", "first load"), ("state_1", path), ("view", "changed")} <= taken
+    assert not {way for table, way in taken if table != "view"} - {path, "first load", "unchanged"}

@@ -8,7 +8,9 @@ from decimal import Decimal
 import pytest
 
 from incremental.api import DeltafoldError
-from tests.examples.scene import Scene, checked, row, rows
+from tests.corpus.world import World, checked, rows
+from tests.examples import scene as on_delta
+from tests.examples.scene import Scene
 
 BIGGEST = 2**63 - 1
 
@@ -18,35 +20,35 @@ def test_integer_overflow_raises_as_in_batch_and_can_be_mended(scene: Scene) -> 
     scene.source("t", "k int, v bigint", [(1, BIGGEST), (2, 4)])
     strict = scene.view("select k, sum(v) s from t group by k", "strict")
     lenient = scene.view("select k, try_sum(v) s, avg(v) a from t group by k", "lenient")
-    checked(strict)
-    checked(lenient)
+    on_delta.checked(strict)
+    on_delta.checked(lenient)
     scene.sql("insert into {t} values (1, 1)")
     with pytest.raises(DeltafoldError, match=r"(?i)overflow|out of range"):
         strict.refresh()
-    assert rows(strict) == [(1, BIGGEST), (2, 4)]
-    checked(lenient)
-    assert rows(lenient)[0][1] is None
+    assert on_delta.rows(strict) == [(1, BIGGEST), (2, 4)]
+    on_delta.checked(lenient)
+    assert on_delta.rows(lenient)[0][1] is None
     scene.sql("insert into {t} values (1, -11), (2, 1)")
     for view in (strict, lenient):
         view.refresh()
-    assert rows(strict) == [(1, BIGGEST - 10), (2, 5)]
-    assert [r[1] for r in rows(lenient)] == [BIGGEST - 10, 5]
+    assert on_delta.rows(strict) == [(1, BIGGEST - 10), (2, 5)]
+    assert [r[1] for r in on_delta.rows(lenient)] == [BIGGEST - 10, 5]
     scene.sql("delete from {t} where v in (1, -11)")
-    checked(strict)
-    checked(lenient)
+    on_delta.checked(strict)
+    on_delta.checked(lenient)
 
 
-def test_decimal_sums_keep_every_digit(scene: Scene) -> None:
+def test_decimal_sums_keep_every_digit(world: World) -> None:
     """decimal(38,18): no digit of the scale is given up by merging."""
     large, small = Decimal("12345678901234567.000000000000000001"), Decimal("0.000000000000000001")
-    scene.source("t", "k int, v decimal(38,18)", [(1, large), (1, -small), (2, small)])
-    view = scene.view("select k, sum(v) s, avg(v) a, max(v) hi, count(v) n from t group by k")
+    world.source("t", "k int, v decimal(38,18)", [(1, large), (1, -small), (2, small)])
+    view = world.view("select k, sum(v) s, avg(v) a, max(v) hi, count(v) n from t group by k")
     checked(view)
     for _ in range(2):
-        scene.sql("insert into {t} select k, v from {t}")
+        world.sql("insert into {t} select k, v from {t}")
         checked(view)
     assert rows(view)[0][1] == 4 * large - 4 * small
-    scene.sql("delete from {t} where v > 1")
+    world.sql("delete from {t} where v > 1")
     checked(view)
     assert rows(view)[0][1] == -4 * small
 
@@ -57,20 +59,20 @@ def test_a_decimal_sum_beyond_what_a_state_keeps(scene: Scene) -> None:
     view = scene.view("select sum(v) s from t")
     with pytest.raises(DeltafoldError, match=r"beyond the 37 digits that a state keeps .* set policy: definition"):
         view.refresh()
-    checked(scene.view("select sum(v) s from t", "w", policy="definition"))
+    on_delta.checked(scene.view("select sum(v) s from t", "w", policy="definition"))
 
 
-def test_doubles_do_not_drift(scene: Scene) -> None:
+def test_doubles_do_not_drift(world: World) -> None:
     """1e20 added and deleted leaves exactly the rest, which a running sum of doubles would have lost."""
-    scene.source("t", "k int, v double", [(1, 0.1), (1, 0.2), (2, 1e-9)])
-    view = scene.view("select k, sum(v) s, avg(v) a from t group by k")
+    world.source("t", "k int, v double", [(1, 0.1), (1, 0.2), (2, 1e-9)])
+    view = world.view("select k, sum(v) s, avg(v) a from t group by k")
     checked(view)
     before = rows(view)
     for _ in range(2):
-        scene.sql("insert into {t} values (1, 1e20), (2, -1e25), (3, 1e20), (3, -1e20), (3, 3.5)")
+        world.sql("insert into {t} values (1, 1e20), (2, -1e25), (3, 1e20), (3, -1e20), (3, 3.5)")
         view.refresh()
         assert (rows(view)[0][1], rows(view)[2][1]) == (1e20, 3.5)
-        scene.sql("delete from {t} where abs(v) > 1e19 or k = 3")
+        world.sql("delete from {t} where abs(v) > 1e19 or k = 3")
         checked(view)
         assert rows(view) == before
 
@@ -79,28 +81,32 @@ def test_nan_and_infinities_come_and_go(scene: Scene) -> None:
     """They have no inverse: the group they leave is recomputed from its rows."""
     scene.source("t", "k int, v double", [(1, 0.5), (1, -0.0), (2, 1e300), (3, None)])
     view = scene.view("select k, sum(v) s, avg(v) a, min(v) lo, max(v) hi, stddev(v) sd, count(v) n from t group by k")
-    checked(view)
-    before = rows(view)
+    on_delta.checked(view)
+    before = on_delta.rows(view)
     scene.sql("insert into {t} values (1, double('NaN')), (2, double('inf')), (3, double('-inf')), (3, double('inf'))")
-    checked(view)
-    assert math.isnan(rows(view)[0][1]) and rows(view)[1][1] == math.inf and math.isnan(rows(view)[2][1])
+    on_delta.checked(view)
+    assert (
+        math.isnan(on_delta.rows(view)[0][1])
+        and on_delta.rows(view)[1][1] == math.inf
+        and math.isnan(on_delta.rows(view)[2][1])
+    )
     scene.sql("delete from {t} where isnan(v) or abs(v) = double('inf')")
-    checked(view)
-    assert rows(view) == before
+    on_delta.checked(view)
+    assert on_delta.rows(view) == before
 
 
-def test_moments_under_deletions(scene: Scene) -> None:
+def test_moments_under_deletions(world: World) -> None:
     """Variance, covariance and correlation of integers and doubles, of groups of one row, and of constant columns."""
     data = [(k, i, float(i * i), 2.5) for k in range(3) for i in range(k + 1)]
-    scene.source("t", "k int, i int, v double, c double", data)
-    view = scene.view("""
+    world.source("t", "k int, i int, v double, c double", data)
+    view = world.view("""
         select k, stddev(i) a, var_pop(i) b, stddev_pop(v) c, variance(v) d, covar_samp(i, v) e, covar_pop(v, i) f,
                stddev(c) g, covar_pop(c, v) h, corr(i, v) filter (where k > 0) r
         from t group by k""")
     checked(view)
-    scene.sql("insert into {t} values (0, 2147483647, 1e6, 2.5), (0, -2147483648, -1e6, 2.5), (1, 5, null, 2.5)")
+    world.sql("insert into {t} values (0, 2147483647, 1e6, 2.5), (0, -2147483648, -1e6, 2.5), (1, 5, null, 2.5)")
     checked(view)
-    scene.sql("delete from {t} where abs(v) = 1e6 or k = 2 and i = 1")
+    world.sql("delete from {t} where abs(v) = 1e6 or k = 2 and i = 1")
     checked(view)
 
 
@@ -111,7 +117,7 @@ def test_result_types_are_sparks(scene: Scene) -> None:
         "select sum(s) ss, avg(a) aa, max(x) xx, sum(m) mm, min(z) zz from (select k, sum(h) s, avg(e) a, sum(e) x, "
         "sum(f) m, max(f) z from t group by k)"
     )
-    checked(view)
+    on_delta.checked(view)
     scene.sql("insert into {t} values (2, 7, 0.3, 9.9), (1, null, null, -3.3)")
-    checked(view)
-    assert row(view)["ss"] == 12
+    on_delta.checked(view)
+    assert on_delta.row(view)["ss"] == 12

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tests.examples.scene import Scene, checked
+from tests.corpus.world import World, checked
 
 
-def test_inputs_of_a_union_keep_their_columns_in_order(scene: Scene) -> None:
+def test_inputs_of_a_union_keep_their_columns_in_order(world: World) -> None:
     """The outer key moves to the front of the inner lineage key; the union's columns must not move with it."""
-    scene.source("t", "k int, q int, v int", [(k, q, k * q) for k in range(4) for q in range(3)])
-    view = scene.view("""
+    world.source("t", "k int, q int, v int", [(k, q, k * q) for k in range(4) for q in range(3)])
+    view = world.view("""
         select b, sum(s) s, sum(a) a, max(a) m from (
             select k a, q b, sum(v) s from t group by k, q
             union all
             select k a, q b, max(v) s from t where k > 1 group by k, q
         ) group by b""")
     checked(view)
-    scene.sql("delete from {t} where k = 3 and q < 2")
-    scene.sql("insert into {t} values (9, 0, 5), (2, 1, 7)")
+    world.sql("delete from {t} where k = 3 and q < 2")
+    world.sql("insert into {t} values (9, 0, 5), (2, 1, 7)")
     checked(view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from pyspark.sql import SparkSession
 
 from incremental.runtime.verify import discrepancy
@@ -13,23 +12,29 @@ SCHEMA = "k int, v double, a array<double>, m map<string, int>, s struct<p: int,
 ROW = (1, 0.1 + 0.2, [1.0], {"x": 1}, (1, "a"))
 
 
-@pytest.mark.parametrize("value", [(0.3, 0.1 + 0.2), (0.0, -0.0), (NAN, NAN), (INF, INF), (0.0, 1e-13), (None, None)])
-def test_floats_that_are_the_same(spark: SparkSession, value: tuple[float, float]) -> None:
+SAME = [(0.3, 0.1 + 0.2), (0.0, -0.0), (NAN, NAN), (INF, INF), (0.0, 1e-13), (None, None)]
+DIFFERENT = [(0.3, 0.3000001), (NAN, None), (NAN, INF), (INF, -INF), (0.0, None), (1e-3, 1.1e-3), (1.0, -1.0)]
+
+
+def test_floats_that_are_the_same(spark: SparkSession) -> None:
     """Protects from alarms about the order in which Spark adds, and about values on a rounding edge."""
-    one, other = (spark.createDataFrame([(1, v), (1, v)], "k int, v double") for v in value)
+    one, other = (
+        spark.createDataFrame(list(enumerate(side)) * 2, "k int, v double") for side in zip(*SAME, strict=True)
+    )
     found = discrepancy(one, other, 5)
     assert (found.missing, found.extra, found.sample) == (0, 0, ())
 
 
-@pytest.mark.parametrize(
-    "value", [(0.3, 0.3000001), (NAN, None), (NAN, INF), (INF, -INF), (0.0, None), (1e-3, 1.1e-3), (1.0, -1.0)]
-)
-def test_floats_that_are_not(spark: SparkSession, value: tuple[float | None, float | None]) -> None:
-    """One row missing and one too many, each shown."""
-    one, other = (spark.createDataFrame([(1, v), (2, 5.0)], "k int, v double") for v in value)
-    found = discrepancy(one, other, 5)
-    assert (found.missing, found.extra) == (1, 1)
-    assert [text.split()[0] for text in found.sample] == ["missing", "extra"]
+def test_floats_that_are_not(spark: SparkSession) -> None:
+    """One row of each missing and one too many, each shown; equal ones beside them are not."""
+    sides = ([*enumerate(side), (-1, 5.0)] for side in zip(*DIFFERENT, strict=True))
+    one, other = (spark.createDataFrame(side, "k int, v double") for side in sides)
+    found = discrepancy(one, other, 99)
+    assert (found.missing, found.extra) == (len(DIFFERENT), len(DIFFERENT))
+    kinds = [text.split()[0] for text in found.sample]
+    assert kinds == ["missing"] * len(DIFFERENT) + ["extra"] * len(DIFFERENT)
+    shown = {text.split("'k': ")[1].split(",")[0] for text in found.sample}
+    assert shown == {str(number) for number in range(len(DIFFERENT))}
 
 
 def test_duplicates_and_nested_values(spark: SparkSession) -> None:

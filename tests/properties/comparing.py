@@ -10,7 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 RELATIVE, ABSOLUTE = 1e-9, 1e-9
+
+
+def types(frame: DataFrame) -> list[str]:
+    """The columns' types; tables do not say at any depth that a value is never NULL."""
+    return [field.dataType.simpleString() for field in frame.schema]
 
 
 def exact_key(value: Any) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from hypothesis import assume, given, note
+from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -24,6 +24,8 @@ from tests.examples.scene import confirm
 from tests.properties.comparing import difference
 from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries
+
+DEAR = 6  # an example on Delta takes as long as so many in memory, or more
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Paths:
 paths = st.builds(Paths, st.booleans(), st.sampled_from([1, 3]), st.booleans(), st.sampled_from([False, False, True]))
 
 
+@settings(max_examples=settings().max_examples // DEAR)
 @given(st.lists(queries(), min_size=4, max_size=4), histories, paths)
 def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: list[list[Step]], way: Paths) -> None:
     """Any query, any history, any refreshes."""

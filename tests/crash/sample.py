@@ -1,0 +1,24 @@
+"""The crashes that are tried without --long: every kind of view, every stage, and both sides of every write."""
+
+from __future__ import annotations
+
+from tests.crash.points import Stop
+
+Crash = tuple[str, str, Stop]
+"""The kind of the view, the stage, and where it is stopped."""
+
+IN_PROCESS: tuple[Crash, ...] = (
+    ("one state in place", "rebuild", ("before Journal._write", 2)),
+    ("state and view table, merged", "change", ("before Table.merge", 1)),
+    ("bag", "change that cancels out", ("before Journal.withdraw", 1)),
+    ("bag, merged", "change", ("after Table.merge", 1)),
+    ("join and window", "first load", ("before Table._write", 1)),
+    ("recomputed", "resume", ("after Journal._write", 1)),
+    ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
+    ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
+)
+BY_SIGNAL: tuple[Crash, ...] = (
+    ("one state in place, merged", "change", ("after Table.merge", 1)),
+    ("two nested states", "resume", ("before Table._write", 1)),
+    ("state and view table", "first load", ("after Table._write", 2)),
+)
