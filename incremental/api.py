@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint, constraints
-from incremental.algebra.errors import DeltafoldError, QueryError, SourceError, StateError
+from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration
@@ -27,9 +27,10 @@ from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
 from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice
-from incremental.runtime.journal import Entry, Intent, Pin
+from incremental.runtime.journal import Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
+from incremental.runtime.published import Published
 from incremental.runtime.refresh import Progress, Refresh, Store
 from incremental.runtime.verify import discrepancy
 
@@ -151,33 +152,37 @@ class View:
         """The compiled view as plain data, for an orchestrator's graph."""
         return self._compilation.description(self._choice())
 
-    def refresh(self, versions: Mapping[str, int] | None = None, progress: Progress | None = None) -> Report:
+    def refresh(
+        self,
+        versions: Mapping[str, int] | None = None,
+        progress: Progress | None = None,
+        chunk: int | None = None,
+    ) -> Report:
         """One epoch, up to the sources' latest versions or the given ones; finishes an interrupted epoch first.
 
+        chunk: bytes of source files that one epoch takes in; a larger change, a first load above all, takes several.
         The views that its query reads go to the same versions first; `versions` may name what only they read.
         Raises RefusedError, SourceError, BusyError, ChangedQueryError; nothing is half done after any of them.
         """
-        return self._refresh().run(versions, progress)
+        return self._refresh().run(versions, progress, chunk=chunk)
 
-    def rebuild(self, progress: Progress | None = None) -> Report:
+    def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
         """Build the state anew as the next generation; readers keep the old one until it is complete."""
-        return self._refresh().run(None, progress, rebuild=True)
+        return self._refresh().run(None, progress, rebuild=True, chunk=chunk)
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch, in the query's order if it has one."""
-        intent = self._finished().intent
         names = [f"`{column.name.replace('`', '``')}`" for column in self.columns]
-        frame = self._final(intent).at(self._version(intent)).select(*names)
-        return self._compilation.ordered(frame)
+        return self._compilation.ordered(self._published.rows().select(*names))
 
     @property
     def path(self) -> str:
         """The ordinary Delta table that holds the answer of the last finished epoch."""
-        return self._final(self._finished().intent).path
+        return self._published.table.path
 
     def verify(self) -> Verification:
         """Compare the view with the batch query at the source versions of its last epoch, duplicates counted."""
-        intent = self._finished().intent
+        intent = self._published.entry.intent
         versions = standing(intent.sources)
         expected, actual = self._batch(versions), self.answer()
         found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
@@ -207,7 +212,7 @@ class View:
     @property
     def current(self) -> bool:
         """Whether the last finished epoch is at the latest versions of all tables, those below its sources too."""
-        stood = standing(self._finished().intent.sources)
+        stood = standing(self._published.entry.intent.sources)
         return all(self._latest(way) == version for way, version in stood.items())
 
     @property
@@ -267,31 +272,9 @@ class View:
         next_pins = {name: Pin(before.get(name), version, "") for name, version in known.items()}
         return self._compilation.ways.choose(entries, next_pins, tables)
 
-    def _finished(self) -> Entry:
-        """The last finished epoch; an interrupted one is not looked at."""
-        done = [entry for entry in self._store.journal.entries() if entry.report is not None]
-        if not done:
-            raise StateError(f"view {self.name} has no finished epoch yet: refresh it first")
-        return done[-1]
-
-    def _final(self, intent: Intent) -> Table:
-        return self._store.table(intent.generation, self._final_name(intent))
-
-    def _final_name(self, intent: Intent) -> str:
-        return self._compilation.ways.of(intent.mode).tables[-1]
-
-    def _version(self, intent: Intent) -> int:
-        """The version of the answer's table at an epoch: what an unfinished next one began from, else the latest."""
-        last = self._store.journal.last()
-        table = self._final(intent)
-        if last is not None and last.report is None and last.intent.generation == intent.generation:
-            before = last.intent.tables.get(self._final_name(intent))
-            if before is not None:
-                return before
-        version = table.version()
-        if version is None:
-            raise StateError(f"the table {table.path} of view {self.name} is gone: rebuild the view")
-        return version
+    @property
+    def _published(self) -> Published:
+        return Published(self._store, self._compilation.ways)
 
 
 __all__ = [

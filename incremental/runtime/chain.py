@@ -174,6 +174,7 @@ class Inputs:
         wanted = {way: targets[table.place] for way, table in self.bases().items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.report is not None
+            same = same and entry.intent.arrives
             if same and standing(entry.intent.sources) == wanted:
                 self.check(entry.intent.sources)
                 return entry

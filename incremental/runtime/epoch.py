@@ -17,11 +17,12 @@ from incremental.runtime.calculus import Leaf
 from incremental.runtime.extent import BROADCAST_ROWS
 from incremental.runtime.feed import Difference, difference
 from incremental.runtime.homomorphism import Touched
-from incremental.runtime.journal import Intent
+from incremental.runtime.journal import Intent, Pin
 from incremental.runtime.lake import Mark, Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.measure import Measure
+from incremental.runtime.parts import Slice
 from incremental.runtime.products import Direction
 from incremental.runtime.restriction import Restriction
 
@@ -49,8 +50,10 @@ class Epoch:
     @cached_property
     def differences(self) -> Mapping[str, Difference]:
         """What changed in each source, by its files."""
-        pins = self.intent.sources.items()
-        return {name: difference(self.sources[name], pin.before, pin.after) for name, pin in pins}
+        return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
+
+    def _difference(self, table: Table, pin: Pin) -> Difference:
+        return table.moved if isinstance(table, Slice) else difference(table, pin.before, pin.after)
 
     def application(self, table: str) -> str:
         """Delta's transaction application of a table in this generation."""

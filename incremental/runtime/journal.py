@@ -30,6 +30,7 @@ class Pin:
 
     Of a view as a source also its table at `after`, below the view's folder; the one at `before` (`left`), if the view
     was rebuilt in between; and the versions of the base sources that its answer at `after` is for.
+    Where the way from one version to the next is in parts, `start` is the version before the first of them.
     """
 
     before: int | None
@@ -38,6 +39,21 @@ class Pin:
     place: str | None = None
     left: str | None = None
     bases: Mapping[str, int] = field(default_factory=dict[str, int])
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several epochs on the way to the pinned versions: which, from 1, of how many, of how many bytes each."""
+
+    number: int
+    of: int
+    bytes: int
+
+    @property
+    def last(self) -> bool:
+        """Whether the pinned versions are reached with it."""
+        return self.number == self.of
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,12 @@ class Intent:
     mode: str = "incremental"
     constraints: list[str] = field(default_factory=list[str])
     relied: list[str] = field(default_factory=list[str])
+    part: Part | None = None
+
+    @property
+    def arrives(self) -> bool:
+        """Whether its sources are at their pinned versions after it, not somewhere on the way."""
+        return self.part is None or self.part.last
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys."""
@@ -124,9 +146,11 @@ class Journal:
             if given.get("format", 0) > FORMAT:
                 raise StateError(f"{path} was written by a newer Deltafold: upgrade this one, or rebuild the view")
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
+            part = given.pop("part", None)
             told = content.get("report")
             report = None if told is None else Report.from_json(json.dumps(told))
-            return Entry(Intent(sources=pins, **given), report, content.get("after"))
+            intent = Intent(sources=pins, part=None if part is None else Part(**part), **given)
+            return Entry(intent, report, content.get("after"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
 

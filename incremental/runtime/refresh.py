@@ -26,6 +26,7 @@ from incremental.runtime.journal import Entry, Intent, Journal, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Effect, Incremental
 from incremental.runtime.measure import Measure
+from incremental.runtime.parts import following, in_parts, sliced
 from incremental.runtime.reporting import nothing, over, report_of, told, with_choice
 
 Progress = Callable[[str], None]
@@ -67,15 +68,25 @@ class Refresh:
         self._store, self._ways, self.inputs = store, ways, inputs
         self._maintenance = ways.of(None)
 
-    def run(self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool = False) -> Report:
-        """One refresh up to the given (or the latest) versions; finishes an interrupted epoch first."""
+    def run(
+        self,
+        versions: Mapping[str, int] | None,
+        progress: Progress | None,
+        rebuild: bool = False,
+        chunk: int | None = None,
+    ) -> Report:
+        """One refresh up to the given (or the latest) versions; finishes what was interrupted first.
+
+        chunk: bytes of source files that one epoch takes in; a larger change takes several.
+        """
         with locked(self._store.folder, self.inputs, LOCK_SECONDS) as below:
             resumed = self._resume(progress, rebuild)
             done: Done = {}
             targets = self.inputs.targets(versions or {})
             reached = self.inputs.reach(targets, done, progress)
             below.close()
-            report = told(self._next(targets, reached, progress, rebuild), resumed)
+            report = self._next(targets, reached, progress, rebuild, chunk)
+            report = told(self._arrive(progress) or report, resumed)
             return over(report, [each.report for each in done.values()])
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> Reached:
@@ -96,7 +107,7 @@ class Refresh:
             report = replace(nothing(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = told(self._next(targets, reached, progress, rebuild=False), resumed)
+            report = told(self._next(targets, reached, progress), resumed)
             entry = self._store.journal.last()
         assert entry is not None
         done[folder] = Reached(entry, self._ways.of(entry.intent.mode).tables[-1], report)
@@ -107,14 +118,33 @@ class Refresh:
         last = self._store.journal.last()
         if last is not None:
             self._maintenance = self._ways.of(last.intent.mode)
-        if last is None or last.report is not None or rebuild:
+        if last is None or rebuild or (last.report is not None and last.intent.arrives):
             return None
         self._same_query(last)
         self.inputs.check(last.intent.sources)
-        return self._attempt(last.intent, progress, RESUMED)
+        resumed = None if last.report is not None else self._attempt(last.intent, progress, RESUMED)
+        return self._arrive(progress) or resumed
+
+    def _arrive(self, progress: Progress | None) -> Report | None:
+        """Go on, part by part, to the versions that the last epoch was on its way to."""
+        report = None
+        while (last := self._store.journal.last()) and last.report is not None and last.intent.part is not None:
+            if last.intent.arrives:
+                break
+            part, seconds = last.intent.part, last.report.seconds
+            if progress is not None:
+                progress(f"part {part.number + 1} of {part.of}, about {seconds * (part.of - part.number):.0f} s left")
+            tables = {name: self._store.table(last.intent.generation, name).version() for name in last.after or {}}
+            report = self._attempt(following(last.intent, tables), progress, self._maintenance.verdict, last=last)
+        return report
 
     def _next(
-        self, targets: Targets, reached: Mapping[str, Reached], progress: Progress | None, rebuild: bool
+        self,
+        targets: Targets,
+        reached: Mapping[str, Reached],
+        progress: Progress | None,
+        rebuild: bool = False,
+        chunk: int | None = None,
     ) -> Report:
         last = self._store.journal.last()
         if last is not None and not rebuild:
@@ -147,6 +177,8 @@ class Refresh:
         self._check_invariant(intent)
         if last is None or last.after != tables:
             self._check_marks(intent)
+        if chunk is not None and mode == Incremental.mode:
+            intent = in_parts(intent, self.inputs.of(pins), chunk)
         return self._attempt(intent, progress, verdict, last=last, choice=choice)
 
     def _attempt(
@@ -161,11 +193,13 @@ class Refresh:
         """Run one epoch of a written intent and complete its journal entry."""
         journal, measure, resumed = self._store.journal, Measure(self._store.spark, progress), verdict == RESUMED
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
-        epoch = Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
+        inputs = self.inputs.of(intent.sources)
+        whole = Epoch(self._store.spark, intent, inputs, tables, measure, resumed)
+        epoch = replace(whole, sources=sliced(inputs, intent.sources, intent.part))
         try:
             with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
-                if not resumed:
-                    explained(lambda: check(epoch, self._maintenance.constraints))
+                if not resumed and (intent.part is None or intent.part.number == 1):
+                    explained(lambda: check(whole, self._maintenance.constraints))
                 journal.begin(intent)
                 effect = explained(lambda: self._maintenance.run(epoch))
         except DeltafoldError as error:
@@ -175,13 +209,13 @@ class Refresh:
         if not effect.commits and not resumed and last is not None:
             # the change cancelled out (a compaction, say): keep the epoch, move its pins
             report = last.report or report_of(last.intent, Effect(), cost, "")
-            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints)
+            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
             journal.withdraw(intent)
             return nothing(intent.view, last, intent.sources)
         if not epoch_done(epoch, final):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
-        report = with_choice(report_of(intent, effect, cost, verdict), choice)
+        report = with_choice(report_of(intent, effect, cost, verdict), choice if intent.part is None else None)
         journal.finish(intent, report, {name: table.version() for name, table in tables.items()})
         return report
 

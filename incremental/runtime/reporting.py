@@ -23,9 +23,10 @@ def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
 def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
     """The report of a finished epoch."""
     versions = shown(intent.sources)
+    part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
     sentence = (
-        f"{intent.view}: epoch {intent.epoch} {verdict}, {effect.change_rows} changed rows, {effect.groups} groups, "
-        f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
+        f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {effect.change_rows} changed rows, "
+        f"{effect.groups} groups, {cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
     )
     return Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,

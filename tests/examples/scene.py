@@ -52,7 +52,7 @@ def checked(view: View, **options: Any) -> Report:
 
 def confirm(view: View) -> None:
     """The answer has the batch query's rows and types; independent of the product's own verifier."""
-    pins = view._finished().intent.sources
+    pins = view._published.entry.intent.sources
     tables = view.warehouse.tables()
     expected = view._compilation.batch({name: tables[name].at(pin.after) for name, pin in pins.items()})
     answer = view.answer()

@@ -35,7 +35,7 @@ def same(view: View, text: str) -> None:
 
 def pinned(view: View) -> dict[str, int]:
     """The versions of all base sources that a view stands for."""
-    return standing(view._finished().intent.sources)
+    return standing(view._published.entry.intent.sources)
 
 
 def test_three_levels_and_reading_a_table_twice(scene: Scene) -> None:

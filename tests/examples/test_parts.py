@@ -1,0 +1,79 @@
+"""A change larger than a chunk is taken in part by part, each an epoch; the end equals the one-shot result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from incremental.runtime import maintain
+from tests.examples.scene import Scene, checked, confirm, rows
+
+JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
+ANTI_AND_WINDOW = """select k, v, rank() over (partition by k order by v) r from t
+                     where not exists (select 1 from d where d.k = t.k and d.name = 'n1')"""
+
+
+def filled(scene: Scene) -> None:
+    """Facts in six files, dimensions in two."""
+    for i in range(6):
+        more = scene.source if i == 0 else scene.insert
+        more("t", "k int, v int", [(k, 10 * i + k) for k in range(6)])
+    for i in range(2):
+        more = scene.source if i == 0 else scene.insert
+        more("d", "k int, name string", [(k, f"n{i}") for k in range(3 * i, 3 * i + 3)])
+
+
+def size(scene: Scene) -> int:
+    """The bytes of three files of facts."""
+    return 3 * max(file.stat().st_size for file in Path(scene.path("t")).glob("*.parquet")) + 1
+
+
+@pytest.mark.parametrize("query", [JOINED, ANTI_AND_WINDOW], ids=["join", "anti join and window"])
+def test_parts_end_where_one_epoch_does(scene: Scene, query: str) -> None:
+    """First load, then a change that also deletes, updates and compacts, on both sources."""
+    filled(scene)
+    view, steps = scene.view(query), list[str]()
+    report = view.refresh(chunk=size(scene), progress=steps.append)
+    confirm(view)
+    assert report.epoch == len(view.history()) > 1
+    assert f"part {report.epoch} of {report.epoch}" in report.sentence
+    assert [step for step in steps if step.startswith(f"part 2 of {report.epoch}, about ")]
+    scene.sql("delete from {t} where v % 10 = 3 or v < 3")
+    scene.sql("update {t} set k = k + 1 where v % 7 = 1")
+    scene.sql("delete from {d} where k = 4")
+    scene.sql("insert into {d} values (5, 'n1'), (9, 'n9')")
+    scene.sql("optimize {d}")
+    assert checked(view, chunk=size(scene)).epoch > report.epoch + 1
+    scene.sql("insert into {t} values (2, 2)")
+    assert "part" not in checked(view, chunk=size(scene)).sentence
+    assert view.refresh(chunk=size(scene)).verdict == "nothing to do"
+
+
+def test_a_failure_between_and_within_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers keep the last complete answer; the next refresh goes on, asked for parts or not."""
+    filled(scene)
+    view = scene.view(JOINED)
+    checked(view)
+    complete = rows(view)
+    scene.sql("update {t} set v = v + 100")
+    run, failing = maintain.Incremental.run, iter([False, True])
+    monkeypatch.setattr(maintain.Incremental, "run", lambda *given: 1 / 0 if next(failing) else run(*given))
+    with pytest.raises(ZeroDivisionError):
+        view.refresh(chunk=size(scene))
+    monkeypatch.setattr(maintain.Incremental, "run", run)
+    assert rows(view) == complete and view.verify().ok
+    scene.sql("insert into {t} values (0, 7)")
+    report = view.refresh()
+    confirm(view)
+    assert any("(part " in known.sentence for known in view.history()) and "(part" not in report.sentence
+
+
+def test_rebuilding_in_parts(scene: Scene) -> None:
+    """The old generation stays readable until the last part of the new one."""
+    filled(scene)
+    view = scene.view(JOINED)
+    checked(view)
+    report = view.rebuild(chunk=size(scene))
+    confirm(view)
+    assert report.generation == 2 and "(part" in report.sentence
