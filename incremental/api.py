@@ -31,7 +31,8 @@ from incremental.runtime.journal import Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
 from incremental.runtime.published import Published
-from incremental.runtime.refresh import Progress, Refresh, Store
+from incremental.runtime.refresh import Progress, Refresh
+from incremental.runtime.store import Store
 from incremental.runtime.verify import discrepancy
 
 SAMPLE = 5

@@ -6,7 +6,13 @@ Py4J's own message is "An error occurred while calling o12.save"; what a person 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from incremental.algebra.errors import DeltafoldError, SourceError
+from incremental.catalyst import JavaError
+
+Result = TypeVar("Result")
 
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
@@ -27,3 +33,23 @@ def first_line(message: str) -> str:
     """The first line of a message, without its error class and state."""
     lines = message.strip().splitlines()
     return NOISE.sub("", lines[0]).strip() if lines else ""
+
+
+def explained(run: Callable[[], Result]) -> Result:
+    """Run, and turn what Spark says of missing files into a sentence."""
+    try:
+        return run()
+    except JavaError as error:
+        text = str(error)
+        if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
+            raise SourceError(
+                "a data file of a pinned source version is gone (VACUUM removed it, or somebody deleted it): "
+                "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
+            ) from error
+        if "as Decimal(37," in text:
+            raise DeltafoldError(
+                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
+                "cast the column to fewer digits, or set policy: definition for this view"
+            ) from error
+        reason = causes(error)[0].strip().split("\n")[0]
+        raise DeltafoldError(f"Spark could not run the refresh: {reason or type(error).__name__}") from error

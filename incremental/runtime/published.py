@@ -14,7 +14,7 @@ from incremental.algebra.errors import StateError
 from incremental.runtime.choice import Ways
 from incremental.runtime.journal import Entry
 from incremental.runtime.lake import Table
-from incremental.runtime.refresh import Store
+from incremental.runtime.store import Store
 
 
 @dataclass(frozen=True)

@@ -7,58 +7,29 @@ A crash anywhere leaves an intent without report; the next refresh finishes that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
-
-from pyspark.sql import SparkSession
+from dataclasses import replace
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
 from incremental.algebra.report import Report
-from incremental.catalyst import JavaError
-from incremental.runtime.causes import causes
+from incremental.runtime.causes import explained
 from incremental.runtime.chain import Done, Inputs, Reached, Targets, locked
 from incremental.runtime.checks import check
 from incremental.runtime.choice import Choice, Ways
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.feed import difference
-from incremental.runtime.journal import Entry, Intent, Journal, Pin
+from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Effect, Incremental
 from incremental.runtime.measure import Measure
 from incremental.runtime.parts import following, in_parts, sliced
 from incremental.runtime.reporting import nothing, over, report_of, told, with_choice
+from incremental.runtime.store import Store
 
 Progress = Callable[[str], None]
-Result = TypeVar("Result")
 LOCK_SECONDS = 60.0
 BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
 MOST_BUCKETS = 64
 RESUMED = "resumed"
-
-
-@dataclass(frozen=True)
-class Store:
-    """Where one view lives: its folder with the journal, and one folder a generation with its tables."""
-
-    spark: SparkSession
-    folder: Path
-    view: str
-
-    @property
-    def journal(self) -> Journal:
-        """The epochs of the view."""
-        return Journal(self.folder / "journal")
-
-    def unused_generation(self) -> int:
-        """One after all that have left a folder or an entry: tables that nobody has marked yet."""
-        folders = (folder.name[1:] for folder in self.folder.glob("g*") if folder.is_dir())
-        last = self.journal.last()
-        return 1 + max([0 if last is None else last.intent.generation, *(int(n) for n in folders if n.isdigit())])
-
-    def table(self, generation: int, name: str) -> Table:
-        """One of the view's own tables."""
-        return Table(self.spark, str(self.folder / f"g{generation}" / name))
 
 
 class Refresh:
@@ -165,21 +136,25 @@ class Refresh:
             verdict = "rebuilt" if verdict == Incremental.verdict else verdict
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
         self._maintenance = choice.maintenance
-        generation = self._store.unused_generation() if rebuild else 1 if last is None else last.intent.generation
-        epoch = 1 if last is None or rebuild else last.intent.epoch + 1
-        buckets = self._buckets(pins) if last is None or rebuild else last.intent.buckets
+        intent = self._intent(None if initial else last, pins, self._store.unused_generation() if rebuild else None)
+        if chunk is not None and intent.mode == Incremental.mode:
+            intent = in_parts(intent, self.inputs.of(pins), chunk)
+        return self._attempt(intent, progress, verdict, last=last, choice=choice)
+
+    def _intent(self, last: Entry | None, pins: dict[str, Pin], generation: int | None) -> Intent:
+        """The next epoch after the last one; after None the first one of a generation. Refuses what cannot be begun."""
+        generation = generation or (1 if last is None else last.intent.generation)
+        epoch = 1 if last is None else last.intent.epoch + 1
+        buckets = self._buckets(pins) if last is None else last.intent.buckets
         tables = {name: self._store.table(generation, name).version() for name in self._maintenance.tables}
-        fingerprint = self._maintenance.fingerprint
-        kept = {} if initial else tables
-        mode = self._maintenance.mode
+        fingerprint, mode = self._maintenance.fingerprint, self._maintenance.mode
+        kept = {} if last is None else tables
         intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode)
         intent = self._declared(intent, last)
         self._check_invariant(intent)
         if last is None or last.after != tables:
             self._check_marks(intent)
-        if chunk is not None and mode == Incremental.mode:
-            intent = in_parts(intent, self.inputs.of(pins), chunk)
-        return self._attempt(intent, progress, verdict, last=last, choice=choice)
+        return intent
 
     def _attempt(
         self,
@@ -288,23 +263,3 @@ def epoch_done(epoch: Epoch, table: str) -> bool:
         return epoch.tables[table].version() != epoch.before(table)
     done = epoch.tables[table].epoch(epoch.application(table))
     return done is not None and done >= epoch.intent.epoch
-
-
-def explained(run: Callable[[], Result]) -> Result:
-    """Run, and turn what Spark says of missing files into a sentence."""
-    try:
-        return run()
-    except JavaError as error:
-        text = str(error)
-        if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
-            raise SourceError(
-                "a data file of a pinned source version is gone (VACUUM removed it, or somebody deleted it): "
-                "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
-            ) from error
-        if "as Decimal(37," in text:
-            raise DeltafoldError(
-                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
-                "cast the column to fewer digits, or set policy: definition for this view"
-            ) from error
-        reason = causes(error)[0].strip().split("\n")[0]
-        raise DeltafoldError(f"Spark could not run the refresh: {reason or type(error).__name__}") from error
