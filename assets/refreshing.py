@@ -19,6 +19,7 @@ from assets.following import source_keys
 from assets.freshness import freshness_of
 from assets.resources import SparkResource
 from incremental.algebra.report import Description, Report
+from pipelines import catalogue
 from pipelines.catalogue import Pipeline
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
     ) -> Iterator[dg.MaterializeResult]:
         with failures():
             _, view = spark.open(pipeline)
-            report = view.rebuild(context.log.info) if config.rebuild else view.refresh(progress=context.log.info)
+            report = catalogue.refresh(pipeline, view, context.log.info, config.rebuild)
             description = view.description()
             told = _told(pipeline, view, description, report)
         for event in _moved(pipeline, report):

@@ -68,11 +68,11 @@ class Warehouse:
 
         Raises SourceError for an unknown source or partition and for malformed rows.
         """
-        declaration = self._declaration(name)
-        if not isinstance(declaration, Files):
-            raise SourceError(f"source {name} is a Delta table, which needs no landing")
-        folder = self.root / "landed" / name
-        return Landings(self.spark, name, declaration, self._table(name), folder).land(partitions)
+        return self._landings(name).land(partitions)
+
+    def partitions(self, name: str) -> tuple[str, ...]:
+        """The partitions of a source that have been dropped or landed, in order; raises SourceError."""
+        return self._landings(name).partitions()
 
     def version(self, name: str) -> int | None:
         """The latest Delta version of a source that is no view, None while it has no data."""
@@ -110,6 +110,12 @@ class Warehouse:
     def constraints(self) -> tuple[Constraint, ...]:
         """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
         return constraints(self._declared, {name: types(schema) for name, schema in self.schemas().items()})
+
+    def _landings(self, name: str) -> Landings:
+        declaration = self._declaration(name)
+        if not isinstance(declaration, Files):
+            raise SourceError(f"source {name} is a Delta table, which needs no landing")
+        return Landings(self.spark, name, declaration, self._table(name), self.root / "landed" / name)
 
     def _declaration(self, name: str) -> SourceDeclaration:
         if name in self._views:

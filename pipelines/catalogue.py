@@ -7,19 +7,19 @@ Spark, imports no pyspark and runs no query.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pipelines import queries, reading
+from pipelines import amounts, queries, reading
 from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
 from pipelines.reading import DeclarationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from incremental.api import Landing, View, Warehouse
+    from incremental.api import Landing, Report, View, Warehouse
     from incremental.runtime.doctor import Finding
 
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
@@ -186,6 +186,15 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
     return tuple(
         warehouse.land(name, chosen if chosen and name in pipeline.partitioned else None) for name in pipeline.landed
     )
+
+
+def refresh(
+    pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
+) -> Report:
+    """Refreshes or rebuilds the view, in parts of the given or the declared size, if there is one."""
+    asked = chunk or pipeline.declaration.chunk
+    most = None if asked is None else amounts.bytes_of(asked)
+    return (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
 
 
 def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:

@@ -20,11 +20,12 @@ import typer
 from typer.core import TyperGroup
 
 from incremental.algebra import errors
-from pipelines import catalogue, rendering, scaffold
+from pipelines import amounts, catalogue, rendering, scaffold
+from pipelines import backfill as backfilling
 from pipelines.progress import Say, shown
 
 if TYPE_CHECKING:
-    from incremental.api import View, Warehouse
+    from incremental.api import Report, View, Warehouse
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date, by processing only what changed.
@@ -85,6 +86,19 @@ Partition = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="VALUE", help="Land only this partition, changed or not (repeatable)."),
 ]
+
+
+def _amount(chunk: str | None) -> str | None:
+    try:
+        return None if chunk is None else amounts.check(chunk)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+Chunk = Annotated[
+    str | None,
+    typer.Option("--chunk", metavar="SIZE", callback=_amount, help="Take in at most so much at once (2g, 512m)."),
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -100,6 +114,11 @@ class _Opened:
     warehouse: Warehouse
     view: View
     say: Say
+
+    def refresh(self, chunk: str | None, rebuild: bool = False) -> Report:
+        """Refresh or rebuild, saying what is under way."""
+        name = self.pipeline.name
+        return catalogue.refresh(self.pipeline, self.view, lambda step: self.say(f"{name}: {step}"), rebuild, chunk)
 
 
 @contextmanager
@@ -128,6 +147,7 @@ def run(
     name: Name,
     land: Annotated[bool, typer.Option("--land/--no-land", help="Land what has been dropped first.")] = True,
     partition: Partition = None,
+    chunk: Chunk = None,
     as_json: Json = False,
 ) -> None:
     """Land what changed, then refresh the view; of the pipelines whose views it reads likewise, first."""
@@ -140,7 +160,7 @@ def run(
             opened.say(f"{name}: landing what was dropped")
             below = catalogue.land_below(opened.pipeline, opened.warehouse.spark) if below else {}
             landings = catalogue.land(opened.pipeline, opened.warehouse, partition or ())
-        report = opened.view.refresh(progress=lambda step: opened.say(f"{name}: {step}"))
+        report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
     facts |= {"below": {each: [asdict(landing) for landing in done] for each, done in below.items()}} if below else {}
     first = {each: rendering.run(done, [r for r in report.below if r.view == each]) for each, done in below.items()}
@@ -148,11 +168,27 @@ def run(
 
 
 @app.command()
-def rebuild(name: Name, as_json: Json = False) -> None:
+def backfill(
+    name: Name,
+    first: Annotated[str, typer.Option("--from", metavar="VALUE", help="The first partition.")],
+    last: Annotated[str, typer.Option("--to", metavar="VALUE", help="The last partition, included.")],
+    chunk: Chunk = None,
+    as_json: Json = False,
+) -> None:
+    """Land a range of partitions, then refresh the view once; run again, it goes on where it was."""
+    with _opened(name) as opened:
+        landings = backfilling.backfill(opened.pipeline, opened.warehouse, first, last, opened.say)
+        report = opened.refresh(chunk)
+    facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
+    _print(as_json, facts, rendering.run(landings, [report]))
+
+
+@app.command()
+def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
     """Build the view anew from its sources: a new generation."""
     with _opened(name) as opened:
         opened.say(f"{name}: rebuilding")
-        report = opened.view.rebuild()
+        report = opened.refresh(chunk, rebuild=True)
     _print(as_json, json.loads(report.to_json()), rendering.report(report))
 
 

@@ -20,6 +20,7 @@
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
     policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
+    chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
@@ -51,7 +52,7 @@ from pydantic import (
     model_validator,
 )
 
-from pipelines import cron, schema
+from pipelines import amounts, cron, schema
 from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
@@ -60,7 +61,6 @@ NAME_RULE = "a name is a small letter followed by small letters, digits and _, a
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_MEMORY = re.compile(r"[1-9][0-9]*[mg]\Z", re.IGNORECASE)
 
 
 def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -155,6 +155,7 @@ Folder = Annotated[Location, AfterValidator(_local)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 SettingName = Annotated[str, AfterValidator(_as_setting)]
+Amount = Annotated[str, AfterValidator(amounts.check)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
 
@@ -256,16 +257,9 @@ class Partitions(_Part):
 class SparkPart(_Part):
     """How Spark is started for this pipeline: heap of the one process, master URL, further settings."""
 
-    memory: str | None = None
+    memory: Amount | None = None
     master: str | None = None
     settings: dict[SettingName, Text] = {}
-
-    @field_validator("memory")
-    @classmethod
-    def _is_an_amount(cls, memory: str | None) -> str | None:
-        if memory is not None and not _MEMORY.match(memory):
-            raise ValueError(f"`{memory}` is not an amount of memory; write for example 2g or 512m")
-        return memory
 
 
 class Declaration(_Part):
@@ -276,6 +270,7 @@ class Declaration(_Part):
     partitions: Partitions | None = None
     policy: Literal["incremental", "auto", "definition"] = "incremental"
     publish: Literal["auto", "table"] = "auto"
+    chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
     warehouse: Folder | None = None
     spark: SparkPart = SparkPart()

@@ -108,6 +108,11 @@ class Landings:
         unchanged = tuple(p for p in seen if p not in changed)
         return Landing(self.name, version, changed, unchanged, removed, rows, time.monotonic() - start)
 
+    def partitions(self) -> tuple[str, ...]:
+        """Every partition that has been dropped or landed, in order."""
+        with reading(self.name):
+            return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest() or {})}))
+
     def _schema(self) -> StructType:
         """The declared schema, checked against the declaration and the landed table."""
         schema = declared_schema(self.name, self.files)

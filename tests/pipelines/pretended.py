@@ -55,11 +55,11 @@ class World:
         self.asked.append((name, partitions))
         return Landing(name, 1, ("2024-05-01", "2024-05-02"), ("2024-05-03",), (), 1200, 1.25)
 
-    def refresh(self, progress: Callable[[str], None]) -> Report:
+    def refresh(self, progress: Callable[[str], None], chunk: int | None) -> Report:
         if self.fails:
             raise self.fails
         progress("merging [bold]state[/bold]")
-        self.asked.append("refresh")
+        self.asked.append("refresh" if chunk is None else f"refresh by {chunk}")
         return REPORT
 
     def answer(self) -> Any:
@@ -67,10 +67,11 @@ class World:
         return SimpleNamespace(columns=["city", "revenue"], limit=limited)
 
     def opened(self, *_: Any) -> tuple[Any, Any]:
-        warehouse = SimpleNamespace(land=self.land)
+        partitions = [f"2024-{month:02}-{day:02}" for month in (5, 6) for day in range(1, 29)]
+        warehouse = SimpleNamespace(land=self.land, partitions=lambda name: partitions)
         view = SimpleNamespace(
             refresh=self.refresh,
-            rebuild=lambda: REPORT,
+            rebuild=self.refresh,
             explain=lambda: "r0 := sales",
             verify=lambda: self.verification,
             history=lambda: self.reports,

@@ -57,6 +57,37 @@ def test_run_without_landing_and_of_one_partition(world: World) -> None:
     assert world.asked == ["refresh", ("sales", ["2024-05-01", "2024-05-02"]), "refresh"]
 
 
+def test_a_size_of_chunks(world: World) -> None:
+    for command in ("run", "rebuild"):
+        assert call(command, "shop", "--chunk", "2g").exit_code == 0
+    assert [asked for asked in world.asked if isinstance(asked, str)] == ["refresh by 2147483648"] * 2
+
+
+def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: World) -> None:
+    result = call("backfill", "shop", "--from", "2024-05-10", "--to", "2024-06-20", "--chunk", "512m")
+    assert result.exit_code == 0, result.output
+    first, second, refreshed = world.asked
+    assert isinstance(first, tuple) and isinstance(second, tuple)
+    assert first[1] == [f"2024-05-{day}" for day in range(10, 29)] + [f"2024-06-{day:02}" for day in range(1, 14)]
+    assert second[1] == [f"2024-06-{day}" for day in range(14, 21)]
+    assert refreshed == f"refresh by {512 << 20}"
+    assert "shop: landing sales from 2024-06-14 to 2024-06-20 (2 of 2)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        ("2024-06-01", "2024-05-01", "2024-05-01 lies before 2024-06-01; exchange --from and --to"),
+        ("2024-07-01", "2024-07-31", "no source has a partition from 2024-07-01 to 2024-07-31"),
+        ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
+    ],
+)
+def test_a_range_that_cannot_be(world: World, first: str, last: str, reason: str) -> None:
+    result = call("backfill", "shop", "--from", first, "--to", last)
+    assert result.exit_code == cli.USAGE and reason in result.stderr
+    assert world.asked == []
+
+
 @pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
 def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: World, value: str) -> None:
     assert call("run", "shop", "--partition", value).exit_code == cli.USAGE
@@ -157,7 +188,16 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["runn"], ["run"], ["run", "nope"], ["run", "../etc"], ["run", "shop", "--partition", "x", "--no-land"]],
+    [
+        [],
+        ["runn"],
+        ["run"],
+        ["run", "nope"],
+        ["run", "../etc"],
+        ["run", "shop", "--partition", "x", "--no-land"],
+        ["run", "shop", "--chunk", "much"],
+        ["backfill", "shop", "--from", "2024-05-01"],
+    ],
 )
 def test_wrong_usage(world: World, arguments: list[str]) -> None:
     result = call(*arguments)

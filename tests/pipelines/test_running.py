@@ -69,6 +69,17 @@ def test_landing_one_partition_only(home: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
+def test_backfilling_a_range(home: Path) -> None:
+    """Partitions outside the range wait; one run again changes nothing."""
+    command = ("backfill", "shop", "--from", "2024-05-01", "--to", "2024-05-02", "--json")
+    told = json.loads(call(*command).stdout)
+    assert [landing["landed"] for landing in told["landings"] if landing["source"] == "sales"] == [
+        ["2024-05-01", "2024-05-02"]
+    ]
+    assert json.loads(call(*command).stdout)["report"]["verdict"] == "nothing to do"
+    assert call("verify", "shop").exit_code == 0
+
+
 def test_rebuilding_gives_the_same_answer(home: Path) -> None:
     call("run", "shop")
     before = answer()

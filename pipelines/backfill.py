@@ -1,0 +1,45 @@
+"""Pipelines room: a range of historical partitions. In: a pipeline, the first and the last one. Out: their landings.
+
+So many partitions are landed with one commit as one batch holds; one that did not change is left alone, so a backfill
+that was interrupted goes on where it was when it is run again. The refresh that follows takes in all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.catalogue import Pipeline
+from pipelines.reading import DeclarationError
+
+if TYPE_CHECKING:
+    from incremental.api import Landing, Warehouse
+
+BATCH = 32
+
+
+def backfill(
+    pipeline: Pipeline, warehouse: Warehouse, first: str, last: str, say: Callable[[str], None]
+) -> tuple[Landing, ...]:
+    """Land every partition of a range that was dropped, or was landed once and has gone; one landing a batch.
+
+    first, last: both included, compared as text, as days sort. Raises DeclarationError where no partition is in it.
+    """
+    low, high = pipeline.check_partition(first), pipeline.check_partition(last)
+    if high < low:
+        raise DeclarationError(f"{pipeline.name}: {high} lies before {low}; exchange --from and --to.")
+    chosen = {name: within(warehouse.partitions(name), low, high) for name in pipeline.partitioned}
+    if not any(chosen.values()):
+        raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}; look at its folders.")
+    whole = [name for name in pipeline.landed if name not in chosen]
+    batches = [(name, part[i : i + BATCH]) for name, part in chosen.items() for i in range(0, len(part), BATCH)]
+    found = [warehouse.land(name) for name in whole]
+    for number, (name, part) in enumerate(batches, 1):
+        say(f"{pipeline.name}: landing {name} from {part[0]} to {part[-1]} ({number} of {len(batches)})")
+        found.append(warehouse.land(name, part))
+    return tuple(found)
+
+
+def within(partitions: Sequence[str], low: str, high: str) -> list[str]:
+    """Those of a range."""
+    return [partition for partition in partitions if low <= partition <= high]
