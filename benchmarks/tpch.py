@@ -71,6 +71,7 @@ def recompute(view: View, tables: dict[str, DataFrame], folder: Path) -> None:
     for name, frame in tables.items():
         frame.createOrReplaceTempView(name)
     answer = view.warehouse.spark.sql(str(view.query))
+    answer = answer.toDF(*(f"c{i}" for i in range(len(answer.columns))))  # some names are not for Delta
     answer.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
         str(folder / "run" / "recomputed" / view.name)
     )

@@ -135,6 +135,11 @@ def nodes(expression: J) -> Iterable[J]:
         yield from nodes(child)
 
 
+def leaves(plan: J) -> list[J]:
+    """The relations that a plan reads."""
+    return sequence(plan.collectLeaves())
+
+
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
     """An AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions
@@ -167,6 +172,12 @@ def frame(spark: SparkSession, plan: J) -> DataFrame:
     """A DataFrame of a logical plan; Spark analyses what is not resolved yet."""
     dataset = spark_sql(jvm(spark)).classic.Dataset
     return DataFrame(dataset.ofRows(session(spark), plan), spark)
+
+
+def again(rows: DataFrame) -> DataFrame:
+    """The same rows under identities of their own, where they are a table as it is read; else as they are."""
+    plan = analysed(rows)
+    return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else rows
 
 
 def parsed(spark: SparkSession, text: str) -> J:

@@ -40,8 +40,9 @@ from incremental.algebra.plan import (
     StateRead,
     Union,
     Values,
+    walk,
 )
-from incremental.runtime.extent import SMALL_BYTES, expected_bytes, extent, within
+from incremental.runtime.extent import SMALL_BYTES, WORTH_BYTES, expected_bytes, extent, within
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.products import Direction, Products
 from incremental.runtime.restriction import Restriction
@@ -75,6 +76,10 @@ class Leaves(Protocol):
 
     def direction(self, leaf: Source) -> Direction | None:
         """Whether its changed rows all came, or all left; None where it is not known."""
+        ...
+
+    def bytes(self, leaf: Leaf) -> int:
+        """What its table takes, about."""
         ...
 
 
@@ -149,6 +154,12 @@ class Calculus:
         source = only_source(plan)
         return None if source is None else self._leaves.direction(source)
 
+    def worth(self, plan: Plan) -> bool:
+        """Whether its rows are so many that it pays to find out which of them matter."""
+        return (
+            sum(self._leaves.bytes(leaf) for leaf in walk(plan) if isinstance(leaf, Source | StateRead)) > WORTH_BYTES
+        )
+
     def _referred(self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]) -> Direction | None:
         """What the changed rows of a plan did that another refers to by a foreign key; None where they do not tell."""
         if reference(self._facts, referring, referred, keys) is None:
@@ -217,7 +228,7 @@ class Calculus:
         """What the change of the left side gives with the right side; few rows meet only what they can match."""
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left, change)
-        if not keys or expected_bytes(frame) > SMALL_BYTES:
+        if not keys or not self.worth(node.right) or expected_bytes(frame) > SMALL_BYTES:
             return self._lowering.join(node, change, right)
         held = self._hold(frame)
         known = [one for one, _, null_safe in node.keys if not null_safe]

@@ -100,6 +100,8 @@ class EpochLeaves:
     consolidate: bool
     facts: tuple[Constraint, ...] = ()
     states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
+    _frames: dict[tuple[Table, int], DataFrame] = field(default_factory=dict[tuple[Table, int], DataFrame])
+    _bytes: dict[Table, int] = field(default_factory=dict[Table, int])
 
     @property
     def initial(self) -> bool:
@@ -118,6 +120,13 @@ class EpochLeaves:
         if not changed.left or AppendOnly(leaf.relation) in self.facts:
             return "came"
         return None if changed.came else "left"
+
+    def bytes(self, leaf: Leaf) -> int:
+        """What its table takes now."""
+        table = self.epoch.sources[leaf.relation] if isinstance(leaf, Source) else self.states[leaf.state].table
+        if table not in self._bytes:
+            self._bytes[table] = table.size()[1]
+        return self._bytes[table]
 
     def before(self, leaf: Leaf) -> Relation:
         """The leaf at its version before the epoch; empty where it had none."""
@@ -155,7 +164,13 @@ class EpochLeaves:
     def _source(self, leaf: Source, table: Table, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
-        return self.lowering.leaf(table.at(version), leaf.fields, False)
+        return self.lowering.leaf(self._at(table, version), leaf.fields, False)
+
+    def _at(self, table: Table, version: int) -> DataFrame:
+        """A version of a table, which Delta looks up once; each time under identities of its own."""
+        if (table, version) not in self._frames:
+            self._frames[table, version] = table.at(version)
+        return catalyst.again(self._frames[table, version])
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
         """A version of a state; buckets: only what lies in these."""
@@ -166,7 +181,7 @@ class EpochLeaves:
         items = [(key, catalyst.parsed(spark, quoted(layout.key(key)))) for key in layout.state.keys]
         values = layout.call_values(self.lowering, quoted)
         items += [(slot.call.column, values[slot.call.column.name]) for slot in layout.state.slots]
-        rows = state.table.at(version)
+        rows = self._at(state.table, version)
         if buckets is not None and layout.buckets > 1:
             rows = rows.where(F.col(BUCKET).isin(list(buckets)))
         return self.lowering.computed(rows, items)

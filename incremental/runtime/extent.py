@@ -20,6 +20,7 @@ from incremental.runtime.lowering import Lowering, Relation
 
 SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # types whose text is a literal anywhere
 BROADCAST_ROWS = 50_000  # fewer rows are sent to where the other side is
+WORTH_BYTES = 32 << 20  # what is smaller is read whole: finding out which part of it matters would take longer
 SMALL_BYTES = 256 << 20  # a change that Spark expects to be larger is not computed ahead
 
 

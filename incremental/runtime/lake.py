@@ -172,9 +172,17 @@ class Table:
             )
         )
         reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
-        frames = reader.getDeletedAndAddedRows(came, left, self.log, self._at(version), False, spark)
-        found = [DataFrame(frame, self.spark) for frame in catalyst.sequence(frames)]
-        return reduce(DataFrame.unionByName, found)
+        frames = catalyst.sequence(reader.getDeletedAndAddedRows(came, left, self.log, self._at(version), False, spark))
+        # it gives rows that went and rows that came back, usually one of them none, which takes reading all files
+        some = [frame for frame in frames if self._selects(frame)] or frames[:1]
+        return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
+
+    def _selects(self, changed: J) -> bool:
+        """Whether the deletion vectors by which Delta reads changed rows have any."""
+        (relation,) = catalyst.leaves(changed.queryExecution().analyzed())
+        nothing = catalyst.vector(self.spark, [])
+        files = relation.relation().location().matchingFiles(nothing, nothing)
+        return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))
 
     def at(self, version: int) -> DataFrame:
         """The table as of a version; Delta skips files by the conditions put on it."""

@@ -5,9 +5,9 @@
 The order of the inputs is free. Where a declared foreign key ties l to o and rows of o only came, o goes first, and its
 term before(l) ⋈ Δo is empty; where they only left, l goes first, and after(l) ⋈ Δo is (algebra/constraints.py).
 
-A term begins with its change and meets the other inputs one at a time. As long as few rows are left they are computed
-first, sent to where the next input is read, and the range of their keys restricts what is read of it; where none are
-left the term ends.
+A term begins with its change and meets the other inputs one at a time. As long as few rows are left, and the next input
+is large, they are computed first, sent to where it is read, and the range of their keys restricts what is read of it;
+where none are left the term ends.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class Inputs(Protocol):
 
     def direction(self, plan: Plan) -> Direction | None:
         """What all changed rows of the one source did that the plan sees; None where it is not known."""
+        ...
+
+    def worth(self, plan: Plan) -> bool:
+        """Whether its rows are so many that it pays to find out which of them matter."""
         ...
 
 
@@ -90,7 +94,7 @@ class Products:
             plan = whole.inputs[step.position]
             earlier = rank[step.position] < rank[start]
             side = self._inputs.after(plan) if earlier else self._inputs.before(plan)
-            if few:
+            if few and self._inputs.worth(plan):
                 held = self._hold(self._frame(columns, known))
                 reach = extent(self._lowering, held, [one for one, _ in step.equalities])
                 if not reach.rows:

@@ -22,6 +22,7 @@ from incremental.compilation import nullable, types
 from incremental.compiler.compile import compiled
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
+from incremental.runtime import calculus, extent
 from incremental.runtime.checks import check
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.journal import Intent, Pin
@@ -215,6 +216,8 @@ class MemoryView:
         intent = Intent("v", 1, self.epoch, "f", self.buckets, pins, before, constraints=facts, relied=relied)
         measure = Measure(self.spark)
         epoch = Epoch(self.spark, intent, self.sources, self.tables, measure)
+        # both ways of meeting an input: whole where it is small, within the change's keys where it is large
+        calculus.WORTH_BYTES = 0 if self.epoch % 2 else extent.WORTH_BYTES
         try:
             with measure.all("epoch"):
                 check(epoch, self.maintenance.constraints)
@@ -222,6 +225,8 @@ class MemoryView:
         except SourceError:
             self.epoch -= 1
             raise
+        finally:
+            calculus.WORTH_BYTES = extent.WORTH_BYTES
         self.pins = {name: pin.after for name, pin in pins.items()}
         return measure
 

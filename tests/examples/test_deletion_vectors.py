@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from incremental.runtime.feed import difference
+from incremental.runtime.measure import Measure
 from tests.examples.scene import Scene, checked
 
 ROWS = [(k, "a" if k % 2 else "b") for k in range(1000)]
@@ -22,7 +23,10 @@ def change(scene: Scene, before: int) -> list[tuple[Any, ...]]:
 def test_only_deleted_rows_are_in_the_change(scene: Scene) -> None:
     scene.source("t", SCHEMA, ROWS)
     scene.sql("delete from {t} where k in (3, 4)")
-    assert change(scene, 0) == [(3, "a", -1), (4, "b", -1)]
+    measure = Measure(scene.spark)
+    with measure.all("the change"):
+        assert change(scene, 0) == [(3, "a", -1), (4, "b", -1)]
+    assert measure.cost.rows_read < 1.5 * len(ROWS)  # the file is decoded once
 
 
 def test_update_is_a_deletion_and_an_insertion(scene: Scene) -> None:
