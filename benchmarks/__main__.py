@@ -18,10 +18,11 @@ def main() -> None:
     experiment = experiments.add_parser("tpch")
     experiment.add_argument("--scale", type=float, nargs="+", default=[1.0, 10.0], help="scale factors")
     experiment.add_argument("--query", type=int, nargs="+", default=list(range(1, 23)), help="numbers of queries")
+    experiment.add_argument("--policy", choices=("auto", "incremental"), default="auto", help="of the views")
     chosen = parser.parse_args()
     match chosen.experiment:
         case "tpch":
-            tpch.run(chosen.scale, chosen.query)
+            tpch.run(chosen.scale, chosen.query, chosen.policy)
         case "join-group-by":
             join_group_by.run(chosen.rows)
         case "group-by":

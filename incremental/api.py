@@ -285,6 +285,6 @@ class View:
 
 
 __all__ = [
-    "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Report", "Verification", "View",
-    "Warehouse",
+    "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Verification",
+    "View", "Warehouse",
 ]  # fmt: skip

@@ -21,11 +21,11 @@ from incremental.algebra.product import product
 from incremental.algebra.program import Program, State, Table
 from incremental.algebra.volume import Estimate, Volume
 
-MERGE_SECONDS = 1.4  # one commit of a state, with what Delta does around it
-PUBLISH_SECONDS = 1.0  # one commit of a table that is only appended to or replaced
-TERM_SECONDS = 0.3  # what one more join or state costs to plan and start
-SCAN_BYTES = 150e6  # a second, where a change meets what it scans
-QUERY_BYTES = 40e6  # a second, where the whole query runs, with its exchanges
+MERGE_SECONDS = 1.5  # one commit of a state, with what Delta does around it
+PUBLISH_SECONDS = 0.7  # one commit of a table that is only appended to or replaced
+TERM_SECONDS = 0.5  # what one more term of a change costs to plan and start
+SCAN_BYTES = 100e6  # a second, to read
+OPERATOR_BYTES = 80e6  # a second, for each join, grouping or window of the whole query above what was read
 KEPT = 0.05  # bytes of a state to those of its input
 
 
@@ -47,7 +47,8 @@ class _Reckoning:
         terms = sum(self._terms(plan) for plan in (*(state.input for state in program.states), program.answer))
         table = PUBLISH_SECONDS if isinstance(program.publication, Table) else 0.0
         refresh = table + MERGE_SECONDS * moved + TERM_SECONDS * terms + reads / SCAN_BYTES
-        recompute = PUBLISH_SECONDS + TERM_SECONDS * len(program.states) + self._whole(program.answer) / QUERY_BYTES
+        recompute = PUBLISH_SECONDS + self._whole(program.answer) / SCAN_BYTES
+        recompute += self._operated(program.answer) / OPERATOR_BYTES
         return Estimate(round(refresh, 3), round(recompute, 3))
 
     def _state(self, state: State) -> tuple[float, float]:
@@ -60,6 +61,17 @@ class _Reckoning:
         if isinstance(plan, StateRead):
             return self._whole(self._states[plan.state].input)
         return self._leaf(plan) if isinstance(plan, Source) else sum(map(self._whole, plan.children))
+
+    def _operated(self, plan: Plan) -> float:
+        """Bytes that each operator of the batch query takes from those below it, added up."""
+        match plan:
+            case StateRead():
+                state = self._states[plan.state]
+                return self._operated(state.input) + (self._whole(state.input) if state.keys else 0.0)
+            case Join() | KeyLocal():
+                return sum(self._operated(child) + self._whole(child) for child in plan.children)
+            case _:
+                return sum(map(self._operated, plan.children))
 
     def _kept(self, plan: Plan) -> float:
         """Bytes of a plan's rows before or after a refresh, which reads states instead of their inputs."""

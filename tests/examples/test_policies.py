@@ -57,7 +57,7 @@ def test_auto_takes_the_cheaper_mode(scene: Scene, monkeypatch: pytest.MonkeyPat
     assert report.verdict == "recomputed" and set(report.expected) == {"incremental", "recompute"}
     assert "policy auto: a refresh is expected to take" in report.sentence
     with monkeypatch.context() as large:
-        large.setattr(cost, "QUERY_BYTES", 1.0)  # as if the data were so large that reading it took hours
+        large.setattr(cost, "OPERATOR_BYTES", 1e-3)  # as if the data were so large that reading it took hours
         scene.sql("insert into {t} values (1, 10)")
         assert view.verdict == "incremental"
         report = checked(view)
@@ -82,7 +82,7 @@ def test_auto_resumes_in_the_mode_it_began_with(scene: Scene, monkeypatch: pytes
     checked(view)
     scene.sql("insert into {t} values (1, 10)")
     with monkeypatch.context() as crash:
-        crash.setattr(cost, "QUERY_BYTES", 1.0)
+        crash.setattr(cost, "OPERATOR_BYTES", 1e-3)
         crash.setattr(maintain.Incremental, "run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()
