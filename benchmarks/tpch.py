@@ -1,6 +1,7 @@
 """TPC-H with its refresh functions: after RF1 and RF2, each query refreshed and recomputed.
 
-RF1 adds new orders with their line items, RF2 deletes old ones with theirs; each a thousandth of the orders.
+RF1 adds new orders with their line items, RF2 deletes old ones with theirs; each a thousandth of the orders, whose keys
+follow each other, as those of TPC-H's own generator do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from incremental.api import Delta, Policy, View, Warehouse
 from incremental.runtime.cache import cache_folder
 
 ROWS_OF_A_FILE = 500_000
+KEYS = 6_000_000  # the greatest key of an order at scale factor 1
 ROUNDS = 2  # the first warms everybody up
 
 
@@ -54,7 +56,7 @@ def one_scale(contest: Contest, spark: SparkSession, scale: float, numbers: list
     for number, view in views.items():
         contest.lap(f"SF {scale:g} Q{number}", "load", "refresh", view.refresh, 1)
     for i in range(ROUNDS):
-        refresh_functions(spark, folder, i)
+        refresh_functions(spark, folder, scale, i)
         for number, view in views.items():
             setting, step = f"SF {scale:g} Q{number}", f"round-{i}" if i else "warm-up"
             tables = {name: spark.read.format("delta").load(str(folder / "run" / name)) for name in names}
@@ -92,19 +94,19 @@ def prepared(spark: SparkSession, folder: Path, scale: float) -> list[str]:
     shutil.rmtree(folder / "warehouse", ignore_errors=True)
     shutil.copytree(made, folder / "run")
     for name, key in ORDERS.items():
-        spark.sql(f"delete from delta.`{folder / 'run' / name}` where {back(key, range(ROUNDS))}")
+        spark.sql(f"delete from delta.`{folder / 'run' / name}` where {between(key, scale, 0, ROUNDS)}")
     return names
 
 
-def back(key: str, rounds: range) -> str:
-    """The orders that are kept back for some rounds."""
-    return f"pmod(hash({key}), 1000) in ({', '.join(str(i) for i in rounds)})"
+def between(key: str, scale: float, first: int, number: int = 1) -> str:
+    """Some thousandths of the orders, by their keys; those that are kept back for RF1 are the first."""
+    least, greatest = (int(KEYS * scale * i / 1000) for i in (first, first + number))
+    return f"{key} > {least} and {key} <= {greatest}"
 
 
-def refresh_functions(spark: SparkSession, folder: Path, i: int) -> None:
+def refresh_functions(spark: SparkSession, folder: Path, scale: float, i: int) -> None:
     """RF1 and RF2 of one round."""
     for name, key in ORDERS.items():
-        kept_back = f"select * from delta.`{folder / 'generated' / name}` where {back(key, range(i, i + 1))}"
+        kept_back = f"select * from delta.`{folder / 'generated' / name}` where {between(key, scale, i)}"
         spark.sql(f"insert into delta.`{folder / 'run' / name}` {kept_back}")
-        gone = f"pmod(hash({key}), 1000) = {500 + i}"
-        spark.sql(f"delete from delta.`{folder / 'run' / name}` where {gone}")
+        spark.sql(f"delete from delta.`{folder / 'run' / name}` where {between(key, scale, 500 + i)}")
