@@ -174,10 +174,10 @@ def frame(spark: SparkSession, plan: J) -> DataFrame:
     return DataFrame(dataset.ofRows(session(spark), plan), spark)
 
 
-def again(rows: DataFrame) -> DataFrame:
-    """The same rows under identities of their own, where they are a table as it is read; else as they are."""
+def again(rows: DataFrame) -> DataFrame | None:
+    """The same rows under identities of their own, where they are a table as it is read; else None."""
     plan = analysed(rows)
-    return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else rows
+    return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else None
 
 
 def parsed(spark: SparkSession, text: str) -> J:

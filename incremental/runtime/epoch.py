@@ -168,9 +168,11 @@ class EpochLeaves:
 
     def _at(self, table: Table, version: int) -> DataFrame:
         """A version of a table, which Delta looks up once; each time under identities of its own."""
-        if (table, version) not in self._frames:
-            self._frames[table, version] = table.at(version)
-        return catalyst.again(self._frames[table, version])
+        known = self._frames.get((table, version))
+        again = None if known is None else catalyst.again(known)
+        if again is None:
+            again = self._frames[table, version] = table.at(version)
+        return again
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
         """A version of a state; buckets: only what lies in these."""
