@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from incremental.algebra.constraints import Constraint, Referring, reference
-from incremental.algebra.plan import Column, Filter, Join, Plan, Project, Reference, Scalar
+from incremental.algebra.plan import Column, Filter, Join, Plan, Project, Reference, Scalar, walk
 
 Equality = tuple[Scalar, Scalar]
 
@@ -108,6 +108,11 @@ def joins(plan: Plan) -> bool:
     while isinstance(plan, Filter | Project):
         plan = plan.child
     return isinstance(plan, Join) and plan.kind == "inner"
+
+
+def produced(plan: Plan) -> frozenset[str]:
+    """Names of all columns that come about anywhere in a plan."""
+    return frozenset(column.name for node in walk(plan) for column in node.columns)
 
 
 def names(plan: Plan) -> frozenset[str]:

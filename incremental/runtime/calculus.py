@@ -42,6 +42,7 @@ from incremental.algebra.plan import (
     Values,
     walk,
 )
+from incremental.algebra.product import produced
 from incremental.runtime.extent import SMALL_BYTES, WORTH_BYTES, expected_bytes, extent, within
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.products import Direction, Products
@@ -228,9 +229,13 @@ class Calculus:
         """What the change of the left side gives with the right side; few rows meet only what they can match."""
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left, change)
-        if not keys or not self.worth(node.right) or expected_bytes(frame) > SMALL_BYTES:
+        # Spark confuses columns that come about on both sides
+        apart = not produced(node.left) & produced(node.right)
+        if apart and not (keys and self.worth(node.right) and expected_bytes(frame) <= SMALL_BYTES):
             return self._lowering.join(node, change, right)
         held = self._hold(frame)
+        if not keys:
+            return self._lowering.join(node, self._read(node.left, held, change.weighted), right)
         known = [one for one, _, null_safe in node.keys if not null_safe]
         reach = extent(self._lowering, held, known)
         right = within(self._lowering, right, [other for _, other, null_safe in node.keys if not null_safe], reach)

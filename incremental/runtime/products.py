@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Column, Join, Plan
-from incremental.algebra.product import Product, product, ranks
+from incremental.algebra.product import Product, produced, product, ranks
 from incremental.runtime.extent import SMALL_BYTES, expected_bytes, extent, hinted, within
 from incremental.runtime.lowering import Lowering, Relation
 
@@ -89,21 +89,25 @@ class Products:
         columns = [column for column in whole.inputs[start].columns if column.name in needed]
         frame = self._frame(columns, change)
         few = expected_bytes(frame) <= SMALL_BYTES
-        known = change
+        known, inside = change, produced(whole.inputs[start])
         for step in whole.steps(start):
             plan = whole.inputs[step.position]
             earlier = rank[step.position] < rank[start]
             side = self._inputs.after(plan) if earlier else self._inputs.before(plan)
-            if few and self._inputs.worth(plan):
+            small = few and self._inputs.worth(plan)
+            if small or inside & produced(plan):  # Spark confuses columns that come about on both sides
                 held = self._hold(self._frame(columns, known))
-                reach = extent(self._lowering, held, [one for one, _ in step.equalities])
-                if not reach.rows:
-                    return None
                 known = self._lowering.leaf(held, [(column.name, column) for column in columns], known.weighted)
-                few = reach.small
-                if few:
-                    known = Relation(hinted(self._lowering, known.plan), known.weighted)
-                side = within(self._lowering, side, [other for _, other in step.equalities], reach)
+                inside = frozenset[str]()
+                if small:
+                    reach = extent(self._lowering, held, [one for one, _ in step.equalities])
+                    if not reach.rows:
+                        return None
+                    few = reach.small
+                    if few:
+                        known = Relation(hinted(self._lowering, known.plan), known.weighted)
+                    side = within(self._lowering, side, [other for _, other in step.equalities], reach)
+            inside |= produced(plan)
             known = self._lowering.product(known, side, step.conditions)
             columns += [column for column in plan.columns if column.name in needed]
         return known
