@@ -60,6 +60,11 @@ class Readers:
         made = [Path(reader.folder) for reader in self.all() if reader.tables]
         return tuple(folder.name for folder in made if (folder / "g1").is_dir())
 
+    def check_no_branch(self, view: str) -> None:
+        """Refuse what would take its files from a branch."""
+        if branches := self.branches():
+            raise StateError(f"view {view} has branches, which read its files: drop {', '.join(branches)} first")
+
     def _read(self, path: Path) -> Reader:
         try:
             return Reader(**json.loads(path.read_text()))

@@ -43,6 +43,8 @@ def needs_of_view(folder: Path) -> Iterator[Need]:
             pin = entry.intent.sources.get(reader.source)
             if pin is not None and pin.place is not None:
                 yield Need(pin.place, pin.after, f"view {who}")
+                if pin.start is not None:
+                    yield Need(pin.left or pin.place, pin.start, f"view {who}")
                 if entry.report is None and pin.before is not None:
                     yield Need(pin.left or pin.place, pin.before, f"view {who}")
 
@@ -61,6 +63,8 @@ def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
         if entry.report is None:
             befores = entry.intent.sources.items()
             yield folder.name, {name: p.before for name, p in befores if p.before is not None and p.place is None}
+        starts = entry.intent.sources.items()
+        yield folder.name, {name: p.start for name, p in starts if p.start is not None and p.place is None}
     for reader in Readers(folder).all():
         for who, stand in stands(Path(reader.folder)):
             if reader.source:
@@ -71,7 +75,7 @@ def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
 
 
 def standing_entries(journal: Journal) -> list[Entry]:
-    """The last finished epoch, and one that was begun after it."""
+    """The last finished epoch that arrived at its versions, and what was begun after it."""
     entries = journal.entries()
-    last = max((place for place, entry in enumerate(entries) if entry.report is not None), default=0)
+    last = max((place for place, entry in enumerate(entries) if entry.report and entry.intent.arrives), default=0)
     return list(entries[last:])

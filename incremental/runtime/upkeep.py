@@ -27,10 +27,11 @@ from incremental.runtime.journal import Entry, lock
 from incremental.runtime.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.runtime.landing import partition_condition
 from incremental.runtime.maintain import Maintenance
-from incremental.runtime.refresh import LOCK_SECONDS, Store
+from incremental.runtime.refresh import LOCK_SECONDS
 from incremental.runtime.reporting import now
 from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
 from incremental.runtime.storage import HOUR, Storage
+from incremental.runtime.store import Store
 
 WEEK_HOURS = 168.0
 KEPT_ENTRIES = 200  # of the journal
@@ -159,7 +160,7 @@ def upkeep(store: Store, ways: Ways, hours: float = WEEK_HOURS, progress: Progre
         last = store.journal.last()
         if last is None:
             raise StateError(f"view {view} has no finished epoch yet: refresh it first")
-        if last.report is None:
+        if last.report is None or not last.intent.arrives:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
         maintenance = ways.of(last.intent.mode)
         if maintenance.fingerprint != last.intent.fingerprint:

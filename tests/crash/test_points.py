@@ -7,6 +7,8 @@ from pathlib import Path
 from incremental.runtime.journal import Journal
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings
+from incremental.runtime.readers import Readers
+from incremental.runtime.storage import Storage
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_PROCESS
 from tests.crash.worlds import KINDS, STAGES
@@ -35,7 +37,11 @@ def test_the_writes_we_know_of_are_found() -> None:
         "runtime.journal:Journal._write",
         "runtime.journal:Journal.withdraw",
         "runtime.landing:Landings._remember",
+        "runtime.journal:Journal.forget",
+        "runtime.readers:Readers.add",
     }
+    upkeep = ("sort", "compact", "remove_older", "clone", "remove", "appear")
+    known |= {f"runtime.storage:Storage.{name}" for name in upkeep}
     assert known | EXEMPT <= found
 
 
@@ -51,7 +57,7 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
-    owners = {"Table": Table, "Journal": Journal, "Landings": Landings}
+    owners = {"Table": Table, "Journal": Journal, "Landings": Landings, "Storage": Storage, "Readers": Readers}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]
     originals = [getattr(owner, name) for owner, name in methods]
