@@ -205,7 +205,6 @@ class View:
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
-        self._reread()
         return upkeep(self._store, self._compilation.ways, retention_hours, progress)
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
@@ -236,7 +235,7 @@ class View:
 
     @property
     def current(self) -> bool:
-        """Whether no row has come or gone since the last finished epoch, below its sources too."""
+        """Whether no row has come or gone since the last finished epoch."""
         return self.status().current
 
     @property

@@ -98,7 +98,7 @@ def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:
     for value in (5, 6, 7):
         scene.sql(f"insert into {{t}} values ({value}, {value})")
         totals.refresh()
-    pinned = view._finished().intent.sources["totals"].after
+    pinned = view._published.entry.intent.sources["totals"].after
     done = totals.maintain(0).tables["state_1"]
     assert "view v" in done.kept[0]
     assert not table(totals).missing(pinned)
