@@ -31,9 +31,9 @@ def branch(world: World) -> object:
 
 
 WORK: dict[str, tuple[Callable[[World], object], tuple[int, ...]]] = {
-    "maintain": (maintain, (1, 3, 5)),
-    "rollback": (rollback, (1, 3, 5, 6)),
-    "branch": (branch, (4, 9)),
+    "maintain": (maintain, (1, 3)),
+    "rollback": (rollback, (1, 3)),
+    "branch": (branch, (4,)),
 }
 
 
