@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import dagster as dg
 
-from assets import checks, jobs, keys, landing, refreshing, schedules, sensors
+from assets import checks, jobs, keys, landing, refreshing, schedules, sensors, upkeep
 from assets.resources import SparkResource
 from incremental.algebra.report import Description
 from pipelines.catalogue import DeclarationError, Pipeline
@@ -58,8 +58,8 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
             refresh,
         ],
         asset_checks=[checks.equality_check(pipeline)],
-        jobs=jobs.jobs_of(pipeline),
-        schedules=[schedule] if schedule else [],
+        jobs=[*jobs.jobs_of(pipeline), upkeep.upkeep_job(pipeline)],
+        schedules=[upkeep.upkeep_schedule(pipeline), *([schedule] if schedule else [])],
         sensors=watching,
     )
 

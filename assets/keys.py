@@ -49,3 +49,13 @@ def update_job(pipeline: str) -> str:
 def refresh_job(pipeline: str) -> str:
     """The job that refreshes from what has been landed."""
     return f"{pipeline}_refresh"
+
+
+def maintain_op(pipeline: str) -> str:
+    """The step that keeps the tables in order."""
+    return f"{pipeline}__maintain"
+
+
+def maintain_job(pipeline: str) -> str:
+    """The job of that step."""
+    return f"maintain_{pipeline}"

@@ -10,6 +10,7 @@ import dagster as dg
 
 from assets.picture import cost_picture
 from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
+from incremental.algebra.upkeep import Upkeep
 
 Metadata = Mapping[str, dg.MetadataValue]
 
@@ -113,6 +114,24 @@ def of_verification(verification: Verification) -> Metadata:
         "rows too many": dg.MetadataValue.int(verification.extra),
         "versions": dg.MetadataValue.json(dict(verification.versions)),
         **({"sample": dg.MetadataValue.md(f"```\n{sample}\n```")} if sample else {}),
+    }
+
+
+def of_upkeep(done: Upkeep) -> Metadata:
+    """What was rewritten and removed, and what is kept for how long."""
+    head = ("table", "done", "partitions", "files before", "files after", "old files removed", "bytes freed")
+    rows = [
+        (name, each.work, *map(str, (each.partitions, *each.files, each.removed, each.freed)))
+        for name, each in done.tables.items()
+    ]
+    return {
+        "summary": dg.MetadataValue.text(done.sentence),
+        "tables": dg.MetadataValue.md(_table(head, rows)),
+        "kept": dg.MetadataValue.md("\n".join(f"- {kept}" for kept in done.keeps)),
+        "generations removed": dg.MetadataValue.int(len(done.generations)),
+        "journal entries removed": dg.MetadataValue.int(done.entries),
+        "retention hours": dg.MetadataValue.float(float(done.retention_hours)),
+        "seconds": dg.MetadataValue.float(round(done.seconds, 3)),
     }
 
 

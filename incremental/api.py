@@ -22,20 +22,22 @@ from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration
+from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import Compilation, Policy, nullable, types
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
+from incremental.runtime.branch import branched
 from incremental.runtime.chain import Below, Inputs, standing
-from incremental.runtime.choice import Choice
-from incremental.runtime.journal import Pin
+from incremental.runtime.choice import Choice, foreseen
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
-from incremental.runtime.published import Published
+from incremental.runtime.published import Published, status_of
+from incremental.runtime.readers import Readers
 from incremental.runtime.refresh import Progress, Refresh
+from incremental.runtime.rollback import Rollback
 from incremental.runtime.store import Store
-from incremental.runtime.verify import discrepancy
-
-SAMPLE = 5
+from incremental.runtime.upkeep import WEEK_HOURS, upkeep
+from incremental.runtime.verify import verified
 
 
 class Warehouse:
@@ -191,19 +193,34 @@ class View:
         """Compare the view with the batch query at the source versions of its last epoch, duplicates counted."""
         intent = self._published.entry.intent
         versions = standing(intent.sources)
-        expected, actual = self._batch(versions), self.answer()
-        found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
-        ok = not found.missing and not found.extra
-        what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
-        sentence = f"{self.name}: {what} at epoch {intent.epoch} ({rows} rows)"
-        return Verification(self.name, ok, found.missing, found.extra, rows, versions, found.sample, sentence)
+        return verified(intent, versions, self._batch(versions), self.answer())
 
     def history(self) -> tuple[Report, ...]:
         """The reports of all finished epochs, oldest first."""
         return tuple(entry.report for entry in self._store.journal.entries() if entry.report is not None)
 
+    def status(self) -> Status:
+        """Age and lag of the last epoch, sizes of the tables, what is unfinished; runs no query."""
+        return status_of(self._store, self._base)
+
+    def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
+        """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
+        return upkeep(self._store, self._compilation.ways, retention_hours, progress)
+
+    def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
+        """Go back to a finished epoch, as a new generation; the next refresh goes forward from there."""
+        self._reread()
+        return Rollback(self._store, self._compilation.ways, self._inputs()).to(epoch, generation, progress)
+
+    def branch(self, name: str, into: Warehouse | None = None) -> View:
+        """Another view, of this warehouse or `into`, that begins with the last epoch and goes its own way."""
+        made = (into or self.warehouse).view(name, self.query, self.policy, self.publish)
+        branched(self._store, made._store, self._compilation.ways, self._inputs())
+        return made
+
     def drop(self) -> None:
-        """Remove the view's states, tables and journal; sources stay."""
+        """Remove the view's states, tables and journal; sources stay. Raises StateError while it has branches."""
+        Readers(self._store.folder).check_no_branch(self.name)
         shutil.rmtree(self._store.folder, ignore_errors=True)
 
     @cached_property
@@ -218,9 +235,8 @@ class View:
 
     @property
     def current(self) -> bool:
-        """Whether the last finished epoch is at the latest versions of all tables, those below its sources too."""
-        stood = standing(self._published.entry.intent.sources)
-        return all(self._latest(way) == version for way, version in stood.items())
+        """Whether no row has come or gone since the last finished epoch."""
+        return self.status().current
 
     @property
     def schema(self) -> StructType:
@@ -228,10 +244,10 @@ class View:
         self._reread()
         return self._compilation.schema
 
-    def _latest(self, way: str) -> int | None:
-        """The latest version of a table by the way to it (see runtime/chain.py)."""
+    def _base(self, way: str) -> Table:
+        """A table by the way to it (see runtime/chain.py)."""
         source, _, rest = way.partition("/")
-        return self.views[source]._latest(rest) if rest and source in self.views else self.warehouse.version(source)
+        return self.views[source]._base(rest) if rest and source in self.views else self.warehouse.tables()[source]
 
     def _schemas(self) -> dict[str, StructType]:
         return self.warehouse.schemas() | {name: view.schema for name, view in self.views.items()}
@@ -268,16 +284,10 @@ class View:
 
     def _choice(self) -> Choice:
         """How the next refresh would run, with the views below as they stand."""
-        entries, tables = self._store.journal.entries(), self.warehouse.tables()
-        read, pins = self._compilation.query.sources, entries[-1].intent.sources if entries else {}
+        read, spark = self._compilation.query.sources, self.warehouse.spark
         views = {name: view for name, view in self.views.items() if name in read and view.history()}
-        tables |= {name: Table(self.warehouse.spark, view.path) for name, view in views.items()}
-        known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
-        if len(known) < len(read):  # nothing to measure yet
-            return Choice(self._compilation.ways.of(entries[-1].intent.mode if entries else None))
-        before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
-        next_pins = {name: Pin(before.get(name), version, "") for name, version in known.items()}
-        return self._compilation.ways.choose(entries, next_pins, tables)
+        tables = self.warehouse.tables() | {name: Table(spark, view.path) for name, view in views.items()}
+        return foreseen(self._compilation.ways, read, self._store.journal.entries(), tables)
 
     @property
     def _published(self) -> Published:
@@ -285,6 +295,6 @@ class View:
 
 
 __all__ = [
-    "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Verification",
-    "View", "Warehouse",
+    "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
+    "Upkeep", "Verification", "View", "Warehouse",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -203,17 +203,19 @@ def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landi
 
 
 def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
-    """Where a pipeline stands: its last refresh, and whether its sources have moved on since.
+    """Where a pipeline stands, as plain data: what View.status tells, and `state` in a word or two.
 
-    Returns state ("never refreshed", "behind" or "up to date"), epoch, verdict and finished of the last refresh.
+    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have moved on) or up to date.
     """
     _, view = open(pipeline, spark)
-    reports = view.history()
-    if not reports:
+    status = view.status()
+    word = "up to date" if status.current else "behind"
+    if status.unfinished is not None:
+        word = "interrupted"
+    elif status.epoch is None:
         return {"state": "never refreshed"}
-    last = reports[-1]
-    known = {"epoch": last.epoch, "verdict": last.verdict, "finished": last.finished}
-    return {"state": "up to date" if view.current else "behind", **known}
+    sizes = {"state": asdict(status.state), "view": None if status.answer is None else asdict(status.answer)}
+    return {**asdict(status), "state": word, "sizes": sizes}
 
 
 def _declared(source: Source) -> Any:

@@ -1,15 +1,12 @@
 """Pipelines room: the command `deltafold`. In: arguments. Out: text or JSON on standard output, and an exit code.
 
-The only file that knows the command-line library. What a command prints as its result goes to standard output; progress
-and errors go to standard error; Spark is silent.
+With exits.py the only file that knows the command-line library. What a command prints as its result goes to standard
+output; progress and errors go to standard error; Spark is silent.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from incremental.algebra import errors
-from pipelines import amounts, catalogue, rendering, scaffold
+from pipelines import amounts, branching, catalogue, rendering, scaffold
 from pipelines import backfill as backfilling
+from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands
 from pipelines.progress import Say, shown
 
 if TYPE_CHECKING:
@@ -36,46 +33,8 @@ refreshes this view; 70 anything else.
 
 Pipelines are found in $DELTAFOLD_PIPELINES, else in ./pipelines, else among the ones that come along.
 """
-UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 141
-_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (catalogue.DeclarationError, USAGE),
-    (errors.QueryError, USAGE),
-    (errors.RefusedError, REFUSED),
-    (errors.ChangedQueryError, REFUSED),
-    (errors.SourceError, DATA),
-    (errors.StateError, DATA),
-    (errors.BusyError, BUSY),
-)
-
-
-class _Commands(TyperGroup):
-    """Turns whatever a command raises into one sentence and an exit code."""
-
-    def invoke(self, ctx: typer.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader has gone (`| head`). Python would complain again when it flushes at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(PIPE_CLOSED) from None
-        except Exception as error:
-            if isinstance(error, typer.Abort | typer.Exit) or hasattr(error, "exit_code"):
-                raise
-            if ctx.params["debug"]:
-                traceback.print_exc()
-            raise typer.Exit(_complain(error)) from None
-
-
-def _complain(error: Exception) -> int:
-    """Says the error on standard error, and returns its exit code."""
-    known = isinstance(error, errors.DeltafoldError)
-    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug says more)"
-    print(str(error) if known else unexpected, file=sys.stderr)
-    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     help=HELP,
     rich_markup_mode=None,  # plain help and usage errors, on a terminal too
     add_completion=False,
@@ -234,6 +193,39 @@ def show(
     _print(as_json, [row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more)
 
 
+@app.command()
+def maintain(
+    name: Name,
+    retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of so many hours.")] = 168,
+    as_json: Json = False,
+) -> None:
+    """Compact the tables of a view and what is landed for it, and remove old files that nobody needs."""
+    with _opened(name) as opened:
+        done = opened.view.maintain(retain, lambda step: opened.say(f"{name}: {step}"))
+    _print(as_json, asdict(done), rendering.upkeep(done))
+
+
+@app.command()
+def rollback(
+    name: Name,
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="A finished epoch that `history` shows.")],
+    generation: Annotated[int | None, typer.Option("--generation", help="Of this generation, if not the last.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Take a view back to an earlier epoch; the next run goes forward from there."""
+    with _opened(name) as opened:
+        report = opened.view.rollback(epoch, generation, lambda step: opened.say(f"{name}: {step}"))
+    _print(as_json, json.loads(report.to_json()), rendering.report(report))
+
+
+@app.command()
+def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]) -> None:
+    """Make another pipeline that begins where this one stands, for development."""
+    with _opened(name) as opened:
+        branching.branch(opened.pipeline, new, opened.warehouse.spark)
+    print(f"Made {new} from {name}, at its last epoch. Change its query and: deltafold rebuild {new}")
+
+
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List the declared pipelines (starts no Spark)."""
@@ -244,7 +236,7 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Say of every pipeline whether its view is up to date."""
+    """Say of every pipeline how old, how far behind and how large its view is, and what was interrupted."""
     found = catalogue.survey()
     rows = []
     with shown("starting Spark") as say:

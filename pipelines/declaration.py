@@ -22,6 +22,7 @@
     publish: auto                                  or table
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
+    maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
@@ -272,6 +273,7 @@ class Declaration(_Part):
     publish: Literal["auto", "table"] = "auto"
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
+    maintain: Annotated[str, AfterValidator(cron.check)] | None = None
     warehouse: Folder | None = None
     spark: SparkPart = SparkPart()
 

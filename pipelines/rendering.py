@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from incremental.algebra.upkeep import amount
+
 if TYPE_CHECKING:
-    from incremental.api import Landing, Report, Verification
+    from incremental.api import Landing, Report, Upkeep, Verification
     from incremental.runtime.doctor import Finding
     from pipelines.catalogue import Pipeline
 
@@ -97,9 +99,47 @@ def _declared(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
 
 def status(rows: Iterable[Mapping[str, Any]]) -> str:
     """One row per pipeline, from the facts of `deltafold status --json`."""
-    keys = ("name", "state", "epoch", "verdict", "finished", "problem")
-    headers = ("pipeline", "state", "epoch", "last refresh", "finished", "problem")
-    return table(headers, ([row.get(key, "-") for key in keys] for row in rows))
+    headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "state size", "view size", "problem")
+    return table(headers, map(_stand, rows))
+
+
+def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """One line of the status: the lag by source where it has any."""
+    lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
+    behind = [
+        f"{source} {_count(versions, 'version')}" + ("" if rows is None else f", {_count(rows, 'row')}")
+        for source, versions, rows in lags
+        if versions
+    ]
+    state = f"{row['state']}, epoch {row['unfinished']}" if row.get("unfinished") is not None else row["state"]
+    sizes, age = row.get("sizes") or {}, row.get("age")
+    told = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
+    kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
+    return (row["name"], state, *told, "; ".join(behind) or "-", *kept, row.get("problem", "-"))
+
+
+def size(told: Mapping[str, int] | None) -> str:
+    """Bytes and files."""
+    return "-" if told is None else f"{amount(told['bytes'])} in {_count(told['files'], 'file')}"
+
+
+def duration(seconds: float) -> str:
+    """A time for people, in its largest unit."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return _count(int(seconds // length), unit)
+    return _count(int(seconds), "second")
+
+
+def upkeep(done: Upkeep) -> str:
+    """The sentence, a line for each table that was touched, and what is kept for how long."""
+    lines = [done.sentence]
+    for name, each in done.tables.items():
+        rewritten = f"{_count(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
+        removed = f"{_count(each.removed, 'old file')} removed, {amount(each.freed)}"
+        parts = ([rewritten] if each.partitions else []) + ([removed] if each.removed else [])
+        lines += [f"  {name}: {'; '.join(parts)}"] if parts else []
+    return "\n".join([*lines, *(f"  kept: {kept}" for kept in done.keeps)])
 
 
 def findings(found: Iterable[Finding]) -> str:

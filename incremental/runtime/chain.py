@@ -21,6 +21,7 @@ from incremental.algebra.report import Report
 from incremental.runtime.journal import Entry, Journal, Pin, lock
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
+from incremental.runtime.readers import Reader, Readers
 
 Progress = Callable[[str], None]
 Targets = Mapping[str, int]  # the version that is asked for of each base source, by the place of its table
@@ -93,6 +94,12 @@ class Inputs:
         """The folder of each view below, at any depth, and its name."""
         found = {below.folder.resolve(): below.name for below in self.views.values()}
         return found | {path: name for below in self.views.values() for path, name in below.inputs.folders().items()}
+
+    def announce(self, folder: Path) -> None:
+        """Let every view below know that a view above, in this folder, pins its versions."""
+        for source, below in self.views.items():
+            Readers(below.folder).add(Reader(str(folder), source))
+            below.inputs.announce(below.folder.resolve())
 
     def bases(self) -> dict[str, Table]:
         """The tables that no view of ours writes, at any depth, by the way to them."""
@@ -242,4 +249,5 @@ def locked(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]
         for each in sorted(folders):
             held = lock(each, f"view {folders[each]}", "refreshed", seconds)
             (own if each == folder else below).enter_context(held)
+        inputs.announce(folder)
         yield below

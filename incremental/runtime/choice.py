@@ -106,6 +106,16 @@ class Cheapest:
         return float(sum(file.bytes for file in (*found.left, *found.came)))
 
 
+def foreseen(ways: Ways, read: Sequence[str], entries: Sequence[Entry], tables: Mapping[str, Table]) -> Choice:
+    """How the next epoch would run, with the sources as they stand."""
+    pins = entries[-1].intent.sources if entries else {}
+    known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
+    if len(known) < len(read):  # nothing to measure yet
+        return Choice(ways.of(entries[-1].intent.mode if entries else None))
+    before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
+    return ways.choose(entries, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
+
+
 def corrections(entries: Sequence[Entry]) -> dict[str, float]:
     """By mode, how much longer its latest epochs took than was estimated; a first load tells nothing of refreshes."""
     taken: dict[str, list[float]] = {}

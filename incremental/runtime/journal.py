@@ -123,6 +123,16 @@ class Journal:
         """Forget an epoch that turned out to change nothing."""
         self._path(intent).unlink(missing_ok=True)
 
+    def forget(self, keep: int) -> int:
+        """Remove all but the newest entries, the last finished one, and what is unfinished; returns how many went."""
+        files = self._files()
+        old = files[: max(0, len(files) - keep)]
+        if all(self._read(file).report is None for file in files[len(old) :]):
+            return 0
+        for file in old:
+            file.unlink(missing_ok=True)
+        return len(old)
+
     def _path(self, intent: Intent) -> Path:
         return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
 

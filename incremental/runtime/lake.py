@@ -7,6 +7,7 @@ same epoch is skipped by Delta itself, and the epoch's pinned versions as commit
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -56,6 +57,11 @@ def data_file(action: J) -> File:
     return File(
         (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
     )
+
+
+def rows_in(files: Sequence[File]) -> float:
+    """The rows of some files; not a number, which equals nothing, where a writer left them out."""
+    return math.fsum(math.nan if file.rows is None else file.rows for file in files)
 
 
 class Table:
@@ -123,7 +129,8 @@ class Table:
     def commits(self, before: int, after: int) -> list[tuple[list[File], list[File]]] | None:
         """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
 
-        None where the log does not say enough (a commit was cleaned up, or its writer left out file metadata).
+        A compaction did neither. None where the log does not say enough (a commit was cleaned up, its writer left out
+        file metadata, or it only notes something of files that are there).
         """
         try:
             changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
@@ -134,7 +141,11 @@ class Table:
                 removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
                 if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
                     return None
-                found.append((added, [data_file(self._as_added(action)) for action in removed]))
+                left = [data_file(self._as_added(action)) for action in removed]
+                same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
+                if same and added and not left:
+                    return None
+                found.append(([], []) if same and rows_in(added) == rows_in(left) else (added, left))
         except JavaError:
             return None
         return found if len(found) == after - before else None

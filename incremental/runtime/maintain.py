@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Column, Join, KeyLocal, Reference, walk
 from incremental.algebra.program import BUCKET, InPlace, Program, State
+from incremental.algebra.upkeep import VIEW
 from incremental.runtime.calculus import Calculus
 from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.runtime.extent import extent, within
@@ -75,12 +76,13 @@ class Maintenance(Protocol):
         """Table names in the order of their commits; the answer is in the last."""
         ...
 
+    def sorted_by(self, table: str) -> tuple[str, ...]:
+        """The columns that a table is kept sorted by within each bucket: a state's lineage key."""
+        ...
+
     def run(self, epoch: Epoch) -> Effect:
         """Write the tables of one epoch."""
         ...
-
-
-VIEW = "view"
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,11 @@ class Incremental:
         states = tuple(state.name for state in self.program.states)
         return states if isinstance(self.program.publication, InPlace) else (*states, VIEW)
 
+    def sorted_by(self, table: str) -> tuple[str, ...]:
+        """The lineage key of a state, under its stored names."""
+        found = [layout_of(self.program, state, 1).keys for state in self.program.states if state.name == table]
+        return found[0] if found else ()
+
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: every state, then the view."""
         with ExitStack() as cached:
@@ -149,9 +156,7 @@ class Run:
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]
-        publication = self._program.publication
-        in_place = publication if isinstance(publication, InPlace) and publication.state == state.name else None
-        layout = Layout(state, in_place, self._epoch.intent.buckets)
+        layout = layout_of(self._program, state, self._epoch.intent.buckets)
         before = self._epoch.before(state.name)
         change = self._calculus.change(state.input)
         touched: DataFrame | None = None
@@ -252,6 +257,13 @@ class Run:
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame cached until the end of the epoch; it spills to disk."""
         return self._cached.enter_context(held(frame))
+
+
+def layout_of(program: Program, state: State, buckets: int) -> Layout:
+    """How a state of a program is stored."""
+    publication = program.publication
+    in_place = publication if isinstance(publication, InPlace) and publication.state == state.name else None
+    return Layout(state, in_place, buckets)
 
 
 def inputs(state: State) -> tuple[Column, ...]:

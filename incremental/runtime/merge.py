@@ -16,6 +16,7 @@ from incremental.algebra.program import BUCKET, ROWS
 from incremental.runtime.lake import Clause, Mark, Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering
+from incremental.runtime.storage import arranged
 
 REPLACE = "__replace"
 SMALL_FILES, SMALL_BYTES = 4, 16 << 20  # below this, reading and writing all of a state is cheaper than a MERGE
@@ -129,11 +130,7 @@ class Merge:
         return rows.select(*(columns[name].alias(name) for name in self._layout.columns))
 
     def _written(self, rows: DataFrame) -> DataFrame:
-        """Sorted by lineage key within each bucket's file."""
-        keys = [F.col(quoted(name)) for name in self._layout.keys]
-        if self._layout.buckets == 1:
-            return rows.repartition(1).sortWithinPartitions(*keys) if keys else rows
-        return rows.repartition(self._layout.buckets, BUCKET).sortWithinPartitions(BUCKET, *keys)
+        return arranged(rows, self._layout.buckets, self._layout.keys)
 
     @staticmethod
     def _sql(text: str) -> Column:

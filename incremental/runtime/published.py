@@ -1,4 +1,4 @@
-"""Runtime room: what readers of a view see. In: its folder and the modes it may be kept in. Out: the last answer.
+"""Runtime room: what readers of a view see. In: its folder and the modes it may be kept in. Out: its answer, a Status.
 
 An epoch counts when it is finished and has arrived at its pinned versions: neither an interrupted one nor a part of a
 larger change is looked at. Its table may have gone on since; then the version is that which the next epoch began from.
@@ -6,14 +6,20 @@ larger change is looked at. Its table may have gone on since; then the version i
 
 from __future__ import annotations
 
+import datetime
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import StateError
+from incremental.algebra.upkeep import Lag, Size, Status
+from incremental.runtime.chain import standing
 from incremental.runtime.choice import Ways
+from incremental.runtime.feed import MOST_COMMITS, by_commits
 from incremental.runtime.journal import Entry
-from incremental.runtime.lake import Table
+from incremental.runtime.lake import Table, rows_in
 from incremental.runtime.store import Store
 
 
@@ -58,3 +64,40 @@ class Published:
 
     def _name(self, entry: Entry) -> str:
         return self.ways.of(entry.intent.mode).tables[-1]
+
+
+def status_of(store: Store, base: Callable[[str], Table]) -> Status:
+    """Where a view stands; base: the table of a base source by the way to it. Runs no query."""
+    entries, view = store.journal.entries(), store.view
+    pending = bool(entries) and (entries[-1].report is None or not entries[-1].intent.arrives)
+    unfinished = entries[-1].intent.epoch if pending else None
+    done = next((entry for entry in reversed(entries) if entry.report is not None and entry.intent.arrives), None)
+    if done is None or done.report is None:
+        return Status(view, unfinished=unfinished)
+    ended = datetime.datetime.fromisoformat(done.report.finished)
+    age = (datetime.datetime.now(datetime.UTC) - ended).total_seconds()
+    report, stood = done.report, standing(done.intent.sources)
+    lags = {way: lag(base(way), version) for way, version in stood.items()}
+    tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
+    sizes = {name: Size(*table.size()) for name, table in tables.items()}
+    told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
+    return Status(view, *told, lags, sizes, unfinished)
+
+
+def lag(table: Table, version: int) -> Lag:
+    """How far a table has gone on since a version: Delta's log tells it, without a Spark job."""
+    latest = table.version()
+    behind = 0 if latest is None else latest - version
+    if behind == 0:
+        return Lag(0, 0)
+    commits = table.commits(version, version + behind) if 0 < behind <= MOST_COMMITS else None
+    if commits is None:
+        return Lag(behind, None)
+    found = by_commits(table, version, version + behind, commits)
+    kept = {file.identity[0] for file in found.left} & {file.identity[0] for file in found.came}
+    whole = [file for file in (*found.left, *found.came) if file.identity[0] not in kept]
+    # of a file that only got another deletion vector, as many rows as the vector grew
+    shrunk = [file for file in found.left if file.identity[0] in kept]
+    rest = [file for file in found.came if file.identity[0] in kept]
+    rows = rows_in(whole) + abs(rows_in(shrunk) - rows_in(rest))
+    return Lag(behind, None if math.isnan(rows) else int(rows))

@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import WEIGHT
+from incremental.algebra.upkeep import VIEW
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.hold import held
 from incremental.runtime.layout import quoted
-from incremental.runtime.maintain import VIEW, Effect, needs_mapping
+from incremental.runtime.maintain import Effect, needs_mapping
 from incremental.runtime.publish import Bag
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
@@ -46,6 +47,10 @@ class Recomputed:
     def tables(self) -> tuple[str, ...]:
         """The view's own table alone."""
         return (VIEW,)
+
+    def sorted_by(self, table: str) -> tuple[str, ...]:
+        """A view's rows lie as they come."""
+        return ()
 
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: run the query, publish what differs."""

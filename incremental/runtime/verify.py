@@ -14,10 +14,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
 from incremental.algebra.program import WEIGHT
+from incremental.algebra.report import Verification
 from incremental.runtime.hold import held
+from incremental.runtime.journal import Intent
 from incremental.runtime.layout import quoted
 
 DIGITS = 9
+SAMPLE = 5
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of a rounding edge agree on one of them
 ROW = "__row"
 
@@ -88,3 +91,12 @@ def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
 def is_float(data_type: DataType) -> bool:
     """Whether values of the type are floating numbers."""
     return isinstance(data_type, DoubleType | FloatType)
+
+
+def verified(intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame) -> Verification:
+    """The view at the end of an epoch against the batch query at its versions of the base sources."""
+    found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
+    ok = not found.missing and not found.extra
+    what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch} ({rows} rows)"
+    return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence)

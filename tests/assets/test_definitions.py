@@ -142,3 +142,13 @@ def test_the_jobs_hold_landing_refresh_and_check(tmp_path: Path) -> None:
     steps = {name: set(defined.resolve_job_def(name).graph.node_dict) for name in ("sales_update", "sales_refresh")}
     assert steps["sales_refresh"] == {"sales__refresh", "sales_equals_batch"}
     assert steps["sales_update"] == steps["sales_refresh"] | {"sales__landed__sales"}
+
+
+def test_upkeep_is_a_job_of_its_own_and_runs_when_it_is_declared(tmp_path: Path) -> None:
+    defined = built(sales.declare(tmp_path / "plain"))
+    assert set(defined.resolve_job_def("maintain_sales").graph.node_dict) == {"sales__maintain"}
+    weekly = defined.resolve_schedule_def("maintain_sales_schedule")
+    assert (weekly.default_status, weekly.cron_schedule) == (dg.DefaultScheduleStatus.STOPPED, "0 3 * * 0")
+    declared = built(sales.declare(tmp_path / "declared", sales.DAILY + 'maintain: "0 4 * * *"\n'))
+    daily = declared.resolve_schedule_def("maintain_sales_schedule")
+    assert (daily.default_status, daily.cron_schedule) == (dg.DefaultScheduleStatus.RUNNING, "0 4 * * *")

@@ -19,7 +19,7 @@ from typing import Any
 import incremental
 
 LIBRARY = Path(incremental.__file__ or "").parent
-ROOMS = ("runtime.lake", "runtime.journal", "runtime.landing")
+ROOMS = ("runtime.lake", "runtime.journal", "runtime.landing", "runtime.storage", "runtime.readers")
 EXEMPT = {
     "runtime.journal:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
     "runtime.lake:Table._latest",  # `update` of a Delta log reads it
@@ -95,7 +95,7 @@ def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
 
 
 def writes(node: ast.AST) -> bool:
-    """Whether a call writes: by the method's name, `path.replace(other)`, or `open` with a writing mode."""
+    """Whether a call writes: by the method's name, `path.replace(other)`, `open` to write, or SQL's CREATE."""
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -104,6 +104,8 @@ def writes(node: ast.AST) -> bool:
     if name in ("open", "fdopen"):
         modes = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         return any(mode[:1] in "wax" and mode for mode in modes)
+    if name == "sql":
+        return any("CREATE " in ast.unparse(arg) for arg in node.args)
     return name in CALLS and isinstance(node.func, ast.Attribute)
 
 

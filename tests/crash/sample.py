@@ -15,6 +15,8 @@ IN_PROCESS: tuple[Crash, ...] = (
     ("join and window", "first load", ("before Table._write", 1)),
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
+    ("view over a view", "first load", ("before Readers.add", 1)),
+    ("view over a view", "first load", ("after Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
 )
 BY_SIGNAL: tuple[Crash, ...] = (

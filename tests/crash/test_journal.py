@@ -107,6 +107,18 @@ def test_withdrawing_twice_is_withdrawing(tmp_path: Path) -> None:
     assert len(run.passed) == 4
 
 
+def test_old_entries_are_forgotten(tmp_path: Path) -> None:
+    """Protects from a journal that grows for ever, and from one that forgets where the view stands."""
+    journal = Journal(tmp_path)
+    for epoch in range(1, 8):
+        journal.finish(intent(epoch), report(epoch), {"state_1": epoch})
+    journal.begin(intent(8))
+    assert journal.forget(3) == 5
+    assert [entry.intent.epoch for entry in journal.entries()] == [6, 7, 8]
+    assert journal.forget(3) == 0
+    assert journal.forget(1) == 0, "what is unfinished alone does not tell what readers see"
+
+
 def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     """Protects from giving up while another refresh is about to end."""
     ended: list[float] = []

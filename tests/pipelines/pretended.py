@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from incremental.algebra.report import Landing, Report, Verification
+from incremental.algebra.upkeep import Lag, Size, Status, TableUpkeep, Upkeep
 from pipelines import catalogue
 
 REPORT = Report(
@@ -30,6 +31,17 @@ REPORT = Report(
     seconds=2.0,
     phases={"merge": 1.5},
     finished="2024-05-03T06:00:00Z",
+)
+UPKEEP = Upkeep(
+    "shop",
+    "shop: state_1 compacted.",
+    168,
+    {"state_1": TableUpkeep("sorted", 2, (9, 2), 3, 4200), "landed/sales": TableUpkeep("as it was", 0, (1, 1), 0, 0)},
+    (),
+    0,
+    ("files of the last 168 hours",),
+    1.5,
+    "2024-05-03T06:00:00Z",
 )
 EQUAL = Verification("shop", True, 0, 0, 7, {"sales": 1}, (), "shop equals the batch query.")
 DIFFERENT = Verification("shop", False, 1, 2, 7, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
@@ -49,6 +61,7 @@ class World:
     reports: tuple[Report, ...] = (REPORT,)
     rows: tuple[Row, ...] = (Row(("Oslo", 12.5)), Row((None, -3)))
     version: int = 1
+    unfinished: int | None = None
     asked: list[object] = field(default_factory=list)
 
     def land(self, name: str, partitions: Sequence[str] | None) -> Landing:
@@ -66,6 +79,23 @@ class World:
         limited = lambda count: SimpleNamespace(collect=lambda: list(self.rows[:count]))  # noqa: E731
         return SimpleNamespace(columns=["city", "revenue"], limit=limited)
 
+    def status(self) -> Status:
+        if not self.reports:
+            return Status("shop")
+        lag = {"sales": Lag(self.version - 1, (self.version - 1) * 10), "shops": Lag(0, 0)}
+        sizes = {"state_1": Size(4, 2_500_000), "view": Size(1, 900)}
+        told = (REPORT.epoch, REPORT.generation, REPORT.verdict, REPORT.finished, 7300.0)
+        return Status("shop", *told, lag, sizes, self.unfinished)
+
+    def maintain(self, hours: float, progress: Callable[[str], None]) -> Upkeep:
+        self.asked.append(("maintain", hours))
+        progress("state_1")
+        return UPKEEP
+
+    def rollback(self, epoch: int, generation: int | None, progress: Callable[[str], None]) -> Report:
+        self.asked.append(("rollback", epoch, generation))
+        return REPORT
+
     def opened(self, *_: Any) -> tuple[Any, Any]:
         partitions = [f"2024-{month:02}-{day:02}" for month in (5, 6) for day in range(1, 29)]
         warehouse = SimpleNamespace(land=self.land, partitions=lambda name: partitions)
@@ -76,7 +106,9 @@ class World:
             verify=lambda: self.verification,
             history=lambda: self.reports,
             answer=self.answer,
-            current=self.version == 1,
+            status=self.status,
+            maintain=self.maintain,
+            rollback=self.rollback,
         )
         return warehouse, view
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import catalogue, queries, scaffold
+from pipelines import branching, catalogue, queries, scaffold
 from pipelines.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 
@@ -140,3 +140,20 @@ def test_loading_declarations_imports_no_spark() -> None:
         "assert not found, found\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=CHECKOUT)
+
+
+def test_the_declaration_of_a_branch_reads_what_the_original_landed(tmp_path: Path) -> None:
+    """Paths that began at the original's folder are written out, and nothing is landed or scheduled twice."""
+    more = "  rates: {delta: rates, invariant: true}\npolicy: auto\nmaintain: '@weekly'\nschedule: '@daily'\n"
+    home = write(tmp_path / "pipelines", "shop", PARTITIONED + more + "partitions: {kind: daily, start: 2024-01-01}\n")
+    text = branching.declaration(catalogue.load("shop", home.parent))
+    write(home.parent, "dev", text)
+    dev = catalogue.load("dev", home.parent)
+    root = tmp_path / ".warehouse"
+    assert {name: source.delta for name, source in dev.declaration.sources.items()} == {
+        "sales": str(root / "shop" / "sources" / "sales"),
+        "rates": str(home / "rates"),
+    }
+    assert dev.declaration.sources["rates"].invariant
+    assert (dev.warehouse, dev.declaration.policy) == (str(root / "dev"), "auto")
+    assert (dev.declaration.schedule, dev.declaration.maintain, dev.landed) == (None, None, ())

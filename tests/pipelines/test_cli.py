@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from incremental.algebra import errors
-from pipelines import cli
+from pipelines import cli, exits
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 from tests.pipelines.pretended import DIFFERENT, Row, World, pretend
 
@@ -84,13 +84,13 @@ def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: World) -> 
 )
 def test_a_range_that_cannot_be(world: World, first: str, last: str, reason: str) -> None:
     result = call("backfill", "shop", "--from", first, "--to", last)
-    assert result.exit_code == cli.USAGE and reason in result.stderr
+    assert result.exit_code == exits.USAGE and reason in result.stderr
     assert world.asked == []
 
 
 @pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
 def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: World, value: str) -> None:
-    assert call("run", "shop", "--partition", value).exit_code == cli.USAGE
+    assert call("run", "shop", "--partition", value).exit_code == exits.USAGE
     assert world.asked == []
 
 
@@ -126,7 +126,7 @@ def test_errors_are_one_sentence_and_an_exit_code(world: World, error: Exception
 def test_what_nobody_expected(world: World) -> None:
     world.fails = ZeroDivisionError("division by zero\nsecond line")
     result = call("run", "shop")
-    assert result.exit_code == cli.UNEXPECTED
+    assert result.exit_code == exits.UNEXPECTED
     assert result.stderr.splitlines()[-1] == "Unexpected ZeroDivisionError: division by zero (--debug says more)"
     assert "Traceback" not in result.output
     assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
@@ -136,7 +136,7 @@ def test_verify_says_equal_by_its_exit_code(world: World) -> None:
     assert call("verify", "shop").exit_code == 0
     world.verification = DIFFERENT
     result = call("verify", "shop")
-    assert result.exit_code == cli.UNEQUAL
+    assert result.exit_code == exits.UNEQUAL
     assert result.stdout == "shop differs.\n  - (a\\x1b[31m, 1)\n"
     assert facts("verify", "shop")["missing"] == 1
 
@@ -145,7 +145,7 @@ def test_show_prints_a_table(world: World) -> None:
     assert call("show", "shop").stdout == "city  revenue\n----  -------\nOslo     12.5\nNULL       -3\n"
     assert facts("show", "shop") == [{"city": "Oslo", "revenue": 12.5}, {"city": None, "revenue": -3}]
     assert "the first 1 rows" in call("show", "shop", "--limit", "1").stdout
-    assert call("show", "shop", "--limit", "0").exit_code == cli.USAGE
+    assert call("show", "shop", "--limit", "0").exit_code == exits.USAGE
 
 
 def test_control_characters_never_reach_the_terminal(world: World) -> None:
@@ -166,13 +166,36 @@ def test_history_and_explain(world: World) -> None:
 def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
     assert facts("status")[0]["state"] == "up to date"
     world.version = 2
-    assert facts("status")[0]["state"] == "behind"
-    world.reports = ()
+    told = facts("status")[0]
+    assert (told["state"], told["lag"]["sales"], told["age"]) == ("behind", {"versions": 1, "rows": 10}, 7300.0)
+    assert told["sizes"] == {"state": {"files": 4, "bytes": 2500000}, "view": {"files": 1, "bytes": 900}}
+    said = " ".join(call("status").stdout.split())
+    assert "applied 2 hours sales 1 version, 10 rows 2.5 MB in 4 files 900 bytes in 1 file" in said
+    world.unfinished = 4
+    assert facts("status")[0]["state"] == "interrupted"
+    assert "interrupted, epoch 4" in call("status").stdout
+    world.unfinished, world.reports = None, ()
     assert facts("status")[0]["state"] == "never refreshed"
     write(tmp_path, "bad", "polcy: 1\n")
     result = call("status")
-    assert result.exit_code == cli.USAGE
+    assert result.exit_code == exits.USAGE
     assert "not declared well" in result.stdout and "never refreshed" in result.stdout
+
+
+def test_upkeep_and_rollback_say_what_was_done(world: World) -> None:
+    result = call("maintain", "shop", "--retain", "24")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "shop: state_1 compacted.\n"
+        "  state_1: 2 partitions sorted, 9 files to 2; 3 old files removed, 4.2 KB\n"
+        "  kept: files of the last 168 hours\n"
+    )
+    assert facts("maintain", "shop")["tables"]["state_1"]["files"] == [9, 2]
+    assert call("rollback", "shop", "2").stdout.startswith("Epoch 3: ")
+    assert call("rollback", "shop", "2", "--generation", "1").exit_code == 0
+    asked = [("maintain", 24.0), ("maintain", 168.0), ("rollback", 2, None), ("rollback", 2, 1)]
+    assert world.asked == asked
+    assert call("maintain", "shop", "--retain", "-1").exit_code == exits.USAGE
 
 
 def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -182,7 +205,7 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert facts("list")[0]["sources"]["sales"]["files"]["schema"] == "id INT, day DATE"
     write(tmp_path, "bad", MINIMAL + "polcy: 1\n")
     result = call("list")
-    assert result.exit_code == cli.USAGE
+    assert result.exit_code == exits.USAGE
     assert "polcy: there is no such key; did you mean `policy`?" in result.stdout
 
 
@@ -201,14 +224,14 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 )
 def test_wrong_usage(world: World, arguments: list[str]) -> None:
     result = call(*arguments)
-    assert result.exit_code == cli.USAGE
+    assert result.exit_code == exits.USAGE
     assert "\x1b" not in result.output
 
 
 def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "mine"))
     assert call("new", "shop").stdout == f"Made {tmp_path}/mine/shop. Try it: deltafold run shop\n"
-    assert call("new", "shop").exit_code == cli.USAGE
+    assert call("new", "shop").exit_code == exits.USAGE
     assert call("list").exit_code == 0
 
 
@@ -216,6 +239,6 @@ def test_doctor_says_what_must_be_mended(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
     write(tmp_path, "shop", MINIMAL + "spark: {memory: 900000g}\n")
     result = call("doctor", "shop")
-    assert result.exit_code == cli.UNEXPECTED
+    assert result.exit_code == exits.UNEXPECTED
     assert any(line.startswith("MEND  900000g is asked for") for line in result.stdout.splitlines())
     assert {finding["name"] for finding in facts("doctor")} >= {"Python", "Java", "jars", "warehouse"}

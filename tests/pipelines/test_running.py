@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from pipelines import cli, demo
+from pipelines import cli, demo, exits
 
 
 @pytest.fixture
@@ -88,6 +88,31 @@ def test_rebuilding_gives_the_same_answer(home: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
+def test_upkeep_rollback_and_a_branch(home: Path) -> None:
+    call("run", "shop")
+    first, sales = answer(), home / "data" / "sales"
+    (sales / "day=2024-05-01" / "sales.csv").write_text("id,shop,product,amount\n1,n1,tea,3.30\n")
+    told = json.loads(call("run", "shop", "--json").stdout)
+    assert told["report"]["epoch"] == 2
+    made = call("branch", "shop", "dev")
+    assert made.stdout == "Made dev from shop, at its last epoch. Change its query and: deltafold rebuild dev\n"
+    assert call("branch", "shop", "dev").exit_code == exits.USAGE
+    assert call("verify", "dev").exit_code == 0
+    result = call("rollback", "shop", "1")
+    assert result.stdout.startswith("shop: back to epoch 1 of generation 1, as epoch 1 of generation 2, ")
+    assert answer() == first
+    told = json.loads(call("status", "--json").stdout)
+    assert [(row["name"], row["state"]) for row in told] == [("dev", "up to date"), ("shop", "behind")]
+    assert told[1]["lag"]["sales"]["versions"] == 1 and told[1]["lag"]["sales"]["rows"] > 0
+    assert call("run", "shop").exit_code == 0
+    assert call("maintain", "shop", "--retain", "0").stdout.startswith("shop: nothing to compact; ")
+    (home.with_name("dev") / "query.sql").write_text("SELECT count(*) AS n FROM sales")
+    assert call("rebuild", "dev").exit_code == 0
+    for name in ("shop", "dev"):
+        assert call("verify", name).exit_code == 0
+    assert call("rollback", "shop", "9").exit_code == exits.DATA
+
+
 def test_a_query_of_dataframes(home: Path) -> None:
     (home / "query.sql").unlink()
     (home / "query.py").write_text(
@@ -105,24 +130,24 @@ def test_a_query_of_dataframes(home: Path) -> None:
 def test_a_malformed_row_is_said_with_its_file(home: Path) -> None:
     (home / "data" / "sales" / "day=2024-05-02" / "sales.csv").write_text("id,shop,product,amount\n1,n1,tea,a lot\n")
     result = call("run", "shop")
-    assert result.exit_code == cli.DATA
+    assert result.exit_code == exits.DATA
     assert "sales.csv" in result.stderr
     assert "Traceback" not in result.output
 
 
 def test_before_anything_was_refreshed(home: Path) -> None:
-    assert call("show", "shop").exit_code == cli.DATA
-    assert call("verify", "shop").exit_code == cli.DATA
+    assert call("show", "shop").exit_code == exits.DATA
+    assert call("verify", "shop").exit_code == exits.DATA
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "never refreshed"
 
 
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
-        ("SELECT shop FROM sales LIMIT 1", cli.REFUSED),
-        ("SELECT amuont FROM sales", cli.USAGE),
-        ("SELECT * FROM nowhere", cli.USAGE),
-        ("not SQL at all", cli.USAGE),
+        ("SELECT shop FROM sales LIMIT 1", exits.REFUSED),
+        ("SELECT amuont FROM sales", exits.USAGE),
+        ("SELECT * FROM nowhere", exits.USAGE),
+        ("not SQL at all", exits.USAGE),
     ],
 )
 def test_queries_that_cannot_be(home: Path, sql: str, code: int) -> None:
@@ -147,7 +172,7 @@ def test_a_changed_query_is_refused_until_it_is_rebuilt(home: Path) -> None:
     call("run", "shop")
     changed = "SELECT c.city, count(*) AS sales FROM sales s JOIN shops c ON s.shop = c.shop GROUP BY c.city"
     (home / "query.sql").write_text(changed)
-    assert call("run", "shop").exit_code == cli.REFUSED
+    assert call("run", "shop").exit_code == exits.REFUSED
     assert call("rebuild", "shop").exit_code == 0
     assert call("verify", "shop").exit_code == 0
 

@@ -1,0 +1,62 @@
+"""Assets room: upkeep as a job of its own. In: a pipeline. Out: `maintain_<pipeline>`, and its schedule.
+
+It compacts the pipeline's tables and removes old files that nobody needs; no row changes, so no asset is materialised,
+and what was done stands in the step's output. A declared `maintain` is on from the start; without one there is a weekly
+schedule, which is off until somebody turns it on. Ticks are UTC.
+"""
+
+import dagster as dg
+
+from assets import keys, metadata
+from assets.failures import CRASHES, failures
+from assets.resources import SparkResource
+from pipelines.catalogue import Pipeline
+
+WEEKLY = "0 3 * * 0"
+
+
+class UpkeepConfig(dg.Config):
+    """How one run keeps the tables."""
+
+    retention_hours: float = 168
+
+
+def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
+    """The job of one step that maintains a pipeline's tables; it shares the pool of the refresh."""
+
+    @dg.op(
+        name=keys.maintain_op(pipeline.name),
+        out=dg.Out(dg.Nothing),
+        pool=pipeline.name,
+        retry_policy=CRASHES,
+        description=f"Compacts the tables of {pipeline.name} and removes old files that nobody needs.",
+    )
+    def maintain(context: dg.OpExecutionContext, config: UpkeepConfig, spark: SparkResource) -> None:
+        with failures():
+            _, view = spark.open(pipeline)
+            done = view.maintain(config.retention_hours, context.log.info)
+        context.log.info(done.sentence)
+        context.add_output_metadata(dict(metadata.of_upkeep(done)))
+
+    @dg.job(
+        name=keys.maintain_job(pipeline.name),
+        description=f"Keeps the tables of {pipeline.name} in order: compaction, and removal of old files.",
+    )
+    def job() -> None:
+        maintain()
+
+    return job
+
+
+def upkeep_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:
+    """When the job runs: as declared, or weekly once it is turned on."""
+    declared = pipeline.declaration.maintain
+    running, stopped = dg.DefaultScheduleStatus.RUNNING, dg.DefaultScheduleStatus.STOPPED
+    return dg.ScheduleDefinition(
+        name=f"{keys.maintain_job(pipeline.name)}_schedule",
+        cron_schedule=declared or WEEKLY,
+        job_name=keys.maintain_job(pipeline.name),
+        execution_timezone="UTC",
+        default_status=running if declared else stopped,
+        description=f"Keeps the tables of {pipeline.name} in order: {declared or f'{WEEKLY}, once it is turned on'}.",
+    )

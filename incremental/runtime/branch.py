@@ -1,0 +1,68 @@
+"""Runtime room: a branch of a view. In: its last finished epoch. Out: another view that begins there, by itself.
+
+Its tables are shallow clones: Delta tables of their own whose first files are those of the original, which therefore
+remembers the branch (runtime/readers.py) and keeps these files until it is dropped. All is made in a hidden folder and
+appears by one rename, so a crash leaves no half branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.catalyst import JavaError
+from incremental.runtime.causes import causes, first_line
+from incremental.runtime.chain import Inputs
+from incremental.runtime.choice import Ways
+from incremental.runtime.journal import Entry, Journal, lock
+from incremental.runtime.published import Published
+from incremental.runtime.readers import Reader, Readers
+from incremental.runtime.refresh import LOCK_SECONDS
+from incremental.runtime.reporting import now
+from incremental.runtime.storage import Storage
+from incremental.runtime.store import Store
+
+BRANCHED = "branched"
+
+
+def branched(store: Store, target: Store, ways: Ways, inputs: Inputs) -> None:
+    """Make the view of `target` a branch of the one in `store`; inputs: what that reads.
+
+    Raises StateError where a view is there already, or there is nothing to begin with.
+    """
+    if target.folder.exists():
+        raise StateError(f"there is a view {target.view} already, in {target.folder}: choose another name, or drop it")
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
+        entry = Published(store, ways).entry
+        folder = target.folder.parent.resolve() / target.folder.name
+        versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
+        if not versions:
+            raise StateError(f"the journal of view {store.view} does not tell its tables' versions: rebuild it first")
+        Readers(store.folder).add(Reader(str(folder), "", versions))
+        inputs.announce(folder)
+        scratch = Store(store.spark, folder.with_name(f".{folder.name}.branch"), target.view)
+        try:
+            cloned(store, scratch, entry)
+        except JavaError as error:
+            reason = first_line(causes(error)[0]) or type(error).__name__
+            raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {reason}") from error
+        Storage(store.spark, str(scratch.folder)).appear(folder)
+
+
+def cloned(store: Store, scratch: Store, entry: Entry) -> None:
+    """The tables of an epoch and a journal with that epoch alone, in a folder that nobody looks at."""
+    Storage(store.spark, str(scratch.folder)).remove()
+    after = dict[str, int | None]()
+    for name, version in (entry.after or {}).items():
+        table = Storage(store.spark, scratch.table(1, name).path)
+        assert version is not None
+        table.clone(store.table(entry.intent.generation, name), version)
+        after[name] = table.version()
+    # The epoch keeps its number: copies in the view's table are numbered by it.
+    intent = replace(entry.intent, view=scratch.view, generation=1, part=None)
+    assert entry.report is not None
+    sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
+    report = replace(
+        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=()
+    )
+    Journal(scratch.folder / "journal").finish(intent, report, after)

@@ -1,0 +1,62 @@
+"""Pipelines room: a branch of a pipeline. In: a pipeline and a new name. Out: a pipeline that goes its own way.
+
+The new folder holds copies of the query and of what lies beside it, and a declaration of its own: what the original
+lands from dropped files is read from its landed tables, as Delta tables that somebody else writes; other paths are
+written out, since they began at the original's folder; nothing is scheduled. The warehouse is the original's, in which
+the new pipeline has a folder of its own, where its view begins as a branch of the original's.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from pipelines import catalogue, reading
+from pipelines.declaration import NAME, NAME_RULE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from incremental.api import View
+
+
+def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
+    """Make the pipeline `new` beside this one; its view begins with the last finished epoch of this one's.
+
+    Raises DeclarationError for a name that is taken or none, StateError where there is nothing to begin with.
+    """
+    home = pipeline.folder.with_name(new)
+    if not NAME.match(new):
+        raise reading.DeclarationError(f"`{new}` cannot be a pipeline: {NAME_RULE}.")
+    if home.exists():
+        raise reading.DeclarationError(f"{home} is there already: choose another name for the branch, or remove it.")
+    _, view = catalogue.open(pipeline, spark)
+    scratch = home.with_name(f".{new}.branch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    for file in sorted(path for path in pipeline.folder.iterdir() if path.is_file()):
+        shutil.copy2(file, scratch / file.name)
+    (scratch / catalogue.DECLARATION_FILE).write_text(declaration(pipeline), encoding="utf-8")
+    scratch.rename(home)
+    try:
+        return view.branch(new, catalogue.open(catalogue.load(new, home.parent), spark)[0])
+    except Exception:
+        shutil.rmtree(home)
+        raise
+
+
+def declaration(pipeline: catalogue.Pipeline) -> str:
+    """The pipeline.yaml of a branch."""
+    told: dict[str, Any] = pipeline.declaration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for key in ("partitions", "schedule", "maintain"):
+        told.pop(key, None)
+    sources: dict[str, Any] = told["sources"]
+    for name in pipeline.landed:
+        sources[name].pop("files")
+        sources[name]["delta"] = f"{pipeline.warehouse}/sources/{name}"
+    told["description"] = f"Branch of {pipeline.name}, whose landed tables it reads"
+    told["warehouse"] = str(Path(pipeline.warehouse).parent)
+    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True)

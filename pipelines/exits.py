@@ -1,0 +1,52 @@
+"""Pipelines room: how a command ends. In: whatever it raises. Out: one sentence on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from incremental.algebra import errors
+from pipelines import catalogue, rendering
+
+UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 141
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (catalogue.DeclarationError, USAGE),
+    (errors.QueryError, USAGE),
+    (errors.RefusedError, REFUSED),
+    (errors.ChangedQueryError, REFUSED),
+    (errors.SourceError, DATA),
+    (errors.StateError, DATA),
+    (errors.BusyError, BUSY),
+)
+
+
+class Commands(TyperGroup):
+    """Turns whatever a command raises into one sentence and an exit code."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader has gone (`| head`). Python would complain again when it flushes at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(PIPE_CLOSED) from None
+        except Exception as error:
+            if isinstance(error, typer.Abort | typer.Exit) or hasattr(error, "exit_code"):
+                raise
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            raise typer.Exit(_complain(error)) from None
+
+
+def _complain(error: Exception) -> int:
+    """Says the error on standard error, and returns its exit code."""
+    known = isinstance(error, errors.DeltafoldError)
+    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug says more)"
+    print(str(error) if known else unexpected, file=sys.stderr)
+    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

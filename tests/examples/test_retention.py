@@ -1,0 +1,58 @@
+"""Which versions must stay, from journals alone: no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from incremental.algebra.report import Report
+from incremental.runtime.journal import Intent, Journal, Pin
+from incremental.runtime.readers import Reader, Readers
+from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
+
+DONE = Report("v", 1, 1, "applied", "")
+
+
+def epoch(folder: Path, pins: dict[str, Pin], number: int = 1, done: bool = True, **tables: int) -> None:
+    intent = Intent(folder.name, 1, number, "f", 1, pins)
+    journal = Journal(folder / "journal")
+    if done:
+        journal.finish(intent, DONE, dict(tables))
+    else:
+        journal.begin(intent)
+
+
+def test_the_last_epochs_of_all_views_and_of_those_above_are_needed(tmp_path: Path) -> None:
+    """Three warehouses: low, mid above it, top above mid; and a second view beside low, with an unfinished epoch."""
+    low, mid, top = (tmp_path / name / "views" / name for name in ("low", "mid", "top"))
+    beside = low.with_name("beside")
+    epoch(low, {"t": Pin(3, 9, "a")}, state_1=7)
+    epoch(beside, {"t": Pin(None, 4, "a")}, view=1)
+    epoch(beside, {"t": Pin(4, 6, "a")}, number=2, done=False)
+    epoch(mid, {"lows": Pin(1, 5, "b", "g1/state_1", None, {"t": 8})}, view=2)
+    epoch(mid, {"lows": Pin(5, 6, "b", "g2/state_1", "g1/state_1", {"t": 9})}, number=2, done=False)
+    epoch(top, {"mids": Pin(1, 2, "c", "g1/view", None, {"lows/t": 2})}, view=1)
+    Readers(low).add(Reader(str(mid), "lows"))
+    Readers(low).add(Reader(str(tmp_path / "gone"), "lows"))
+    Readers(mid).add(Reader(str(top), "mids"))
+    needed = {need.version: need.who for need in needs_of_sources(low.parent) if need.table == "t"}
+    assert needed == {9: "view mid", 8: "view mid", 6: "view beside", 4: "view beside", 2: "view top"}
+    assert set(needs_of_view(low)) == {
+        Need("g1/state_1", 7, "its last epoch"),
+        Need("g1/state_1", 5, "view mid"),
+        Need("g2/state_1", 6, "view mid"),
+    }
+
+
+def test_a_branch_needs_what_it_was_made_of_until_it_is_dropped(tmp_path: Path) -> None:
+    view, dev = tmp_path / "views" / "v", tmp_path / "other" / "views" / "dev"
+    epoch(view, {"t": Pin(3, 9, "a")}, state_1=7)
+    Readers(view).add(Reader(str(dev), "", {"g1/state_1": 5}))
+    assert {need.version for need in needs_of_view(view)} == {7}
+    epoch(dev, {"t": Pin(None, 6, "a")}, state_1=0)
+    (dev / "g1").mkdir()
+    assert Readers(view).branches() == ("dev",)
+    assert {need.version for need in needs_of_view(view)} == {7, 5}
+    assert {need.version for need in needs_of_sources(view.parent)} == {9, 6}
+    (dev / "g1").rmdir()
+    assert Readers(view).branches() == ()
+    assert {need.version for need in needs_of_view(view)} == {7}

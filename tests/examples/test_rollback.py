@@ -1,0 +1,91 @@
+"""Back to an earlier epoch and forward again; and branches, which begin where a view stands and go their own way."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.algebra.errors import ChangedQueryError, StateError
+from tests.examples.scene import Scene, checked, confirm, rows
+
+QUERY = "select k, sum(v) s, min(v) lo from t group by k"
+
+
+def test_back_and_forward_again(scene: Scene) -> None:
+    scene.source("t", "k int, v int", [(1, 1), (1, 1), (2, 2)])
+    grouped = scene.view(QUERY)
+    bag = scene.view("select k, v from t where v > 0", "bag")
+    answers = {}
+    for epoch, change in enumerate(["", "insert into {t} values (1, 1), (2, 5)", "delete from {t} where k = 2"], 1):
+        if change:
+            scene.sql(change)
+        for view in (grouped, bag):
+            view.refresh()
+            answers[view.name, epoch] = rows(view)
+    for view in (grouped, bag):
+        report = view.rollback(2)
+        assert (report.verdict, report.generation, report.epoch) == ("rolled back", 2, 1)
+        assert rows(view) == answers[view.name, 2]
+        confirm(view)
+        assert view.verify().ok
+        report = checked(view)
+        assert (report.generation, report.epoch, report.verdict) == (2, 2, "applied")
+    scene.sql("insert into {t} values (1, 1), (1, 1), (2, 5)")
+    for view in (grouped, bag):
+        checked(view)
+    scene.sql("delete from {t} where k = 1")  # of a bag, all copies: old, copied and new ones
+    for view in (grouped, bag):
+        checked(view)
+        assert view.rollback(1, generation=1).generation == 3
+        assert rows(view) == answers[view.name, 1]
+        checked(view)
+
+
+def test_what_cannot_be_gone_back_to(scene: Scene) -> None:
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = scene.view(QUERY)
+    with pytest.raises(StateError, match="no finished epoch yet"):
+        view.rollback(1)
+    for value in (3, 4):
+        view.refresh()
+        scene.sql(f"insert into {{t}} values (1, {value})")
+    view.refresh()
+    with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1: .*\(generation 1 has 1, 2, 3\)"):
+        view.rollback(9)
+    with pytest.raises(StateError, match="stands at epoch 3 of generation 1 already"):
+        view.rollback(3)
+    with pytest.raises(ChangedQueryError, match="epoch 1 of generation 1 of view v is of another query"):
+        scene.view(QUERY.replace("sum(v)", "sum(v + 1)")).rollback(1)
+    view.maintain(0)
+    with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view v were removed"):
+        view.rollback(1)
+    assert view.refresh().verdict == "nothing to do"
+
+
+def test_a_branch_goes_its_own_way(scene: Scene) -> None:
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = scene.view("select k, v from t where v > 0", "original")
+    view.refresh()
+    scene.sql("insert into {t} values (1, 7), (1, 1)")
+    view.refresh()
+    dev = view.branch("dev")
+    assert rows(dev) == rows(view)
+    assert [report.verdict for report in dev.history()] == ["branched"]
+    with pytest.raises(StateError, match="there is a view dev already"):
+        view.branch("dev")
+    before = rows(view)
+    scene.sql("insert into {t} values (2, 9), (1, 1)")
+    assert checked(dev).epoch == 3
+    assert rows(view) == before
+    scene.sql("delete from {t} where k = 2")  # the original writes its file anew and removes the old one
+    view.refresh()
+    assert "branch dev" in view.maintain(0).tables["view"].kept[0]
+    scene.sql("delete from {t} where k = 1")
+    checked(dev)
+    changed = scene.view("select count(*) n from t", "dev")
+    changed.rebuild()
+    confirm(changed)
+    with pytest.raises(StateError, match="view original has branches, which read its files: drop dev first"):
+        view.drop()
+    changed.drop()
+    checked(view)
+    view.drop()

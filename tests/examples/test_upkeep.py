@@ -1,0 +1,190 @@
+"""Upkeep: fewer files with the same rows and marks, sorted; nothing goes that a pinned version needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from incremental.algebra.errors import StateError
+from incremental.api import Files, View
+from incremental.runtime.feed import difference
+from incremental.runtime.lake import Table
+from incremental.runtime.storage import Storage
+from tests.crash.points import Killed, Point, raise_killed, watched
+from tests.examples.scene import Scene, checked, confirm, rows
+
+QUERY = "select k, sum(v) s, min(v) lo from t group by k"
+BUCKETS = 2
+
+
+@pytest.fixture
+def merged() -> Iterator[None]:
+    """Even small tables are merged, and lie in several buckets."""
+    with (
+        mock.patch("incremental.runtime.maintain.SMALL_FILES", 0),
+        mock.patch("incremental.runtime.publish.SMALL_FILES", 0),
+        mock.patch("incremental.runtime.refresh.BUCKET_BYTES", 1),
+        mock.patch("incremental.runtime.refresh.MOST_BUCKETS", BUCKETS),
+    ):
+        yield
+
+
+def table(view: View, name: str = "state_1") -> Storage:
+    return Storage(view.warehouse.spark, str(Path(view.path).with_name(name)))
+
+
+def contents(of: Table) -> list[tuple[object, ...]]:
+    version = of.version()
+    assert version is not None
+    return sorted((tuple(row) for row in of.at(version).collect()), key=repr)
+
+
+def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None) -> None:
+    scene.source("t", "k int, v int", [(k * 7 % 20, k) for k in range(20)])
+    view = scene.view(QUERY)
+    view.refresh()
+    scene.sql("insert into {t} values " + ", ".join(f"({key}, 5)" for key in range(8)))
+    view.refresh()
+    state = table(view)
+    before, stored, version = state.size()[0], contents(state), state.version()
+    mark = state.epoch("deltafold/v/state_1/1")
+    done = view.maintain(0)
+    assert (done.tables["state_1"].work, done.tables["state_1"].files) == ("sorted", (before, BUCKETS))
+    assert before > BUCKETS
+    assert contents(state) == stored
+    assert state.epoch("deltafold/v/state_1/1") == mark == 2
+    assert version is not None
+    assert state.commits(version, version + 1) == [([], [])]
+    for file in Path(state.path).glob("__bucket=*/*.parquet"):
+        if file.name in {Path(path).name for path in state._paths(version + 1)}:
+            keys = [row.k for row in scene.spark.read.parquet(str(file)).select("k").collect()]
+            assert keys == sorted(keys)
+    assert view.refresh().verdict == "nothing to do"
+    assert view.maintain(0).tables["state_1"].work == "as it was"
+    scene.sql("delete from {t} where k % 3 = 0")
+    scene.sql("insert into {t} values (1, -5), (200, 1)")
+    assert checked(view).verdict == "applied"
+
+
+def test_a_compaction_is_not_read_as_a_change(scene: Scene) -> None:
+    """Neither of a source of others nor in a chain; what came before and after it is."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view(QUERY)
+    checked(view)
+    scene.sql("insert into {t} values (1, 2)")
+    scene.sql("optimize {t}")
+    scene.sql("insert into {t} values (3, 3)")
+    source = Table(scene.spark, scene.path("t"))
+    found = difference(source, 0, 3)
+    assert (len(found.came), found.insert_only) == (2, True)
+    scene.sql("delete from {t} where v = 2")
+    checked(view)
+    assert rows(view) == [(1, 1, 1), (3, 3, 3)]
+    scene.sql("optimize {t}")
+    assert difference(source, 4, 5).empty
+    scene.sql("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")  # notes something of each file
+    assert checked(view).verdict == "nothing to do"
+
+
+def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:
+    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
+    totals = scene.view("select k, sum(v) s from t group by k", "totals")
+    scene.warehouse.source("totals", totals)
+    view = scene.view("select s, count(*) c from totals group by s")
+    view.refresh()
+    for value in (5, 6, 7):
+        scene.sql(f"insert into {{t}} values ({value}, {value})")
+        totals.refresh()
+    pinned = view._published.entry.intent.sources["totals"].after
+    done = totals.maintain(0).tables["state_1"]
+    assert "view v" in done.kept[0]
+    assert not table(totals).missing(pinned)
+    totals.rebuild()
+    assert totals.maintain(0).generations == ()
+    assert view.refresh().verdict == "applied"
+    assert view.verify().ok
+    assert totals.maintain(0).generations == (1,)
+    assert totals.verify().ok and view.verify().ok
+    scene.sql("insert into {t} values (2, 8)")
+    assert view.refresh().below[0].verdict == "applied"
+    assert view.verify().ok
+
+
+def test_a_landed_source_keeps_what_its_views_stand_at(scene: Scene) -> None:
+    files = scene.folder / "dropped"
+    scene.warehouse.source("t", Files(str(files), "csv", "k INT, v INT, day STRING", partition_by="day"))
+
+    def drop(day: str, *values: int) -> None:
+        folder = files / f"day={day}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "rows.csv").write_text("k,v\n" + "".join(f"{value % 2},{value}\n" for value in values))
+        scene.warehouse.land("t")
+
+    drop("a", 1, 2, 3)
+    views = [scene.view(QUERY, name) for name in ("slow", "quick")]
+    for view in views:
+        view.refresh()
+    for value in (4, 5):
+        drop("a", value)
+        drop("b", value, 7)
+    slow, quick = views
+    quick.refresh()
+    assert quick.maintain(0).tables["landed/t"].kept == ("what view slow needs, which stands at version 0",)
+    assert slow.verify().ok
+    assert slow.refresh().verdict == "applied"
+    assert slow.verify().ok
+    done = quick.maintain(0).tables["landed/t"]
+    assert (done.kept, done.removed > 0) == ((), True)
+    drop("a", 9)
+    assert slow.refresh().verdict == "applied"
+    assert slow.verify().ok
+
+
+def test_upkeep_waits_for_an_interrupted_epoch(scene: Scene) -> None:
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view(QUERY)
+    with pytest.raises(StateError, match="view v has no finished epoch yet: refresh it first"):
+        view.maintain()
+    view.refresh()
+    scene.sql("insert into {t} values (1, 2)")
+    interrupt(view)
+    with pytest.raises(StateError, match="epoch 2 of view v was interrupted: refresh it first"):
+        view.maintain()
+    status = view.status()
+    assert (status.epoch, status.unfinished, status.current) == (1, 2, False)
+    assert (status.lag["t"].versions, status.lag["t"].rows) == (1, 1)
+    assert status.state.files == 1 and status.state.bytes > 0 and status.answer is None
+    view.refresh()
+    assert (view.status().unfinished, view.status().current, view.status().verdict) == (None, True, "resumed")
+
+
+def test_a_superseded_generation_stays_as_long_as_was_asked(scene: Scene) -> None:
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view("select k, v from t where v > 0")
+    view.refresh()
+    view.rebuild()
+    old = Path(view.path).parents[1] / "g1"
+    assert view.maintain().generations == ()
+    assert old.exists()
+    with mock.patch("incremental.runtime.upkeep.hours_since", lambda _: 169.0):
+        assert view.maintain().generations == (1,)
+    assert not old.exists()
+    confirm(view)
+
+
+def interrupt(view: View) -> None:
+    """A refresh that dies after it has written a table."""
+    with watched() as run:
+        reach = run.reach
+
+        def stop(point: Point) -> None:
+            reach(point)
+            if point.side == "after" and point.function.startswith("Table."):
+                raise_killed()
+
+        run.reach = stop  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            view.refresh()
