@@ -21,7 +21,7 @@ from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
-from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration
+from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, declared, is_name
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import Compilation, Policy, nullable, types
 from incremental.compiler.strategy import Publish
@@ -56,14 +56,14 @@ class Warehouse:
 
         A view, of this or another warehouse, is a source by its answer, for the views that are made after this.
         """
-        if not name.isidentifier() or name.startswith("__"):
+        if not is_name(name):
             raise SourceError(f"{name!r} is no name for a source: use letters, digits and underscores")
-        if name in self._declared or name in self._views:
-            raise SourceError(f"source {name} is declared twice")
+        if name.lower() in {known.lower() for known in (*self._declared, *self._views)}:
+            raise SourceError(f"source {name} is declared twice (Spark does not tell a from A in names)")
         if isinstance(declaration, View):
             self._views[name] = declaration
         else:
-            self._declared[name] = declaration
+            self._declared[name] = declared(name, declaration)
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Bring dropped files into the source's table: the named partitions, or all that changed.
@@ -85,7 +85,7 @@ class Warehouse:
 
         Raises QueryError where Spark cannot analyse it, SourceError where a source has no data yet.
         """
-        if not name.isidentifier():
+        if not is_name(name):
             raise QueryError(f"{name!r} is no name for a view: use letters, digits and underscores")
         if policy not in ("incremental", "auto", "definition"):
             raise QueryError(f"there is no policy {policy!r}: use incremental, auto or definition")

@@ -185,6 +185,11 @@ def parsed(spark: SparkSession, text: str) -> J:
     return session(spark).sessionState().sqlParser().parseExpression(text)
 
 
+def parsed_plan(spark: SparkSession, text: str) -> J:
+    """An unresolved plan of a user's SQL text."""
+    return session(spark).sessionState().sqlParser().parsePlan(text)
+
+
 def column(spark: SparkSession, expression: J) -> Column:
     """A DataFrame column of a Catalyst expression."""
     return Column(spark_sql(jvm(spark)).classic.ExpressionUtils.column(expression))

@@ -76,6 +76,11 @@ class Files:
 SourceDeclaration = Delta | Files
 
 
+def is_name(name: object) -> bool:
+    """Whether something can name a source or a view, and so a folder."""
+    return isinstance(name, str) and name.isidentifier() and not name.startswith("__") and len(name) <= 128
+
+
 def check(declared: SourceDeclaration) -> None:
     """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
     object.__setattr__(declared, "primary_key", names(declared.primary_key, "a primary key"))
@@ -95,3 +100,10 @@ def names(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
     if len(set(columns)) < len(columns):
         raise SourceError(f"{what} names a column twice ({', '.join(columns)}): name each once")
     return tuple(columns)
+
+
+def declared(name: str, declaration: object) -> SourceDeclaration:
+    """The declaration, unchanged; raises SourceError for something else, such as a bare path."""
+    if isinstance(declaration, Delta | Files):
+        return declaration
+    raise SourceError(f"source {name} is no {type(declaration).__name__}: say Delta(path), Files(…) or give a view")

@@ -14,7 +14,7 @@ from incremental.algebra.program import RESERVED, Program, Table
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
 from incremental.compiler.fuse import fused
-from incremental.compiler.refuse import incomparable, refusals
+from incremental.compiler.refuse import refusals, unstorable
 from incremental.compiler.strategy import Publish, publication
 from incremental.compiler.unique import needless, unique
 from incremental.compiler.verdicts import notes, verdicts
@@ -60,7 +60,7 @@ def check_rows(outputs: Outputs) -> None:
 def incomparable_rows(outputs: Outputs) -> tuple[Refusal, ...]:
     """The reasons against a view table of its own."""
     columns = tuple(Column(name, column.type) for column, name in outputs)
-    return tuple(incomparable(columns, "two rows of the view"))
+    return tuple(unstorable(columns, "two rows of the view"))
 
 
 def check_outputs(outputs: Outputs) -> None:

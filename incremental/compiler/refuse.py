@@ -45,7 +45,7 @@ def of_node(node: Plan) -> Iterable[Refusal]:
         case Source() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
             pass
         case Aggregate(keys=keys):
-            yield from incomparable(keys, "two groups")
+            yield from unstorable(keys, "two groups")
         case KeyLocal(kind=kind, keys=keys, text=text, ambiguous=ambiguous):
             yield from incomparable(keys, "two partitions")
             if ambiguous is not None:
@@ -56,12 +56,22 @@ def of_node(node: Plan) -> Iterable[Refusal]:
             assert_never(node)
 
 
+def unstorable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
+    """The reasons against columns of a table of ours by which rows are found again."""
+    yield from incomparable(columns, what)
+    for column in columns:
+        if " COLLATE " in column.type.upper():
+            because = f"Delta does not store values of type {column.type}"
+            yield Refusal(f"column {column.name}", because, "use lower() or collation_key() of it")
+
+
 def incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
     """The reasons against columns whose values Delta's MERGE cannot compare."""
     for column in columns:
         if "MAP<" in column.type.upper() or column.type.lower() in ("variant", "void"):
             because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be told apart"
-            yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")
+            instead = "cast it to a type" if column.type.lower() == "void" else "use map_entries or to_json of it"
+            yield Refusal(f"column {column.name}", because, instead)
 
 
 def join_text(node: Join) -> str:

@@ -21,6 +21,7 @@ from incremental.algebra.plan import Column, Plan, sources
 from incremental.catalyst import J
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
+from incremental.language.statement import check_statement
 from incremental.language.ties import determined
 from incremental.language.translate import Translation
 
@@ -69,9 +70,13 @@ class Query:
 def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType]) -> Query:
     """Analyse and translate a query over sources with these schemas.
 
-    Raises QueryError when Spark cannot analyse it.
+    Raises QueryError when Spark cannot analyse it, and when it is a command.
     """
     clone = catalyst.isolated(spark)
+    if isinstance(query, str):
+        check_statement(clone, query)
+    elif not callable(query):
+        raise QueryError(f"a query is SQL text or a function of its sources, not {type(query).__name__}")
     frames = {name: empty(clone, schema) for name, schema in schemas.items()}
     relations = {relation_number(frame): name for name, frame in frames.items()}
     plan = catalyst.analysed(evaluate(clone, query, frames, {}))

@@ -1,0 +1,57 @@
+"""A view only reads: what would act, or freeze the clock, is refused before Spark sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from incremental.algebra.errors import DeltafoldError, QueryError, RefusedError, SourceError
+from incremental.api import Delta
+from tests.examples.scene import Scene
+
+
+@pytest.fixture
+def shop(scene: Scene) -> Scene:
+    scene.source("t", "k int, s string", [(1, "a"), (2, "b")])
+    return scene
+
+
+def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
+    """Spark runs a command as soon as it analyses one."""
+    table, new = f"delta.`{shop.path('t')}`", shop.path("new")
+    for command in (
+        f"delete from {table}",
+        f"with x as (select 3 k, 'c' s) insert into {table} select * from x",
+        f"create table delta.`{new}` using delta as select 1 a",
+        f"update {table} set k = 0",
+        "set spark.sql.session.timeZone = Asia/Tokyo",
+    ):
+        with pytest.raises(QueryError, match="a view is a query that reads"):
+            shop.view(command).explain()
+    assert [tuple(row) for row in shop.spark.table(table).orderBy("k").collect()] == [(1, "a"), (2, "b")]
+    assert not Path(new).exists()
+
+
+@pytest.mark.parametrize("clock", ["timestamp 'now'", 'DATE "today"', "timestamp_ntz ' yesterday '"])
+def test_the_clock_as_a_literal(shop: Scene, clock: str) -> None:
+    with pytest.raises(QueryError, match="is the clock"):
+        shop.view(f"select k, {clock} n from t").explain()
+    assert (
+        "project" in shop.view("select k, 'today' d /* timestamp 'now' */ from t where s <> 'date' -- 'now'").explain()
+    )
+
+
+def test_keys_of_a_collation_cannot_be_stored(shop: Scene) -> None:
+    with pytest.raises(RefusedError, match="Delta does not store"):
+        shop.view("select max(s) m, count(*) c from t group by s collate utf8_lcase").explain()
+
+
+def test_names_and_declarations(shop: Scene) -> None:
+    """Spark does not tell T from t: the second would hide the first."""
+    for name, declaration in (("T", Delta("/x")), ("u", "/a/path"), (5, Delta("/x")), ("x" * 300, Delta("/x"))):
+        with pytest.raises(SourceError):
+            shop.warehouse.source(name, declaration)  # type: ignore[arg-type]
+    for name, query in ((None, "select 1"), ("x" * 300, "select 1"), ("v", 5)):
+        with pytest.raises(DeltafoldError):
+            shop.warehouse.view(name, query).explain()  # type: ignore[arg-type]
