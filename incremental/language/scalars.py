@@ -18,6 +18,7 @@ from incremental.catalyst import J
 from incremental.language.names import Names, type_text
 
 CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
+MOMENTS = {"now", "today", "tomorrow", "yesterday"}
 CONTEXT = {
     "InputFileName",
     "InputFileBlockStart",
@@ -73,8 +74,9 @@ class Scalars:
     def _inspect(self, expression: J) -> None:
         for node in catalyst.nodes(expression):
             name = catalyst.kind(node)
-            text = expression_text(node) if name in CLOCK | CONTEXT or not node.deterministic() else ""
-            if name in CLOCK:
+            clock = name in CLOCK or (name == "Cast" and is_moment(node))
+            text = expression_text(node) if clock or name in CONTEXT or not node.deterministic() else ""
+            if clock:
                 because, instead = "its value changes with the clock", "pass the date as a column or a literal"
             elif name in CONTEXT:
                 because, instead = (
@@ -94,6 +96,14 @@ class Scalars:
     def forbid(self, text: str, because: str, instead: str) -> None:
         """Remember an expression that no maintained view may contain."""
         self.forbidden.append(Forbidden(text, because, instead))
+
+
+def is_moment(cast: J) -> bool:
+    """Whether a text that means a moment of the clock ('now', 'today') is cast to a date or timestamp."""
+    if type_text(cast.dataType()).lower() not in ("date", "timestamp", "timestamp_ntz"):
+        return False
+    text = cast.child()
+    return catalyst.kind(text) == "Literal" and str(text.value()).strip().lower() in MOMENTS
 
 
 def expression_text(expression: J) -> str:

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from incremental.algebra.program import WEIGHT
-from incremental.runtime.lake import File, Identity, Table
+from incremental.runtime.files import Commit, File, Identity
+from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
 
 MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than reading the commits between
@@ -120,15 +121,20 @@ def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
     return Difference(table, before, after, left, came)
 
 
-def by_commits(table: Table, before: int, after: int, commits: list[tuple[list[File], list[File]]]) -> Difference:
-    """The same from what each commit added and removed; a file that came and left again is in neither."""
+def by_commits(table: Table, before: int, after: int, commits: list[Commit]) -> Difference:
+    """The same from what each commit added and removed; a file that came and left again is in neither.
+
+    A compaction is passed over, unless what came before it can no longer be read from the files it replaced.
+    """
     left: dict[Identity, File] = {}
     came: dict[Identity, File] = {}
-    for added, removed in commits:
-        for file in removed:
+    for commit in commits:
+        if commit.compacts and table.present([file for file in commit.removed if file.identity in came]):
+            continue
+        for file in commit.removed:
             if came.pop(file.identity, None) is None:
                 left[file.identity] = file
-        for file in added:
+        for file in commit.added:
             if left.pop(file.identity, None) is None:
                 came[file.identity] = file
     return Difference(table, before, after, tuple(left.values()), tuple(came.values()))

@@ -7,7 +7,6 @@ same epoch is skipped by Delta itself, and the epoch's pinned versions as commit
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -23,6 +22,7 @@ from pyspark.sql.types import StructType
 from incremental import catalyst
 from incremental.algebra.errors import SourceError
 from incremental.catalyst import J, JavaError
+from incremental.runtime.files import Commit, File, Identity, data_file, rows_in
 
 # The marks of a MERGE are session settings, shared by all threads of the session.
 SETTINGS = threading.RLock()
@@ -35,33 +35,6 @@ class Mark:
     application: str
     epoch: int
     metadata: str
-
-
-Identity = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class File:
-    """A data file of a version: its identity (path and deletion vector), its rows and bytes, and Delta's own action."""
-
-    identity: Identity
-    rows: int | None
-    bytes: int
-    action: J
-
-
-def data_file(action: J) -> File:
-    """A file of Delta's AddFile action."""
-    vector = catalyst.option(action.getDeletionVectorUniqueId())
-    rows = catalyst.option(action.numLogicalRecords())
-    return File(
-        (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
-    )
-
-
-def rows_in(files: Sequence[File]) -> float:
-    """The rows of some files; not a number, which equals nothing, where a writer left them out."""
-    return math.fsum(math.nan if file.rows is None else file.rows for file in files)
 
 
 class Table:
@@ -126,15 +99,15 @@ class Table:
         actions = self._at(version).allFiles().collectAsList()
         return {file.identity: file for file in (data_file(action) for action in actions)}
 
-    def commits(self, before: int, after: int) -> list[tuple[list[File], list[File]]] | None:
+    def commits(self, before: int, after: int) -> list[Commit] | None:
         """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
 
-        A compaction did neither. None where the log does not say enough (a commit was cleaned up, its writer left out
-        file metadata, or it only notes something of files that are there).
+        None where the log does not say enough (a commit was cleaned up, its writer left out file metadata, or it only
+        notes something of files that are there).
         """
         try:
             changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
-            found: list[tuple[list[File], list[File]]] = []
+            found: list[Commit] = []
             while changes.hasNext():
                 actions = catalyst.sequence(changes.next()._2())
                 added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
@@ -145,10 +118,20 @@ class Table:
                 same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
                 if same and added and not left:
                     return None
-                found.append(([], []) if same and rows_in(added) == rows_in(left) else (added, left))
+                found.append(Commit(added, left, same and rows_in(added) == rows_in(left)))
         except JavaError:
             return None
         return found if len(found) == after - before else None
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Whether files and their deletion vectors are still there: what a compaction replaced may be vacuumed."""
+        operations = catalyst.module(catalyst.jvm(self.spark).org.apache.spark.sql.delta.util, "DeltaFileOperations")
+        root = self.log.dataPath()
+        system = root.getFileSystem(self.log.newDeltaHadoopConf())
+        paths = [operations.absolutePath(root.toString(), file.identity[0]) for file in files]
+        vectors = [vector for file in files if (vector := file.action.deletionVector()) is not None]
+        paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
+        return all(system.exists(path) for path in paths)
 
     def _as_added(self, removed: J) -> J:
         """Delta's AddFile of a file that a commit removed, to read its rows."""

@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from incremental.runtime.feed import Difference, difference
+from incremental.runtime.files import File, Identity
 from incremental.runtime.journal import Intent, Part, Pin
-from incremental.runtime.lake import File, Identity, Table
+from incremental.runtime.lake import Table
 
 
 @dataclass(frozen=True)

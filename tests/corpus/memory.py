@@ -25,8 +25,9 @@ from incremental.language.ties import settled
 from incremental.runtime import calculus, extent
 from incremental.runtime.checks import check
 from incremental.runtime.epoch import Epoch
+from incremental.runtime.files import File, Identity
 from incremental.runtime.journal import Intent, Pin
-from incremental.runtime.lake import Clause, File, Identity, Mark, Table
+from incremental.runtime.lake import Clause, Mark, Table
 from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import Incremental, Maintenance
 from incremental.runtime.measure import Measure

@@ -42,6 +42,11 @@ def test_the_clock_as_a_literal(shop: Scene, clock: str) -> None:
     )
 
 
+def test_the_clock_as_a_text_that_is_cast(shop: Scene) -> None:
+    with pytest.raises(RefusedError, match="changes with the clock"):
+        shop.view("select k from t where cast(s as timestamp) < cast('now' as timestamp)").explain()
+
+
 def test_keys_of_a_collation_cannot_be_stored(shop: Scene) -> None:
     with pytest.raises(RefusedError, match="Delta does not store"):
         shop.view("select max(s) m, count(*) c from t group by s collate utf8_lcase").explain()

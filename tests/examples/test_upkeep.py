@@ -57,7 +57,8 @@ def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None) -> N
     assert contents(state) == stored
     assert state.epoch("deltafold/v/state_1/1") == mark == 2
     assert version is not None
-    assert state.commits(version, version + 1) == [([], [])]
+    commits = state.commits(version, version + 1)
+    assert commits is not None and [commit.compacts for commit in commits] == [True]
     for file in Path(state.path).glob("__bucket=*/*.parquet"):
         if file.name in {Path(path).name for path in state._paths(version + 1)}:
             keys = [row.k for row in scene.spark.read.parquet(str(file)).select("k").collect()]
@@ -87,6 +88,23 @@ def test_a_compaction_is_not_read_as_a_change(scene: Scene) -> None:
     assert difference(source, 4, 5).empty
     scene.sql("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")  # notes something of each file
     assert checked(view).verdict == "nothing to do"
+
+
+def test_what_came_was_compacted_and_vacuumed(scene: Scene) -> None:
+    """The files that came are gone: the change is read from those that the compaction made of them."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view = scene.view(QUERY)
+    checked(view)
+    version = Table(scene.spark, scene.path("t")).version()
+    scene.sql("insert into {t} values (1, 2)")
+    scene.sql("insert into {t} values (3, 3)")
+    came = Table(scene.spark, scene.path("t")).files(2).keys() - Table(scene.spark, scene.path("t")).files(0).keys()
+    scene.sql("optimize {t}")
+    for path, _ in came:
+        (Path(scene.path("t")) / path).unlink()
+    assert version == 0
+    checked(view)
+    assert rows(view) == [(1, 3, 2), (3, 3, 1)]
 
 
 def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:

@@ -1,0 +1,45 @@
+"""Runtime room: data files. In: Delta's actions. Out: what the feed compares, by path and deletion vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from incremental import catalyst
+from incremental.catalyst import J
+
+Identity = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class File:
+    """A data file of a version: its identity (path and deletion vector), its rows and bytes, and Delta's own action."""
+
+    identity: Identity
+    rows: int | None
+    bytes: int
+    action: J
+
+
+def data_file(action: J) -> File:
+    """A file of Delta's AddFile action."""
+    vector = catalyst.option(action.getDeletionVectorUniqueId())
+    rows = catalyst.option(action.numLogicalRecords())
+    return File(
+        (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
+    )
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The files that a commit added and removed; compacts: the rows are the same."""
+
+    added: list[File]
+    removed: list[File]
+    compacts: bool = False
+
+
+def rows_in(files: Sequence[File]) -> float:
+    """The rows of some files; not a number, which equals nothing, where a writer left them out."""
+    return math.fsum(math.nan if file.rows is None else file.rows for file in files)
