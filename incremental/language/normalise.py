@@ -40,6 +40,7 @@ MOST_ROUNDS = 8
 # What only names, hints or orders rows.
 TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
+    "PipeOperator",
 }  # fmt: skip
 # Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
 SIMPLIFYING = (

@@ -8,7 +8,7 @@ import pytest
 
 from incremental.algebra.errors import DeltafoldError, QueryError, RefusedError, SourceError
 from incremental.api import Delta
-from tests.examples.scene import Scene
+from tests.examples.scene import Scene, checked
 
 
 @pytest.fixture
@@ -60,3 +60,9 @@ def test_names_and_declarations(shop: Scene) -> None:
     for name, query in ((None, "select 1"), ("x" * 300, "select 1"), ("v", 5)):
         with pytest.raises(DeltafoldError):
             shop.warehouse.view(name, query).explain()  # type: ignore[arg-type]
+
+
+def test_pipes_are_plain_sql(shop: Scene) -> None:
+    view = shop.view("from t |> where k > 1 |> aggregate count(*) as c group by s")
+    assert "group by s: count(1)" in view.explain()
+    checked(view)
