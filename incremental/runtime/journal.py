@@ -106,9 +106,9 @@ class Journal:
         files = self._files()
         return self._read(files[-1]) if files else None
 
-    def entries(self) -> tuple[Entry, ...]:
-        """All epochs, oldest first."""
-        return tuple(self._read(file) for file in self._files())
+    def entries(self, newest: int = 0) -> tuple[Entry, ...]:
+        """All epochs, or so many of the newest, oldest first."""
+        return tuple(self._read(file) for file in self._files()[-newest:])
 
     def begin(self, intent: Intent) -> None:
         """Write an intent, whole or not at all."""

@@ -30,6 +30,7 @@ LOCK_SECONDS = 60.0
 BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
 MOST_BUCKETS = 64
 RESUMED = "resumed"
+RECENT = 20  # epochs whose cost tells what the next one will take
 
 
 class Refresh:
@@ -129,7 +130,7 @@ class Refresh:
             if any(pin.bases != known[name].bases for name, pin in pins.items()):
                 self._store.journal.finish(replace(last.intent, sources=pins), last.report, last.after)
             return nothing(self._store.view, last, pins)
-        choice = self._ways.choose(self._store.journal.entries(), pins, self.inputs.of(pins))
+        choice = self._ways.choose(self._store.journal.entries(RECENT), pins, self.inputs.of(pins))
         verdict = "rebuilt" if rebuild else choice.maintenance.verdict
         if last is not None and choice.maintenance.mode != last.intent.mode:
             initial = rebuild = True  # another mode is another generation
