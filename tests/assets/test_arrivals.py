@@ -169,6 +169,6 @@ def test_a_tick_lands_all_dynamic_partitions_that_changed(tmp_path: Path, instan
 
 def test_no_schedule_declared_none_made(tmp_path: Path) -> None:
     """Upkeep has one of its own, which nobody has turned on."""
-    (upkeep,) = definitions(sales.declare(tmp_path)).schedules or ()
+    (upkeep,) = list(definitions(sales.declare(tmp_path)).schedules or ())
     assert isinstance(upkeep, dg.ScheduleDefinition)
     assert (upkeep.name, upkeep.default_status) == ("maintain_sales_schedule", dg.DefaultScheduleStatus.STOPPED)
