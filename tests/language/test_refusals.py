@@ -50,7 +50,7 @@ def test_refused_with_node_reason_and_way_out(spark: SparkSession, case: str) ->
 def test_dataframe_programs_are_refused_alike(spark: SparkSession) -> None:
     """The analysed plan is what counts, not the language."""
 
-    def query(flights: DataFrame, airlines: DataFrame) -> DataFrame:
+    def query(flights: DataFrame, airlines: DataFrame, **_: DataFrame) -> DataFrame:
         return flights.join(airlines, "carrier").limit(3)
 
     assert "limit 3" in refused(spark, query).node
