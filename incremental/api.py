@@ -31,6 +31,7 @@ from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice, foreseen
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
+from incremental.runtime.layout import quoted
 from incremental.runtime.published import Published, status_of
 from incremental.runtime.readers import Readers
 from incremental.runtime.refresh import Progress, Refresh
@@ -181,8 +182,7 @@ class View:
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch, in the query's order if it has one."""
-        names = [f"`{column.name.replace('`', '``')}`" for column in self.columns]
-        return self._compilation.ordered(self._published.rows().select(*names))
+        return self._compilation.ordered(self._published.rows().select(*(quoted(c.name) for c in self.columns)))
 
     @property
     def path(self) -> str:
@@ -287,7 +287,7 @@ class View:
         read, spark = self._compilation.query.sources, self.warehouse.spark
         views = {name: view for name, view in self.views.items() if name in read and view.history()}
         tables = self.warehouse.tables() | {name: Table(spark, view.path) for name, view in views.items()}
-        return foreseen(self._compilation.ways, read, self._store.journal.entries(), tables)
+        return foreseen(self._compilation.ways, read, self._store.journal, tables)
 
     @property
     def _published(self) -> Published:

@@ -27,6 +27,7 @@ from incremental.compiler.strategy import Publish
 from incremental.language.query import Ordering, Query, QueryText, evaluate, read_query
 from incremental.language.ties import settled
 from incremental.runtime.choice import Cheapest, Choice, Only, Ways
+from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import Incremental
 from incremental.runtime.recompute import Recomputed
 
@@ -55,7 +56,7 @@ class Compilation:
     @property
     def schema(self) -> StructType:
         """The answer's columns with Spark's types."""
-        ddl = ", ".join(f"`{column.name.replace('`', '``')}` {column.type}" for column in self.columns)
+        ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
         return cast(StructType, StructType.fromDDL(ddl))
 
     def explain(self, chosen: Choice) -> str:
@@ -148,7 +149,7 @@ def nullable(schema: StructType) -> StructType:
 
 def order(key: Ordering) -> SparkColumn:
     """One key of ORDER BY."""
-    column = F.col(f"`{key.name.replace('`', '``')}`")
+    column = F.col(quoted(key.name))
     if key.ascending:
         return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
     return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()

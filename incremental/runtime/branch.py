@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.catalyst import JavaError
-from incremental.runtime.causes import causes, first_line
+from incremental.runtime.causes import cause
 from incremental.runtime.chain import Inputs
 from incremental.runtime.choice import Ways
 from incremental.runtime.journal import Entry, Journal, lock
@@ -44,8 +44,7 @@ def branched(store: Store, target: Store, ways: Ways, inputs: Inputs) -> None:
         try:
             cloned(store, scratch, entry)
         except JavaError as error:
-            reason = first_line(causes(error)[0]) or type(error).__name__
-            raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {reason}") from error
+            raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
         Storage(store.spark, str(scratch.folder)).appear(folder)
 
 

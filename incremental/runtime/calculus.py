@@ -229,13 +229,12 @@ class Calculus:
         """What the change of the left side gives with the right side; few rows meet only what they can match."""
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left, change)
-        # Spark confuses columns that come about on both sides
-        apart = not produced(node.left) & produced(node.right)
-        if apart and not (keys and self.worth(node.right) and expected_bytes(frame) <= SMALL_BYTES):
-            return self._lowering.join(node, change, right)
+        restricts = bool(keys) and self.worth(node.right) and expected_bytes(frame) <= SMALL_BYTES
+        if not restricts:
+            # Spark confuses columns that come about on both sides
+            mixed = produced(node.left) & produced(node.right)
+            return self._lowering.join(node, self._held(node.left, change) if mixed else change, right)
         held = self._hold(frame)
-        if not keys:
-            return self._lowering.join(node, self._read(node.left, held, change.weighted), right)
         known = [one for one, _, null_safe in node.keys if not null_safe]
         reach = extent(self._lowering, held, known)
         right = within(self._lowering, right, [other for _, other, null_safe in node.keys if not null_safe], reach)

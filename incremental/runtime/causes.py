@@ -35,6 +35,11 @@ def first_line(message: str) -> str:
     return NOISE.sub("", lines[0]).strip() if lines else ""
 
 
+def cause(error: Exception) -> str:
+    """What an error says, in one line."""
+    return first_line(causes(error)[0]) or type(error).__name__
+
+
 def explained(run: Callable[[], Result]) -> Result:
     """Run, and turn what Spark says of missing files into a sentence."""
     try:

@@ -180,8 +180,7 @@ class Inputs:
         """The newest epoch of the last one's generation that ended at exactly these versions."""
         wanted = {way: targets[table.place] for way, table in self.bases().items()}
         for entry in reversed(journal.entries()):
-            same = entry.intent.generation == last.intent.generation and entry.report is not None
-            same = same and entry.intent.arrives
+            same = entry.intent.generation == last.intent.generation and entry.complete
             if same and standing(entry.intent.sources) == wanted:
                 self.check(entry.intent.sources)
                 return entry

@@ -15,14 +15,15 @@ from typing import Protocol
 from incremental.algebra.program import Program
 from incremental.algebra.volume import Estimate, Volume
 from incremental.runtime.feed import difference
-from incremental.runtime.journal import Entry, Pin
+from incremental.runtime.journal import Entry, Journal, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Incremental, Maintenance
 from incremental.runtime.recompute import Recomputed
 
 TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
 CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
-LATEST = 3  # epochs whose seconds correct the estimates
+RECENT = 20  # epochs that are looked at
+LATEST = 3  # epochs of a mode whose seconds correct the estimates
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Ways(Protocol):
         """The maintenance of a mode; of the preferred one for None."""
         ...
 
-    def choose(self, entries: Sequence[Entry], pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
-        """How the next epoch is to run, from all epochs so far and the versions it leads to."""
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """How the next epoch is to run, from the epochs so far and the versions it leads to."""
         ...
 
 
@@ -64,7 +65,7 @@ class Only:
         """The only one."""
         return self.maintenance
 
-    def choose(self, entries: Sequence[Entry], pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
         """The only one."""
         return Choice(self.maintenance)
 
@@ -81,8 +82,9 @@ class Cheapest:
         """One of the two."""
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
-    def choose(self, entries: Sequence[Entry], pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
         """The cheaper one; the last epoch's, unless the other is clearly cheaper."""
+        entries = journal.entries(RECENT)
         found = self.estimate(self.incremental.program, self._volume(pins, sources))
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
         factors = corrections(entries)
@@ -106,14 +108,15 @@ class Cheapest:
         return float(sum(file.bytes for file in (*found.left, *found.came)))
 
 
-def foreseen(ways: Ways, read: Sequence[str], entries: Sequence[Entry], tables: Mapping[str, Table]) -> Choice:
+def foreseen(ways: Ways, read: Sequence[str], journal: Journal, tables: Mapping[str, Table]) -> Choice:
     """How the next epoch would run, with the sources as they stand."""
-    pins = entries[-1].intent.sources if entries else {}
+    last = journal.last()
+    pins = {} if last is None else last.intent.sources
     known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
     if len(known) < len(read):  # nothing to measure yet
-        return Choice(ways.of(entries[-1].intent.mode if entries else None))
+        return Choice(ways.of(None if last is None else last.intent.mode))
     before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
-    return ways.choose(entries, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
+    return ways.choose(journal, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
 
 
 def corrections(entries: Sequence[Entry]) -> dict[str, float]:

@@ -58,17 +58,25 @@ class Difference:
         summed = change.groupBy(*chosen).agg(F.sum(WEIGHT).alias(WEIGHT))
         return summed.where(F.col(WEIGHT) != 0)
 
+    def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
+        """Files that left and that came as a whole; then those that only got another deletion vector, old and new."""
+        paths = [{file.identity[0] for file in files} for files in (self.left, self.came)]
+        kept = set[str]() if self.remapped else paths[0] & paths[1]
+        left, came = ([f for f in files if f.identity[0] not in kept] for files in (self.left, self.came))
+        old, new = ([f for f in files if f.identity[0] in kept] for files in (self.left, self.came))
+        return left, came, old, new
+
     def _parts(self) -> Iterator[DataFrame]:
         """Rows with weights: of files that came, of files that left, and where only the deletion vector differs."""
         assert self.before is not None
-        kept = set[str]() if self.remapped else {f.identity[0] for f in self.left} & {f.identity[0] for f in self.came}
-        sides = ((self.table, self.after, self.came, 1), (self.table.origin, self.before, self.left, -1))
-        for table, version, files, weight in sides:
-            whole = [file for file in files if file.identity[0] not in kept]
-            if whole:
-                yield table.rows_of(version, whole).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
-        if kept:
-            old, new = ([file for file in files if file.identity[0] in kept] for files in (self.left, self.came))
+        left, came, old, new = self.sides()
+        for table, version, files, weight in (
+            (self.table, self.after, came, 1),
+            (self.table.origin, self.before, left, -1),
+        ):
+            if files:
+                yield table.rows_of(version, files).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+        if old:
             sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1).cast("bigint")
             yield self.table.rows_between(self.after, old, new).withColumn(WEIGHT, sign)
 

@@ -94,6 +94,11 @@ class Entry:
     report: Report | None
     after: dict[str, int | None] | None = None
 
+    @property
+    def complete(self) -> bool:
+        """Whether it is finished and has arrived at its pinned versions."""
+        return self.report is not None and self.intent.arrives
+
 
 class Journal:
     """The epochs of one view, in a local folder."""

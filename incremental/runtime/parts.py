@@ -73,25 +73,9 @@ class Slice(Table):
         """The rows of some files, all by the later schema."""
         return self._whole.rows_of(self._moved.after, files)
 
-    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """The rows between two deletion vectors."""
-        return self._whole.rows_between(self._moved.after, before, after)
-
     def schema(self, version: int | None = None) -> StructType:
         """The later schema."""
         return self._whole.schema(self._moved.after)
-
-    def version(self) -> int | None:
-        """The version that all parts lead to."""
-        return self._whole.version()
-
-    def identity(self) -> str:
-        """That of the table."""
-        return self._whole.identity()
-
-    def size(self) -> tuple[int, int]:
-        """That of the table."""
-        return self._whole.size()
 
 
 def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:

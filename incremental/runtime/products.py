@@ -87,10 +87,11 @@ class Products:
     def _term(self, node: Join, whole: Product, rank: tuple[int, ...], start: int, change: Relation) -> Relation | None:
         needed = whole.needed(node.columns)
         columns = [column for column in whole.inputs[start].columns if column.name in needed]
-        frame = self._frame(columns, change)
-        few = expected_bytes(frame) <= SMALL_BYTES
+        steps = whole.steps(start)
+        worth = any(self._inputs.worth(whole.inputs[step.position]) for step in steps)
+        few = worth and expected_bytes(self._frame(columns, change)) <= SMALL_BYTES
         known, inside = change, produced(whole.inputs[start])
-        for step in whole.steps(start):
+        for step in steps:
             plan = whole.inputs[step.position]
             earlier = rank[step.position] < rank[start]
             side = self._inputs.after(plan) if earlier else self._inputs.before(plan)

@@ -6,7 +6,6 @@ larger change is looked at. Its table may have gone on since; then the version i
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from incremental.runtime.feed import MOST_COMMITS, by_commits
 from incremental.runtime.files import rows_in
 from incremental.runtime.journal import Entry
 from incremental.runtime.lake import Table
+from incremental.runtime.reporting import seconds_since
 from incremental.runtime.store import Store
 
 
@@ -55,7 +55,7 @@ class Published:
         entries = self.store.journal.entries()
         for number in range(len(entries) - 1, -1, -1):
             entry = entries[number]
-            if entry.report is not None and entry.intent.arrives:
+            if entry.complete:
                 following = [e for e in entries[number + 1 :] if e.intent.generation == entry.intent.generation]
                 return entry, following[0] if following else None
         raise StateError(f"view {self.store.view} has no finished epoch yet: refresh it first")
@@ -70,13 +70,12 @@ class Published:
 def status_of(store: Store, base: Callable[[str], Table]) -> Status:
     """Where a view stands; base: the table of a base source by the way to it. Runs no query."""
     entries, view = store.journal.entries(), store.view
-    pending = bool(entries) and (entries[-1].report is None or not entries[-1].intent.arrives)
+    pending = bool(entries) and not entries[-1].complete
     unfinished = entries[-1].intent.epoch if pending else None
-    done = next((entry for entry in reversed(entries) if entry.report is not None and entry.intent.arrives), None)
+    done = next((entry for entry in reversed(entries) if entry.complete), None)
     if done is None or done.report is None:
         return Status(view, unfinished=unfinished)
-    ended = datetime.datetime.fromisoformat(done.report.finished)
-    age = (datetime.datetime.now(datetime.UTC) - ended).total_seconds()
+    age = seconds_since(done.report.finished)
     report, stood = done.report, standing(done.intent.sources)
     lags = {way: lag(base(way), version) for way, version in stood.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
@@ -95,10 +94,7 @@ def lag(table: Table, version: int) -> Lag:
     if commits is None:
         return Lag(behind, None)
     found = by_commits(table, version, version + behind, commits)
-    kept = {file.identity[0] for file in found.left} & {file.identity[0] for file in found.came}
-    whole = [file for file in (*found.left, *found.came) if file.identity[0] not in kept]
+    left, came, shrunk, rest = found.sides()
     # of a file that only got another deletion vector, as many rows as the vector grew
-    shrunk = [file for file in found.left if file.identity[0] in kept]
-    rest = [file for file in found.came if file.identity[0] in kept]
-    rows = rows_in(whole) + abs(rows_in(shrunk) - rows_in(rest))
+    rows = rows_in([*left, *came]) + abs(rows_in(shrunk) - rows_in(rest))
     return Lag(behind, None if math.isnan(rows) else int(rows))

@@ -30,7 +30,6 @@ LOCK_SECONDS = 60.0
 BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
 MOST_BUCKETS = 64
 RESUMED = "resumed"
-RECENT = 20  # epochs whose cost tells what the next one will take
 
 
 class Refresh:
@@ -90,7 +89,7 @@ class Refresh:
         last = self._store.journal.last()
         if last is not None:
             self._maintenance = self._ways.of(last.intent.mode)
-        if last is None or rebuild or (last.report is not None and last.intent.arrives):
+        if last is None or rebuild or last.complete:
             return None
         self._same_query(last)
         self.inputs.check(last.intent.sources)
@@ -100,12 +99,10 @@ class Refresh:
     def _arrive(self, progress: Progress | None) -> Report | None:
         """Go on, part by part, to the versions that the last epoch was on its way to."""
         report = None
-        while (last := self._store.journal.last()) and last.report is not None and last.intent.part is not None:
-            if last.intent.arrives:
-                break
-            part, seconds = last.intent.part, last.report.seconds
+        while (last := self._store.journal.last()) and last.report and (part := last.intent.part) and not part.last:
             if progress is not None:
-                progress(f"part {part.number + 1} of {part.of}, about {seconds * (part.of - part.number):.0f} s left")
+                left = last.report.seconds * (part.of - part.number)
+                progress(f"part {part.number + 1} of {part.of}, about {left:.0f} s left")
             tables = {name: self._store.table(last.intent.generation, name).version() for name in last.after or {}}
             report = self._attempt(following(last.intent, tables), progress, self._maintenance.verdict, last=last)
         return report
@@ -130,7 +127,7 @@ class Refresh:
             if any(pin.bases != known[name].bases for name, pin in pins.items()):
                 self._store.journal.finish(replace(last.intent, sources=pins), last.report, last.after)
             return nothing(self._store.view, last, pins)
-        choice = self._ways.choose(self._store.journal.entries(RECENT), pins, self.inputs.of(pins))
+        choice = self._ways.choose(self._store.journal, pins, self.inputs.of(pins))
         verdict = "rebuilt" if rebuild else choice.maintenance.verdict
         if last is not None and choice.maintenance.mode != last.intent.mode:
             initial = rebuild = True  # another mode is another generation
@@ -167,20 +164,17 @@ class Refresh:
         choice: Choice | None = None,
     ) -> Report:
         """Run one epoch of a written intent and complete its journal entry."""
-        journal, measure, resumed = self._store.journal, Measure(self._store.spark, progress), verdict == RESUMED
-        tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
-        inputs = self.inputs.of(intent.sources)
-        whole = Epoch(self._store.spark, intent, inputs, tables, measure, resumed)
-        epoch = replace(whole, sources=sliced(inputs, intent.sources, intent.part))
-        try:
-            with measure.all(f"{intent.view} epoch {intent.epoch}") as cost:
-                if not resumed and (intent.part is None or intent.part.number == 1):
-                    explained(lambda: check(whole, self._maintenance.constraints))
-                journal.begin(intent)
-                effect = explained(lambda: self._maintenance.run(epoch))
-        except DeltafoldError as error:
-            self._failed(epoch, error)
-            raise
+        journal, resumed = self._store.journal, verdict == RESUMED
+        whole = self._epoch(intent, progress, resumed)
+        epoch, cost = replace(whole, sources=sliced(whole.sources, intent.sources, intent.part)), whole.measure.cost
+
+        def work() -> Effect:
+            if not resumed and (intent.part is None or intent.part.number == 1):
+                check(whole, self._maintenance.constraints)
+            journal.begin(intent)
+            return self._maintenance.run(epoch)
+
+        effect = self._measured(epoch, f"{intent.view} epoch {intent.epoch}", work)
         final = self._maintenance.tables[-1]
         if not effect.commits and not resumed and last is not None:
             # the change cancelled out (a compaction, say): keep the epoch, move its pins
@@ -192,8 +186,23 @@ class Refresh:
         if not epoch_done(epoch, final):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         report = with_choice(report_of(intent, effect, cost, verdict), choice if intent.part is None else None)
-        journal.finish(intent, report, {name: table.version() for name, table in tables.items()})
+        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
+
+    def _epoch(self, intent: Intent, progress: Progress | None = None, resumed: bool = False) -> Epoch:
+        """What an epoch works on."""
+        tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
+        measure = Measure(self._store.spark, progress)
+        return Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
+
+    def _measured(self, epoch: Epoch, title: str, work: Callable[[], Effect]) -> Effect:
+        """Do an epoch's work, counting what it costs; where it fails, say what is to be done."""
+        try:
+            with epoch.measure.all(title):
+                return explained(work)
+        except DeltafoldError as error:
+            self._failed(epoch, error)
+            raise
 
     def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
         """Forget an epoch that wrote nothing, so that the next can be another; else add to the error what to do."""
@@ -207,9 +216,8 @@ class Refresh:
 
     def _check_marks(self, intent: Intent) -> None:
         """Refuse an epoch that tables have seen already: Delta would skip its writes without a word."""
-        tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
-        epoch = Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, Measure(self._store.spark))
-        if any(epoch.marked(table) for table in tables):
+        epoch = self._epoch(intent)
+        if any(epoch.marked(table) for table in epoch.tables):
             raise StateError(
                 f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}: "
                 "rebuild the view"

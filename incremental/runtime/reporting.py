@@ -64,6 +64,11 @@ def shown(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
     return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}
 
 
+def seconds_since(moment: str) -> float:
+    """Seconds since a moment that a report tells."""
+    return (datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)).total_seconds()
+
+
 def now() -> str:
     """This moment, UTC, ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -77,5 +77,5 @@ def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
 def standing_entries(journal: Journal) -> list[Entry]:
     """The last finished epoch that arrived at its versions, and what was begun after it."""
     entries = journal.entries()
-    last = max((place for place, entry in enumerate(entries) if entry.report and entry.intent.arrives), default=0)
+    last = max((place for place, entry in enumerate(entries) if entry.complete), default=0)
     return list(entries[last:])

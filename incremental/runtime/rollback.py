@@ -12,15 +12,13 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
+from incremental.algebra.errors import ChangedQueryError, SourceError, StateError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.report import Report
-from incremental.runtime.causes import explained
 from incremental.runtime.chain import Progress
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.journal import Entry, Intent, lock
 from incremental.runtime.maintain import Effect
-from incremental.runtime.measure import Measure
 from incremental.runtime.publish import COPIES_PER_EPOCH, COPY
 from incremental.runtime.refresh import LOCK_SECONDS, Refresh
 from incremental.runtime.reporting import report_of
@@ -61,7 +59,7 @@ class Rollback(Refresh):
     def _entry(self, epoch: int, generation: int | None) -> Entry:
         """The journal's entry of the epoch to go to."""
         entries, view = self._store.journal.entries(), self._store.view
-        finished = [entry for entry in entries if entry.report is not None and entry.after and entry.intent.arrives]
+        finished = [entry for entry in entries if entry.complete and entry.after]
         if not finished:
             raise StateError(f"view {view} has no finished epoch yet: refresh it first")
         wanted = finished[-1].intent.generation if generation is None else generation
@@ -94,20 +92,14 @@ class Rollback(Refresh):
                 )
 
     def _copied(self, entry: Entry, intent: Intent, progress: Progress | None) -> Report:
-        journal, measure = self._store.journal, Measure(self._store.spark, progress)
-        tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
+        journal, epoch = self._store.journal, self._epoch(intent, progress)
+        cost = epoch.measure.cost
         journal.begin(intent)
-        epoch = Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure)
-        try:
-            with measure.all(f"{intent.view} back to {named(entry)}") as cost:
-                effect = explained(lambda: self._copy(entry, epoch))
-        except DeltafoldError as error:
-            self._failed(epoch, error)
-            raise
+        effect = self._measured(epoch, f"{intent.view} back to {named(entry)}", lambda: self._copy(entry, epoch))
         report = report_of(intent, effect, cost, ROLLED_BACK)
         sentence = f"{intent.view}: back to {named(entry)}, as {named_intent(intent)}, {cost.seconds:.1f} s"
         report = replace(report, sentence=sentence)
-        journal.finish(intent, report, {name: table.version() for name, table in tables.items()})
+        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
     def _copy(self, entry: Entry, epoch: Epoch) -> Effect:

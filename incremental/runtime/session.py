@@ -118,6 +118,8 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         # answers do not depend on where the machine stands; small shuffles for few cores
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
+        # into so many tasks Delta's VACUUM divides even an empty folder: 10,000 otherwise
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, min(cores, 200))),
     }
     settings |= given
     _add(settings, "spark.driver.extraJavaOptions", " ", _java_options())

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
@@ -34,7 +33,7 @@ MANY_DELETED = 0.1  # of a partition's rows
 
 
 @dataclass(frozen=True)
-class Part:
+class PartitionFiles:
     """The files of one partition: how many, how many are small, their rows, and how many of these are deleted."""
 
     value: str | None
@@ -52,15 +51,15 @@ class Part:
 class Storage(Table):
     """The files of one Delta table in a local folder."""
 
-    def parts(self) -> tuple[Part, ...]:
+    def partitions(self) -> tuple[PartitionFiles, ...]:
         """The partitions of the latest version; of a table without any, one."""
-        found: dict[str | None, Part] = {}
+        found: dict[str | None, PartitionFiles] = {}
         for action in self._latest().allFiles().collectAsList():
             values = catalyst.sequence(action.partitionValues().values().toSeq())
             value = None if not values or values[0] is None else str(values[0])
-            part, vector = found.get(value, Part(value)), action.deletionVector()
+            part, vector = found.get(value, PartitionFiles(value)), action.deletionVector()
             rows, deleted = catalyst.option(action.numPhysicalRecords()), 0 if vector is None else vector.cardinality()
-            found[value] = Part(
+            found[value] = PartitionFiles(
                 value,
                 part.files + 1,
                 part.small + (int(action.size()) < SMALL_FILE),
@@ -129,7 +128,7 @@ class Storage(Table):
 
     def missing(self, version: int) -> list[str]:
         """The files of a version that are gone. Raises SourceError where the log does not tell its files any more."""
-        return [path for path in self._paths(version) if not Path(path).exists()]
+        return [file.identity[0] for file in self.files(version).values() if not self.present([file])]
 
     def usage(self) -> tuple[int, int]:
         """Files and bytes on the disk, those of old versions too, Delta's log not counted."""
@@ -154,26 +153,11 @@ class Storage(Table):
         millis = delta.DeltaLog.tombstoneRetentionMillis(self._latest().metadata())
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
 
-    def _paths(self, version: int) -> Iterator[str]:
-        for action in self._at(version).allFiles().collectAsList():
-            yield self._absolute(str(action.path()))
-            vector = action.deletionVector()
-            if vector is not None and vector.isOnDisk():
-                yield local(str(vector.absolutePath(self.log.dataPath()).toString()))
-
-    def _absolute(self, path: str) -> str:
-        return str(Path(self.path) / local(unquote(path)))
-
 
 def removed_at(action: J) -> float:
     """When Delta removed a file, in seconds; long ago where its writer did not tell."""
     millis = catalyst.option(action.deletionTimestamp())
     return 0.0 if millis is None else float(millis) / 1000
-
-
-def local(path: str) -> str:
-    """A file of this machine, without Hadoop's `file:`."""
-    return path.removeprefix("file:") if path.startswith("file:") else path
 
 
 def arranged(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:

@@ -8,7 +8,6 @@ Each step is one commit or a removal that can be repeated: after a crash, upkeep
 
 from __future__ import annotations
 
-import datetime
 import math
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from incremental.algebra.errors import ChangedQueryError, DeltafoldError, StateE
 from incremental.algebra.program import BUCKET
 from incremental.algebra.upkeep import TableUpkeep, Upkeep, amount
 from incremental.catalyst import JavaError
-from incremental.runtime.causes import causes, first_line
+from incremental.runtime.causes import cause
 from incremental.runtime.chain import Progress
 from incremental.runtime.choice import Ways
 from incremental.runtime.dropped import HIVE_NULL
@@ -28,7 +27,7 @@ from incremental.runtime.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.runtime.landing import partition_condition
 from incremental.runtime.maintain import Maintenance
 from incremental.runtime.refresh import LOCK_SECONDS
-from incremental.runtime.reporting import now
+from incremental.runtime.reporting import now, seconds_since
 from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
 from incremental.runtime.storage import HOUR, Storage
 from incremental.runtime.store import Store
@@ -73,7 +72,7 @@ class Keeping:
     def _compacted(self, table: Storage, keys: Sequence[str]) -> TableUpkeep:
         """A table of the view with its worn buckets rewritten."""
         files = table.size()[0]
-        worn = [part.value or "0" for part in table.parts() if part.worn]
+        worn = [part.value or "0" for part in table.partitions() if part.worn]
         if worn and keys:
             table.sort(worn, keys, METADATA)
         elif worn:
@@ -90,7 +89,7 @@ class Keeping:
         """A landed source, which nobody lands meanwhile."""
         with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
             files, column = table.size()[0], table.partition
-            worn = [HIVE_NULL if part.value is None else part.value for part in table.parts() if part.worn]
+            worn = [HIVE_NULL if part.value is None else part.value for part in table.partitions() if part.worn]
             if worn:
                 whole = column is None
                 table.compact("true" if whole else partition_condition(column, table.schema()[column].dataType, worn))
@@ -132,7 +131,7 @@ class Keeping:
         """Whether a later generation was complete before the retention began."""
         entries = self.store.journal.entries()
         later = [e.report.finished for e in entries if e.report is not None and e.intent.generation > generation]
-        return bool(later) and hours_since(min(later)) >= self.hours
+        return bool(later) and seconds_since(min(later)) / HOUR >= self.hours
 
     def _keeps(self, tables: dict[str, TableUpkeep]) -> tuple[str, ...]:
         return (
@@ -160,7 +159,7 @@ def upkeep(store: Store, ways: Ways, hours: float = WEEK_HOURS, progress: Progre
         last = store.journal.last()
         if last is None:
             raise StateError(f"view {view} has no finished epoch yet: refresh it first")
-        if last.report is None or not last.intent.arrives:
+        if not last.complete:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
         maintenance = ways.of(last.intent.mode)
         if maintenance.fingerprint != last.intent.fingerprint:
@@ -170,9 +169,8 @@ def upkeep(store: Store, ways: Ways, hours: float = WEEK_HOURS, progress: Progre
         try:
             return Keeping(store, maintenance, hours, progress).run(last)
         except JavaError as error:
-            reason = first_line(causes(error)[0]) or type(error).__name__
             raise DeltafoldError(
-                f"Delta could not maintain the tables of view {view}: {reason}; nothing is lost, try again"
+                f"Delta could not maintain the tables of view {view}: {cause(error)}; nothing is lost, try again"
             ) from error
 
 
@@ -186,9 +184,3 @@ def sentence(done: Upkeep) -> str:
     parts += [f"generation {', '.join(map(str, done.generations))} removed"] if done.generations else []
     parts += [f"{done.entries} journal entries removed"] if done.entries else []
     return f"{done.view}: {'; '.join(parts)}; {done.seconds:.1f} s"
-
-
-def hours_since(moment: str) -> float:
-    """Hours since a moment that a report tells."""
-    told = datetime.datetime.fromisoformat(moment)
-    return (datetime.datetime.now(datetime.UTC) - told).total_seconds() / HOUR

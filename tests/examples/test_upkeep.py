@@ -60,7 +60,7 @@ def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None) -> N
     commits = state.commits(version, version + 1)
     assert commits is not None and [commit.compacts for commit in commits] == [True]
     for file in Path(state.path).glob("__bucket=*/*.parquet"):
-        if file.name in {Path(path).name for path in state._paths(version + 1)}:
+        if file.name in {Path(path).name for path, _ in state.files(version + 1)}:
             keys = [row.k for row in scene.spark.read.parquet(str(file)).select("k").collect()]
             assert keys == sorted(keys)
     assert view.refresh().verdict == "nothing to do"
@@ -187,7 +187,7 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(scene: Scene) -> Non
     old = Path(view.path).parents[1] / "g1"
     assert view.maintain().generations == ()
     assert old.exists()
-    with mock.patch("incremental.runtime.upkeep.hours_since", lambda _: 169.0):
+    with mock.patch("incremental.runtime.upkeep.seconds_since", lambda _: 169.0 * 3600):
         assert view.maintain().generations == (1,)
     assert not old.exists()
     confirm(view)
