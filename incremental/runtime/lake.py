@@ -90,14 +90,16 @@ class Table:
         return None if found is None else int(found)
 
     def size(self) -> tuple[int, int]:
-        """Files and bytes of the latest version."""
+        """Files and bytes of the latest version; where its writer left no checksum, Spark jobs count them."""
         snapshot = self._latest()
-        return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+        known = catalyst.option(snapshot.checksumOpt())
+        if known is None:
+            return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+        return int(known.numFiles()), int(known.tableSizeBytes())
 
     def files(self, version: int) -> dict[Identity, File]:
         """The data files of a version by identity."""
-        actions = self._at(version).allFiles().collectAsList()
-        return {file.identity: file for file in (data_file(action) for action in actions)}
+        return {file.identity: file for file in (data_file(action) for action in actions_of(self._at(version)))}
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
         """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
@@ -269,6 +271,13 @@ class Table:
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error
+
+
+def actions_of(snapshot: J) -> Sequence[J]:
+    """Delta's AddFiles of a version: those of a small table are in its checksum, those of others take Spark jobs."""
+    known = catalyst.option(snapshot.checksumOpt())
+    files = None if known is None else catalyst.option(known.allFiles())
+    return catalyst.sequence(files) if files is not None else list(snapshot.allFiles().collectAsList())
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from incremental import catalyst
 from incremental.algebra.program import BUCKET
 from incremental.catalyst import J, JavaError
 from incremental.runtime.journal import settle
-from incremental.runtime.lake import Table
+from incremental.runtime.lake import Table, actions_of
 from incremental.runtime.layout import quoted
 
 HOUR = 3600.0
@@ -54,7 +54,7 @@ class Storage(Table):
     def partitions(self) -> tuple[PartitionFiles, ...]:
         """The partitions of the latest version; of a table without any, one."""
         found: dict[str | None, PartitionFiles] = {}
-        for action in self._latest().allFiles().collectAsList():
+        for action in actions_of(self._latest()):
             values = catalyst.sequence(action.partitionValues().values().toSeq())
             value = None if not values or values[0] is None else str(values[0])
             part, vector = found.get(value, PartitionFiles(value)), action.deletionVector()
