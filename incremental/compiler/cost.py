@@ -38,7 +38,9 @@ class _Reckoning:
     def __init__(self, program: Program, volume: Volume) -> None:
         self._program, self._volume = program, volume
         self._states = {state.name: state for state in program.states}
-        self._moves = {name: self._state(state) for name, state in self._states.items()}
+        self._moves: dict[str, tuple[float, float]] = {}
+        for state in program.states:  # those that others read come first
+            self._moves[state.name] = self._state(state)
 
     def estimate(self) -> Estimate:
         program = self._program

@@ -48,3 +48,9 @@ def test_windows_read_their_input_twice() -> None:
 def test_only_columns_that_are_read_count() -> None:
     narrow = estimated(grouped(project(T, V), (V,)))
     assert narrow.recompute == estimated(grouped(T, (V,))).recompute
+
+
+def test_a_state_of_a_state_costs_its_own_merge() -> None:
+    within = grouped(T, (K, V), SUM)
+    twice = grouped(within, (K,), call("n", "count"))
+    assert estimated(within).refresh < estimated(twice).refresh < 2.5 * estimated(within).refresh
