@@ -83,15 +83,15 @@ class Cheapest:
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
     def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
-        """The cheaper one; the last epoch's, unless the other is clearly cheaper."""
+        """The last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
         entries = journal.entries(RECENT)
         found = self.estimate(self.incremental.program, self._volume(pins, sources))
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
         factors = corrections(entries)
-        known = statistics.mean(factors.values()) if factors else 1.0
-        expected = {mode: seconds * factors.get(mode, known) for mode, seconds in estimates.items()}
-        last = entries[-1].intent.mode if entries else None
-        weighed = {mode: seconds * (1.0 if last in (None, mode) else 1 / CLEARLY) for mode, seconds in expected.items()}
+        unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
+        expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
+        last = entries[-1].intent.mode if entries else self.recomputed.mode
+        weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
         return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
 
     def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Volume:

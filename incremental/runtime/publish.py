@@ -6,7 +6,7 @@ A new copy is numbered by its epoch, so inserting never has to read the table.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -36,18 +36,12 @@ class Bag:
 
     def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> int:
         """Apply a consolidated, cached change to the version `before`; returns how many rows it inserts and deletes."""
-        row = change.agg(
-            F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
-            F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
-            F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
-        ).first()
-        assert row is not None
+        row = moved(change)
         inserted = self._inserted(change, mark.epoch)
         if before is None or not row["deleted"]:
             self._append(inserted, mark, name_mapping)
             return int(row["rows"])
         stored = self._table.at(before)
-        files, size = self._table.size()
         touched = sorted(row["buckets"])
         with held(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
             if (found := deleted.count()) != row["deleted"]:
@@ -55,13 +49,23 @@ class Bag:
                     f"the view table {self._table.path} lacks {row['deleted'] - found} of the rows to delete: "
                     "somebody changed it; rebuild the view"
                 )
-            if files <= SMALL_FILES and size <= SMALL_BYTES:
+            if self.small:
                 same = F.expr(self._same("t", "u", COPY, BUCKET))
                 kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
                 self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
             else:
                 self._merge(deleted, inserted, touched, mark)
         return int(row["rows"])
+
+    def replace(self, answer: DataFrame, mark: Mark) -> None:
+        """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
+        self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
+
+    @property
+    def small(self) -> bool:
+        """Whether writing all of the table is cheaper than finding what to write."""
+        files, size = self._table.size()
+        return files <= SMALL_FILES and size <= SMALL_BYTES
 
     @property
     def _bucket_sql(self) -> str:
@@ -104,3 +108,14 @@ class Bag:
 
     def _written(self, rows: DataFrame) -> DataFrame:
         return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.repartition(1)
+
+
+def moved(change: DataFrame) -> Row:
+    """Of a consolidated change: `rows` that come or go, those `deleted`, and the `buckets` of these."""
+    row = change.agg(
+        F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
+        F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
+        F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
+    ).first()
+    assert row is not None
+    return row

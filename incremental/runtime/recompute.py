@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.program import WEIGHT
+from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.upkeep import VIEW
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.hold import held
 from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import Effect, needs_mapping
-from incremental.runtime.publish import Bag
+from incremental.runtime.publish import Bag, moved
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -56,28 +56,41 @@ class Recomputed:
         """One epoch: run the query, publish what differs."""
         if epoch.written(VIEW):
             return Effect()
-        table, pins = epoch.tables[VIEW], epoch.intent.sources
-        before = epoch.before(VIEW)
-        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets)
-        with epoch.measure.phase("recompute"):
-            new = self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()})
-            with held(bag.consolidated(self._minus(new, epoch, before))) as change:
-                if before is not None and not epoch.resumed and change.isEmpty():
-                    return Effect()
-                rows = bag.publish(change, before, epoch.mark(VIEW), needs_mapping(self.columns))
-        return Effect(0, rows, {VIEW: "recompute"})
+        before, bag = epoch.before(VIEW), Bag(epoch.spark, epoch.tables[VIEW], self.columns, epoch.intent.buckets)
+        with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
+            if before is None:
+                rows = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
+            else:
+                rows = self._exchange(new, bag, epoch, before)
+        return Effect(0, rows, {VIEW: "recompute"}) if rows or before is None or epoch.resumed else Effect()
 
-    def _minus(self, new: DataFrame, epoch: Epoch, before: int | None) -> DataFrame:
-        """The new answer minus the old one, unconsolidated."""
-        new = new.toDF(*self.columns)
-        if before is None:
-            return new
-        if self.by_definition:
-            pins = epoch.intent.sources
-            versions = {name: pin.before for name, pin in pins.items()}
-            frames = {n: epoch.sources[n].origin.at(v) for n, v in versions.items() if v is not None}
-            old = self.batch(frames).toDF(*self.columns)
-        else:
-            old = epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
-        plus, minus = (frame.withColumn(WEIGHT, F.lit(sign).cast("bigint")) for frame, sign in ((new, 1), (old, -1)))
-        return plus.union(minus)
+    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> int:
+        """Publish a consolidated answer, unless it is what the view holds; returns the rows that differ."""
+        change, mark = bag.consolidated(minus(new, self._old(epoch, before))), epoch.mark(VIEW)
+        if bag.small and not self.by_definition:
+            rows = int(moved(change)["rows"])
+            if rows or epoch.resumed:
+                bag.replace(new, mark)
+            return rows
+        with held(change) as difference:
+            if not epoch.resumed and difference.isEmpty():
+                return 0
+            return bag.publish(difference, before, mark, needs_mapping(self.columns))
+
+    def _answer(self, epoch: Epoch) -> DataFrame:
+        """The batch query's answer now."""
+        pins = epoch.intent.sources
+        return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
+
+    def _old(self, epoch: Epoch, before: int) -> DataFrame:
+        """What the view holds; by definition the batch query's answer before."""
+        if not self.by_definition:
+            return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
+        versions = {name: pin.before for name, pin in epoch.intent.sources.items()}
+        frames = {n: epoch.sources[n].origin.at(v) for n, v in versions.items() if v is not None}
+        return self.batch(frames).toDF(*self.columns)
+
+
+def minus(new: DataFrame, old: DataFrame) -> DataFrame:
+    """A consolidated answer minus rows, unconsolidated."""
+    return new.drop(BUCKET).unionByName(old.withColumn(WEIGHT, F.lit(-1).cast("bigint")))

@@ -22,7 +22,7 @@ from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Effect, Incremental
 from incremental.runtime.measure import Measure
 from incremental.runtime.parts import following, in_parts, sliced
-from incremental.runtime.reporting import nothing, over, report_of, told, with_choice
+from incremental.runtime.reporting import nothing, over, report_of, told, unmoved, with_choice
 from incremental.runtime.store import Store
 
 Progress = Callable[[str], None]
@@ -182,7 +182,7 @@ class Refresh:
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
             journal.withdraw(intent)
-            return nothing(intent.view, last, intent.sources)
+            return unmoved(last, intent.sources, cost)
         if not epoch_done(epoch, final):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         report = with_choice(report_of(intent, effect, cost, verdict), choice if intent.part is None else None)

@@ -20,19 +20,43 @@ def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     return Report(view, last.intent.epoch, last.intent.generation, "nothing to do", sentence, versions, finished=now())
 
 
+def unmoved(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
+    """The report of a refresh whose sources changed, but nothing that is kept."""
+    intent = last.intent
+    sentence = (
+        f"{intent.view}: nothing to do, what changed in its sources changes none of its rows: epoch {intent.epoch} "
+        f"stands, {spent(cost)}"
+    )
+    return measured(replace(nothing(intent.view, last, pins), sentence=sentence), cost)
+
+
 def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
     """The report of a finished epoch."""
     versions = shown(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
     sentence = (
         f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {effect.change_rows} changed rows, "
-        f"{effect.groups} groups, {cost.seconds:.1f} s, {cost.jobs} Spark jobs, {effect.commits} Delta commits"
+        f"{effect.groups} groups, {spent(cost)}, {effect.commits} Delta commits"
     )
-    return Report(
+    report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
-        cost.rows_read, cost.rows_written, cost.jobs, effect.commits, round(cost.seconds, 3),
-        {name: round(seconds, 3) for name, seconds in cost.phases.items()}, dict(effect.paths), now(),
+        commits=effect.commits, paths=dict(effect.paths), finished=now(),
     )  # fmt: skip
+    return measured(report, cost)
+
+
+def measured(report: Report, cost: Cost) -> Report:
+    """The report with what its refresh cost."""
+    phases = {name: round(seconds, 3) for name, seconds in cost.phases.items()}
+    return replace(
+        report, rows_read=cost.rows_read, rows_written=cost.rows_written, jobs=cost.jobs,
+        seconds=round(cost.seconds, 3), phases=phases,
+    )  # fmt: skip
+
+
+def spent(cost: Cost) -> str:
+    """A cost in a few words."""
+    return f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs"
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:
