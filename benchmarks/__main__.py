@@ -19,9 +19,7 @@ def main() -> None:
     experiment.add_argument("--scale", type=float, nargs="+", default=[1.0, 10.0], help="scale factors")
     experiment.add_argument("--query", type=int, nargs="+", default=list(range(1, 23)), help="numbers of queries")
     experiment.add_argument("--policy", choices=("auto", "incremental"), default="auto", help="of the views")
-    experiment.add_argument(
-        "--rounds", type=int, default=tpch.ROUNDS, help="of refresh functions, the last counts"
-    )
+    experiment.add_argument("--rounds", type=int, default=tpch.ROUNDS, help="of refresh functions, the last counts")
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
     chosen = parser.parse_args()
     match chosen.experiment:
