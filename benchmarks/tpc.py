@@ -12,6 +12,7 @@ import pyarrow as pa
 
 ORDERS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}  # what TPC-H's refresh functions change, and by which key
 GENERATE = {"tpch": "CALL dbgen(sf = {scale})", "tpcds": "CALL dsdgen(sf = {scale})"}
+MEMORY = "4GB"  # beyond it a database in a file goes to the disk
 LEAST = {"tpch": 0.001, "tpcds": 0.01}  # the smallest scale whose generator ends
 DROPPED = {  # rows that small sales do not need: what remains of a table, as a condition
     "date_dim": "d_year BETWEEN 1997 AND 2003", "time_dim": "t_time % 600 = 0",
@@ -47,16 +48,20 @@ def benchmark(name: str) -> Benchmark:
 def generated(name: str, scale: float, folder: Path) -> dict[str, Path]:
     """All rows of a benchmark's tables at a scale factor, as Parquet files in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    connection = generator(name, scale)
+    database = folder / "generator.duckdb"
+    database.unlink(missing_ok=True)
+    connection = generator(name, scale, database)
     files = {table: folder / f"{table}.parquet" for table in names(connection)}
     for table, file in files.items():
         connection.execute(f"COPY {table} TO '{file}' (FORMAT parquet)")
+    connection.close()
+    database.unlink()
     return files
 
 
-def generator(name: str, scale: float) -> duckdb.DuckDBPyConnection:
-    """A database with the tables of a benchmark."""
-    connection = duckdb.connect()
+def generator(name: str, scale: float, file: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A database with the tables of a benchmark, in memory, or in a file for more than fits there."""
+    connection = duckdb.connect(file or ":memory:", config={"memory_limit": MEMORY})
     folder = Path(next(iter(importlib.import_module(f"duckdb_extension_{name}").__path__)))
     connection.execute(f"LOAD '{next(folder.glob(f'extensions/*/{name}.duckdb_extension'))}'")
     connection.execute(GENERATE[name].format(scale=scale))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -28,3 +30,13 @@ def spark(long: bool) -> Iterator[SparkSession]:
     session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A quarter of the tests on Delta read small tables as large ones are read, by Delta's own choice of files."""
+    if "spark" not in request.fixturenames or zlib.crc32(request.node.name.encode()) % 4:
+        yield
+        return
+    with mock.patch("incremental.runtime.lake.WHOLE_BYTES", 0):
+        yield

@@ -43,3 +43,16 @@ class Commit:
 def rows_in(files: Sequence[File]) -> float:
     """The rows of some files; not a number, which equals nothing, where a writer left them out."""
     return math.fsum(math.nan if file.rows is None else file.rows for file in files)
+
+
+def actions_of(snapshot: J) -> Sequence[J]:
+    """Delta's AddFiles of a version."""
+    files = known_files(snapshot)
+    return list(snapshot.allFiles().collectAsList()) if files is None else catalyst.sequence(files)
+
+
+def known_files(snapshot: J) -> J | None:
+    """The AddFiles that a version's checksum tells, a small table's; None where finding them takes Spark jobs."""
+    known = catalyst.option(snapshot.checksumOpt())
+    files = None if known is None else catalyst.option(known.allFiles())
+    return None if known is None or files is None or files.size() != known.numFiles() else files

@@ -22,10 +22,11 @@ from pyspark.sql.types import StructType
 from incremental import catalyst
 from incremental.algebra.errors import SourceError
 from incremental.catalyst import J, JavaError
-from incremental.runtime.files import Commit, File, Identity, data_file, rows_in
+from incremental.runtime.files import Commit, File, Identity, actions_of, data_file, known_files, rows_in
 
 # The marks of a MERGE are session settings, shared by all threads of the session.
 SETTINGS = threading.RLock()
+WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,7 @@ class Table:
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """The rows of some files of a version, deletion vectors applied."""
-        log = self.log
-        chosen = catalyst.vector(self.spark, [file.action for file in files])
-        defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
-        return DataFrame(log.createDataFrame(self._at(version), chosen, *defaults), self.spark)
+        return self._frame(self._at(version), catalyst.vector(self.spark, [file.action for file in files]))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """The rows by which the deletion vectors of the same files differ, in `_change_type` delete or insert.
@@ -181,7 +179,11 @@ class Table:
         return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))
 
     def at(self, version: int) -> DataFrame:
-        """The table as of a version; Delta skips files by the conditions put on it."""
+        """The table as of a version; Delta skips files of a large one by the conditions put on it."""
+        snapshot = self._at(version)
+        files = known_files(snapshot)
+        if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
+            return self._frame(snapshot, files)
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
@@ -240,6 +242,12 @@ class Table:
             writer = writer.partitionBy(partition)
         writer.save(self.path)
 
+    def _frame(self, snapshot: J, files: J) -> DataFrame:
+        """The rows of some of Delta's AddFiles."""
+        log = self.log
+        defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
+        return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
+
     @contextmanager
     def _marked(self, mark: Mark) -> Generator[None]:
         settings = {
@@ -271,13 +279,6 @@ class Table:
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error
-
-
-def actions_of(snapshot: J) -> Sequence[J]:
-    """Delta's AddFiles of a version: those of a small table are in its checksum, those of others take Spark jobs."""
-    known = catalyst.option(snapshot.checksumOpt())
-    files = None if known is None else catalyst.option(known.allFiles())
-    return catalyst.sequence(files) if files is not None else list(snapshot.allFiles().collectAsList())
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from pyspark.sql import functions as F
 from incremental import catalyst
 from incremental.algebra.program import BUCKET
 from incremental.catalyst import J, JavaError
+from incremental.runtime.files import actions_of
 from incremental.runtime.journal import settle
-from incremental.runtime.lake import Table, actions_of
+from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
 
 HOUR = 3600.0
