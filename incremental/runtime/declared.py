@@ -65,7 +65,7 @@ class Declared:
     def quarantined(self) -> dict[str, int]:
         """How many rows of each source are in quarantine, where there are any; runs no query."""
         landed = {name: files for name, files in self.sources.items() if isinstance(files, Files)}
-        sizes = {name: self.quarantine(name, files).size for name, files in landed.items()}
+        sizes = {name: self.quarantine(name, files).size() for name, files in landed.items()}
         return {name: size for name, size in sizes.items() if size}
 
     def quarantine(self, name: str, files: Files) -> Quarantine:

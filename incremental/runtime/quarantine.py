@@ -42,13 +42,6 @@ class Quarantine:
     files: Files
     table: Table
 
-    @property
-    def size(self) -> int:
-        """How many rows it holds, from Delta's log alone."""
-        version = self.table.version()
-        rows = 0 if version is None else rows_in(list(self.table.files(version).values()))
-        return 0 if math.isnan(rows) else int(rows)
-
     def rows(self) -> DataFrame:
         """The rows, of which there may be none."""
         version = self.table.version()
@@ -62,10 +55,16 @@ class Quarantine:
         found = self.rows().groupBy("partition").count().collect()
         return dict(sorted((str(row[0]), int(row[1])) for row in found))
 
-    def refusal(self, malformed: DataFrame, others: int) -> str:
-        """Why rows are not taken in, or nothing; others: the rows that stay. Reads no more than the limit."""
+    def size(self) -> int:
+        """How many rows it holds, from Delta's log alone."""
+        version = self.table.version()
+        rows = 0 if version is None else rows_in(list(self.table.files(version).values()))
+        return sum(self.counts().values()) if math.isnan(rows) else int(rows)
+
+    def refusal(self, malformed: DataFrame, total: int) -> str:
+        """Why rows are not taken in, or nothing; total: how many it would then hold."""
         limit = self.files.quarantine_limit
-        if others + malformed.count() > limit:
+        if total > limit:
             return f"more than the {limit:,} rows that its quarantine may hold would be in it"
         if self.files.format == "json" and not malformed.where(F.ltrim("row").startswith("[")).isEmpty():
             return "a line with several rows is not quarantined"
@@ -86,7 +85,8 @@ class Quarantine:
         self._write(self.rows().limit(0), condition)
 
     def _write(self, rows: DataFrame, condition: str) -> None:
-        self.table.replace_where(rows.repartition(1), condition, '{"deltafold": "quarantine"}', None)
+        one_file = rows.repartition(1).sortWithinPartitions("partition", "file", "line")
+        self.table.replace_where(one_file, condition, '{"deltafold": "quarantine"}', None)
 
 
 def rows_of(partitions: Iterable[str]) -> str:

@@ -61,11 +61,10 @@ class Replacement:
         most = self.quarantine.files.quarantine_limit - self._others
         try:
             with held(self.records.malformed(self.changed).limit(max(most, 0) + 1)) as malformed:
-                if malformed.isEmpty():
-                    raise self._complaint(error) from error
-                refusal = self.quarantine.refusal(malformed, self._others)
-                if refusal:
-                    raise self._complaint(error, f", and {refusal}") from error
+                found = malformed.count()
+                refusal = self.quarantine.refusal(malformed, found + self._others)
+                if refusal or not found:
+                    raise self._complaint(error, refusal and f", and {refusal}") from error
                 self.quarantine.replace(malformed, self.changed, self._quarantine_condition)
             return self._replace(self.records.fitting(self.changed))
         except JavaError as later:
