@@ -9,7 +9,7 @@ view.refresh()
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -119,9 +119,9 @@ class Warehouse:
         """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
         return self._declared.constraints()
 
-    def quarantined(self, names: Collection[str]) -> dict[str, int]:
-        """How many rows of the named sources are in quarantine, where there are any; runs no query."""
-        return {name: rows for name, rows in self._declared.quarantined().items() if name in names}
+    def quarantined(self) -> dict[str, int]:
+        """How many rows of each landed source are in quarantine, where there are any; runs no query."""
+        return self._declared.quarantined()
 
     def _source(self, name: str) -> Declared:
         """The declared sources, if this is no view."""
@@ -198,8 +198,7 @@ class View:
 
     def status(self) -> Status:
         """Age and lag of the last epoch, sizes of the tables, what is unfinished or quarantined; runs no query."""
-        quarantined = self.warehouse.quarantined(self._compilation.query.sources)
-        return replace(status_of(self._store, self._base), quarantined=quarantined)
+        return replace(status_of(self._store, self._base), quarantined=self.warehouse.quarantined())
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""

@@ -123,7 +123,7 @@ class Landings:
         again = set(quarantined) if replay or self.files.malformed == "fail" else set[str]()
         if anew:
             wanted = list(present)
-        elif replay and not whole:
+        elif replay and known and not whole:
             wanted = [p for p in quarantined if p in present or p in known]
         else:
             wanted = self._wanted(partitions, present, known)

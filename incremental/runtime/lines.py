@@ -20,13 +20,12 @@ READ_LIKE = {"linesep", "encoding", "charset"}
 """The options of other formats that tell where a line ends."""
 
 
-def with_lines(
-    spark: SparkSession, rows: DataFrame, paths: Sequence[str], options: Mapping[str, str], header: bool
-) -> DataFrame:
+def with_lines(spark: SparkSession, rows: DataFrame, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:
     """Few rows (file, row, PLACE: their order in a file) with their `line`, a BIGINT from 1, or NULL.
 
-    paths: the files that they stand in; options: those the files are read with; header: the first line is no row.
+    paths: the files that they stand in; options: those the files are read with.
     """
+    header = {name.lower(): value.lower() for name, value in options.items()}.get("header") == "true"
     named = rows.withColumn("text", F.regexp_extract("row", FIRST_LINE, 1))
     wanted = named.groupBy("file", "text").agg(F.count("*").alias("copies"))
     found = matches(lines_of(spark, paths, options), wanted, header)
@@ -47,7 +46,7 @@ def lines_of(spark: SparkSession, paths: Sequence[str], options: Mapping[str, st
 
 
 def matches(lines: DataFrame, wanted: DataFrame, header: bool) -> DataFrame:
-    """Of each text of a file the numbers of the lines that say it, in order."""
+    """Of each text of a file the numbers of the lines that say it, in order; header: the first line is no row."""
     marks = F.broadcast(wanted.select("file", "text", F.lit(True).alias("wanted")))
     marked = lines.join(marks, ["file", "text"], "left")
     hit = F.when(F.col("wanted"), F.struct("text", "at"))

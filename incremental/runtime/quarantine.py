@@ -30,7 +30,7 @@ from incremental.runtime.files import rows_in
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import literal
 from incremental.runtime.lines import with_lines
-from incremental.runtime.records import DEFAULTS
+from incremental.runtime.records import Records
 
 SCHEMA = "partition STRING, file STRING, line BIGINT, row STRING, reason STRING, quarantined_at TIMESTAMP"
 
@@ -70,13 +70,11 @@ class Quarantine:
             return "a line with several rows is not quarantined"
         return ""
 
-    def replace(self, malformed: DataFrame, partitions: Sequence[Partition], condition: str) -> None:
-        """Take in the rows of partitions in place of those that a condition (see `rows_of`) selects."""
+    def replace(self, records: Records, malformed: DataFrame, partitions: Sequence[Partition], condition: str) -> None:
+        """Take in the malformed rows of partitions in place of those that a condition (see `rows_of`) selects."""
         files = {str(row[0]) for row in malformed.select("file").distinct().collect()}
         paths = [str(path) for partition in partitions for path in partition.paths if str(path) in files]
-        options = {**DEFAULTS[self.files.format], **self.files.options}
-        named = {name.lower(): value.lower() for name, value in options.items()}
-        told = with_lines(self.table.spark, malformed, paths, options, header=named.get("header") == "true")
+        told = with_lines(self.table.spark, malformed, paths, records.options)
         dated = told.withColumn("quarantined_at", F.current_timestamp())
         self._write(dated.select(*catalyst.schema_of(SCHEMA).names), condition)
 

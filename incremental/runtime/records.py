@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -59,7 +60,9 @@ class Records:
     schema: StructType
 
     def all(self, partitions: Sequence[Partition]) -> DataFrame:
-        """The rows of some partitions; reading them fails at one that does not fit."""
+        """The rows of some partitions, of which there may be none; reading them fails at one that does not fit."""
+        if not partitions:
+            return cast(DataFrame, cast(Any, self.spark).createDataFrame([], self.schema))
         return self._typed(self._partitions(partitions, {}), partitions)
 
     def fitting(self, partitions: Sequence[Partition]) -> DataFrame:
@@ -82,6 +85,11 @@ class Records:
         return None if found is None else str(found[CORRUPT])
 
     @property
+    def options(self) -> dict[str, str]:
+        """Spark's reader options, of which those for the mode are still to come."""
+        return {**DEFAULTS[self.files.format], **self.files.options}
+
+    @property
     def _own(self) -> list[StructField]:
         """The columns that stand in the files."""
         return [StructField(f.name, f.dataType) for f in self.schema if f.name != self.files.partition_by]
@@ -101,7 +109,7 @@ class Records:
     ) -> DataFrame:
         """Files by a schema and, if permissive, a column with the text of what does not fit; places: see `placed`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
-        options = {**DEFAULTS[self.files.format], **self.files.options, **FIXED, **settings}
+        options = {**self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options).format(self.files.format)
         frames = map(reader.load, loads(paths))
         return reduce(DataFrame.unionByName, map(placed, frames) if places else frames)
@@ -126,7 +134,7 @@ class Records:
         """Why a row does not fit: it is read once more, every value as text, and one that is there has become NULL."""
         fields = [*((field.name, field.dataType.simpleString()) for field in self._own), (CORRUPT, "")]
         ddl = ", ".join(f"{quoted(name)} STRING" for name, _ in fields)
-        options = {**DEFAULTS[self.files.format], **self.files.options, **PERMISSIVE}
+        options = {**self.options, **PERMISSIVE}
         parse = F.from_csv if self.files.format == "csv" else F.from_json
         texts, whole = parse(F.col(CORRUPT), ddl, options), OTHER_NUMBER if self.files.format == "csv" else NO_RECORD
         faults = [

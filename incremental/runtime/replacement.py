@@ -47,7 +47,7 @@ class Replacement:
     def write(self) -> int:
         """Write both tables; returns the rows landed. Raises SourceError, with nothing written, for malformed rows."""
         try:
-            rows = self._replace(self._all())
+            rows = self._replace(self.records.all(self.changed))
         except JavaError as error:
             if self.records.files.malformed == "fail" or not self.changed:
                 raise self._complaint(error) from error
@@ -65,15 +65,10 @@ class Replacement:
                 refusal = self.quarantine.refusal(malformed, found + self._others)
                 if refusal or not found:
                     raise self._complaint(error, refusal and f", and {refusal}") from error
-                self.quarantine.replace(malformed, self.changed, self._quarantine_condition)
+                self.quarantine.replace(self.records, malformed, self.changed, self._quarantine_condition)
             return self._replace(self.records.fitting(self.changed))
         except JavaError as later:
             raise self._complaint(later) from later
-
-    def _all(self) -> DataFrame:
-        """All rows of the files; without any, no rows."""
-        version = self.table.version()
-        return self.records.all(self.changed) if self.changed or version is None else self.table.at(version).limit(0)
 
     def _replace(self, rows: DataFrame) -> int:
         column, keys = self.records.files.partition_by, [partition.key for partition in self.changed]
