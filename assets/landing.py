@@ -78,5 +78,6 @@ def _land_range(warehouse: "Warehouse", source: str, chosen: Sequence[str], pres
     for key in [key for key in chosen if key not in present] if present else []:
         with suppress(SourceError):  # it was never landed either
             gone = warehouse.land(source, [key])
-            landed = replace(landed, version=gone.version, removed=(*landed.removed, *gone.removed))
+            removed = (*landed.removed, *gone.removed)
+            landed = replace(landed, version=gone.version, removed=removed, quarantined=gone.quarantined)
     return landed

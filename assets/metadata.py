@@ -26,6 +26,8 @@ def of_landing(landing: Landing) -> Metadata:
         "partitions landed": dg.MetadataValue.int(len(landing.landed)),
         "partitions unchanged": dg.MetadataValue.int(len(landing.unchanged)),
         "partitions removed": dg.MetadataValue.int(len(landing.removed)),
+        "malformed rows left out": dg.MetadataValue.int(landing.left_out),
+        "rows in quarantine": dg.MetadataValue.int(sum(landing.quarantined.values())),
         "seconds": dg.MetadataValue.float(round(landing.seconds, 3)),
     }
 
@@ -40,7 +42,8 @@ def of_partition(landing: Landing, key: str) -> Metadata:
         word = "unchanged since it was landed"
     else:
         word = "empty: it has no files"
-    return {"partition": dg.MetadataValue.text(word)}
+    left_out = dg.MetadataValue.int(landing.quarantined.get(key, 0))
+    return {"partition": dg.MetadataValue.text(word), "rows in quarantine": left_out}
 
 
 def of_state(state: StateDescription) -> Metadata:

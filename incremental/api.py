@@ -10,27 +10,27 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import Constraint, constraints
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, declared, is_name
 from incremental.algebra.upkeep import Status, Upkeep
-from incremental.compilation import Compilation, Policy, nullable, types
+from incremental.compilation import Compilation, Policy
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
 from incremental.runtime.branch import branched
 from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice, foreseen
+from incremental.runtime.declared import Declared
 from incremental.runtime.lake import Table
-from incremental.runtime.landing import Landings, declared_schema
 from incremental.runtime.layout import quoted
 from incremental.runtime.published import Published, status_of
 from incremental.runtime.readers import Readers
@@ -49,7 +49,7 @@ class Warehouse:
 
     def __init__(self, spark: SparkSession, root: str | Path) -> None:
         self.spark, self.root = spark, Path(root).absolute()
-        self._declared: dict[str, SourceDeclaration] = {}
+        self._declared = Declared(spark, self.root)
         self._views: dict[str, View] = {}
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
@@ -59,27 +59,38 @@ class Warehouse:
         """
         if not is_name(name):
             raise SourceError(f"{name!r} is no name for a source: use letters, digits and underscores")
-        if name.lower() in {known.lower() for known in (*self._declared, *self._views)}:
+        if name.lower() in {known.lower() for known in (*self._declared.sources, *self._views)}:
             raise SourceError(f"source {name} is declared twice (Spark does not tell a from A in names)")
         if isinstance(declaration, View):
             self._views[name] = declaration
         else:
-            self._declared[name] = declared(name, declaration)
+            self._declared.sources[name] = declared(name, declaration)
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Bring dropped files into the source's table: the named partitions, or all that changed.
 
-        Raises SourceError for an unknown source or partition and for malformed rows.
+        Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
-        return self._landings(name).land(partitions)
+        return self._source(name).landings(name).land(partitions)
+
+    def replay(self, name: str) -> Landing:
+        """Land the partitions of a source that have rows in quarantine again, by the schema that is declared now.
+
+        Where the landed table has another schema, it takes this one and is landed anew. Raises SourceError as `land`.
+        """
+        return self._source(name).landings(name).replay()
+
+    def quarantine(self, name: str) -> DataFrame:
+        """The rows of dropped files that did not fit: partition, file, line, row, reason, quarantined_at."""
+        return self._source(name).landings(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:
         """The partitions of a source that have been dropped or landed, in order; raises SourceError."""
-        return self._landings(name).partitions()
+        return self._source(name).landings(name).partitions()
 
     def version(self, name: str) -> int | None:
         """The latest Delta version of a source that is no view, None while it has no data."""
-        return self._table(name).version()
+        return self._source(name).table(name).version()
 
     def view(self, name: str, query: QueryText, policy: Policy = "incremental", publish: Publish = "auto") -> View:
         """A view of a query: SQL text, or a function of the sources' DataFrames that returns one.
@@ -94,43 +105,29 @@ class Warehouse:
 
     def tables(self) -> dict[str, Table]:
         """The Delta table of every declared source that is no view."""
-        return {name: self._table(name) for name in self._declared}
+        return self._declared.tables()
 
     def schemas(self) -> dict[str, StructType]:
         """The schema of every declared source that is no view and has one by now."""
-        known: dict[str, StructType] = {}
-        for name, declaration in self._declared.items():
-            if isinstance(declaration, Files):
-                known[name] = nullable(declared_schema(name, declaration))
-            elif self._table(name).version() is not None:
-                known[name] = nullable(self._table(name).schema())
-        return known
+        return self._declared.schemas()
 
     def invariant(self) -> frozenset[str]:
         """The sources declared not to change."""
-        return frozenset(name for name, declaration in self._declared.items() if declaration.invariant)
+        return frozenset(name for name, declaration in self._declared.sources.items() if declaration.invariant)
 
     def constraints(self) -> tuple[Constraint, ...]:
         """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
-        return constraints(self._declared, {name: types(schema) for name, schema in self.schemas().items()})
+        return self._declared.constraints()
 
-    def _landings(self, name: str) -> Landings:
-        declaration = self._declaration(name)
-        if not isinstance(declaration, Files):
-            raise SourceError(f"source {name} is a Delta table, which needs no landing")
-        return Landings(self.spark, name, declaration, self._table(name), self.root / "landed" / name)
+    def quarantined(self) -> dict[str, int]:
+        """How many rows of each landed source are in quarantine, where there are any; runs no query."""
+        return self._declared.quarantined()
 
-    def _declaration(self, name: str) -> SourceDeclaration:
+    def _source(self, name: str) -> Declared:
+        """The declared sources, if this is no view."""
         if name in self._views:
             raise SourceError(f"source {name} is the view {self._views[name].name}: refresh that, or what reads it")
-        if name not in self._declared:
-            raise SourceError(f"there is no source {name!r}; declared are: {', '.join(self._declared) or 'none'}")
-        return self._declared[name]
-
-    def _table(self, name: str) -> Table:
-        declaration = self._declaration(name)
-        path = str(self.root / "sources" / name) if isinstance(declaration, Files) else str(declaration.path)
-        return Table(self.spark, path)
+        return self._declared
 
 
 @dataclass(frozen=True)
@@ -200,8 +197,8 @@ class View:
         return tuple(entry.report for entry in self._store.journal.entries() if entry.report is not None)
 
     def status(self) -> Status:
-        """Age and lag of the last epoch, sizes of the tables, what is unfinished; runs no query."""
-        return status_of(self._store, self._base)
+        """Age and lag of the last epoch, sizes of the tables, what is unfinished or quarantined; runs no query."""
+        return replace(status_of(self._store, self._base), quarantined=self.warehouse.quarantined())
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""

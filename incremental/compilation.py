@@ -137,16 +137,6 @@ class Compilation:
         return self._program.refusals if isinstance(self._program, RefusedError) else ()
 
 
-def types(schema: StructType) -> dict[str, str]:
-    """The type of each column, as declared keys are compared by it."""
-    return {field.name: field.dataType.simpleString() for field in schema.fields}
-
-
-def nullable(schema: StructType) -> StructType:
-    """The schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
-    return StructType([type(field)(field.name, field.dataType, True) for field in schema])
-
-
 def order(key: Ordering) -> SparkColumn:
     """One key of ORDER BY."""
     column = F.col(quoted(key.name))

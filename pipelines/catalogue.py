@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from incremental.algebra.errors import DeltafoldError
 from pipelines import amounts, queries, reading
 from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
 from pipelines.reading import DeclarationError
@@ -188,6 +189,20 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
     )
 
 
+def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) -> tuple[Landing, ...]:
+    """Lands again what has rows in quarantine, of one source or of all, by the schema that is declared now."""
+    return tuple(warehouse.replay(name) for name in ([quarantining(pipeline, source)] if source else pipeline.landed))
+
+
+def quarantining(pipeline: Pipeline, source: str) -> str:
+    """The source, if it is landed from dropped files; else DeclarationError."""
+    if source not in pipeline.landed:
+        raise DeclarationError(
+            f"{pipeline.name} lands no source `{source}`: {reading.nearest(source, pipeline.landed)}"
+        )
+    return source
+
+
 def refresh(
     pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
 ) -> Report:
@@ -213,9 +228,26 @@ def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
     if status.unfinished is not None:
         word = "interrupted"
     elif status.epoch is None:
-        return {"state": "never refreshed"}
+        return {"state": "never refreshed", "quarantined": status.quarantined}
     sizes = {"state": asdict(status.state), "view": None if status.answer is None else asdict(status.answer)}
     return {**asdict(status), "state": word, "sizes": sizes}
+
+
+def standing(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
+    """Where a pipeline stands, with its name; of one that fails or is not declared well, the problem."""
+    if isinstance(pipeline, Exception):
+        return {"name": name, "state": "not declared well", "problem": str(pipeline)}
+    try:
+        return {"name": name} | state(pipeline, start(pipeline))
+    except DeltafoldError as error:
+        return {"name": name, "state": "failing", "problem": str(error)}
+
+
+def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
+    """What a pipeline declares, as plain data."""
+    if isinstance(pipeline, Exception):
+        return {"name": name, "problem": str(pipeline)}
+    return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}
 
 
 def _declared(source: Source) -> Any:
@@ -236,5 +268,7 @@ def _declared(source: Source) -> Any:
         partition_by=files.partition_by,
         invariant=source.invariant,
         options=files.options,
+        malformed=files.malformed,
+        quarantine_limit=files.quarantine_limit,
         **keys,
     )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from incremental.algebra import errors
 from pipelines import amounts, branching, catalogue, rendering, scaffold
 from pipelines import backfill as backfilling
 from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands
@@ -143,6 +142,19 @@ def backfill(
 
 
 @app.command()
+def replay(
+    name: Name,
+    source: Annotated[str | None, typer.Option("--source", metavar="SOURCE", help="Of this source, not all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Land again what malformed rows were left out of, by the schema that is declared now."""
+    with _opened(name) as opened:
+        opened.say(f"{name}: landing again what is in quarantine")
+        landings = catalogue.replay(opened.pipeline, opened.warehouse, source)
+    _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.replay, landings)))
+
+
+@app.command()
 def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
     """Build the view anew from its sources: a new generation."""
     with _opened(name) as opened:
@@ -182,11 +194,17 @@ def history(name: Name, as_json: Json = False) -> None:
 def show(
     name: Name,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows at most.")] = 20,
+    quarantine: Annotated[
+        str | None, typer.Option("--quarantine", metavar="SOURCE", help="What was left out of a source, instead.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the answer of the last finished refresh."""
+    """Print the answer of the last finished refresh, or the malformed rows of a source."""
     with _opened(name) as opened:
-        answer = opened.view.answer()
+        if quarantine is None:
+            answer = opened.view.answer()
+        else:
+            answer = opened.warehouse.quarantine(catalogue.quarantining(opened.pipeline, quarantine))
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
@@ -230,7 +248,7 @@ def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="T
 def list_(as_json: Json = False) -> None:
     """List the declared pipelines (starts no Spark)."""
     found = catalogue.survey()
-    _print(as_json, [_facts(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
+    _print(as_json, [catalogue.facts(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
     _exit_on_bad(found)
 
 
@@ -242,24 +260,9 @@ def status(as_json: Json = False) -> None:
     with shown("starting Spark") as say:
         for name, pipeline in found.items():
             say(f"{name}: looking")
-            rows.append(_state(name, pipeline))
+            rows.append(catalogue.standing(name, pipeline))
     _print(as_json, rows, rendering.status(rows))
     _exit_on_bad(found)
-
-
-def _state(name: str, pipeline: catalogue.Pipeline | catalogue.DeclarationError) -> dict[str, Any]:
-    if isinstance(pipeline, Exception):
-        return {"name": name, "state": "not declared well", "problem": str(pipeline)}
-    try:
-        return {"name": name} | catalogue.state(pipeline, catalogue.start(pipeline))
-    except errors.DeltafoldError as error:
-        return {"name": name, "state": "failing", "problem": str(error)}
-
-
-def _facts(name: str, pipeline: catalogue.Pipeline | catalogue.DeclarationError) -> dict[str, Any]:
-    if isinstance(pipeline, Exception):
-        return {"name": name, "problem": str(pipeline)}
-    return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}
 
 
 def _exit_on_bad(found: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@
           schema: id INT, amount DOUBLE, day DATE  Spark DDL, or a mapping from column to type
           partition_by: day                        optional
           options: {delimiter: ";"}                optional, Spark's reader options
+          malformed: quarantine                    or fail, the default: a row that does not fit stops the landing
+          quarantine_limit: 1000                   optional: more rows in quarantine than this stop the landing, too
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it
         invariant: true                            never changes: joins with it keep nothing
@@ -35,11 +37,9 @@ The warehouse holds one folder per pipeline, named after it; by default it is `.
 from __future__ import annotations
 
 import datetime
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -48,56 +48,19 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictInt,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from incremental.algebra.sources import Malformed, quarantine_fault
 from pipelines import amounts, cron, schema
 from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
+from pipelines.places import CONTROL, Folder, Location
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
-
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """The absolute form of a path of a declaration: variables filled in, relative to `folder`, URIs untouched.
-
-    ValueError if a variable is not set or nothing is left.
-    """
-    text = _VARIABLE.sub(lambda found: _variable(found, environment), path)
-    if "${" in text:
-        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
-    if not text.strip():
-        raise ValueError("the path is empty; name a folder")
-    if _CONTROL.search(text):
-        raise ValueError("the path holds a control character; remove it")
-    if _URI.match(text):
-        return text
-    return os.path.normpath(folder / Path(text).expanduser())
-
-
-def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
-    name, default = found.groups()
-    value = environment.get(name) or default
-    if value is None:
-        raise ValueError(f"the environment variable {name} is not set; set it, or write ${{{name}:-a default}}")
-    return value
-
-
-def _located(path: str, info: ValidationInfo) -> str:
-    context: Mapping[str, Any] = info.context or {}
-    return located(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
-
-
-def _local(path: str) -> str:
-    if _URI.match(path):
-        raise ValueError("it must be a folder of this machine; only a source's `delta:` may be a URI so far")
-    return path
 
 
 def _as_text(value: object) -> object:
@@ -150,9 +113,7 @@ def _as_setting(name: str) -> str:
     return name
 
 
-Location = Annotated[str, AfterValidator(_located)]
 Text = Annotated[str, BeforeValidator(_as_text)]
-Folder = Annotated[Location, AfterValidator(_local)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 SettingName = Annotated[str, AfterValidator(_as_setting)]
@@ -172,6 +133,17 @@ class FilesSource(_Part):
     schema_ddl: Annotated[str, BeforeValidator(_as_ddl)] = Field(alias="schema")
     partition_by: str | None = None
     options: dict[str, Text] = {}
+    malformed: Malformed = "fail"
+    quarantine_limit: StrictInt = 1000
+
+    @model_validator(mode="after")
+    def _can_quarantine(self) -> FilesSource:
+        fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
+        if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
+            fault = "`quarantine_limit` is for `malformed: quarantine`; add that, or remove the limit"
+        if fault:
+            raise ValueError(fault)
+        return self
 
     @field_validator("schema_ddl")
     @classmethod
@@ -240,7 +212,7 @@ class Partitions(_Part):
 
     def check(self, value: str) -> str:
         """The partition's value, unchanged; ValueError, with what to do, if no partition can have it."""
-        if not value or value in (".", "..") or _CONTROL.search(value) or "/" in value or "\\" in value:
+        if not value or value in (".", "..") or CONTROL.search(value) or "/" in value or "\\" in value:
             raise ValueError(f"{value!r} is not a partition: it must be the name of one folder")
         if self.kind == "dynamic" or self.start is None:
             return value

@@ -41,13 +41,21 @@ def cell(value: object) -> str:
 
 
 def landing(done: Landing) -> str:
-    """One line: what a landing changed in its source."""
+    """One line: what a landing changed in its source, and how much of it is in quarantine."""
+    total = sum(done.quarantined.values())
+    held = [f"{_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
-        return f"{done.source}: nothing new has been dropped"
+        return f"{done.source}: {', '.join(['nothing new has been dropped', *held])}"
     parts = [f"{_count(len(done.landed), 'partition')} landed, {_count(done.rows, 'row')}"] if done.landed else []
     parts += [f"{_count(len(done.removed), 'partition')} removed"] if done.removed else []
     parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
-    return f"{done.source}: {', '.join(parts)} ({done.seconds:.1f} s)"
+    parts += [f"{_count(done.left_out, 'malformed row')} left out"] if done.left_out else []
+    return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
+
+
+def replay(done: Landing) -> str:
+    """One line: what a replay landed, and how much of it stays in quarantine."""
+    return landing(done) if done.landed or done.removed else f"{done.source}: nothing is in quarantine"
 
 
 def report(done: Report) -> str:
@@ -99,7 +107,8 @@ def _declared(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
 
 def status(rows: Iterable[Mapping[str, Any]]) -> str:
     """One row per pipeline, from the facts of `deltafold status --json`."""
-    headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "state size", "view size", "problem")
+    sizes = ("state size", "view size")
+    headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "quarantine", *sizes, "problem")
     return table(headers, map(_stand, rows))
 
 
@@ -115,7 +124,9 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
     sizes, age = row.get("sizes") or {}, row.get("age")
     told = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
     kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
-    return (row["name"], state, *told, "; ".join(behind) or "-", *kept, row.get("problem", "-"))
+    held = [f"{source} {_count(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
+    lists = ("; ".join(behind) or "-", "; ".join(held) or "-")
+    return (row["name"], state, *told, *lists, *kept, row.get("problem", "-"))
 
 
 def size(told: Mapping[str, int] | None) -> str:

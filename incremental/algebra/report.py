@@ -66,7 +66,10 @@ class Report(Json):
 
 @dataclass(frozen=True)
 class Landing(Json):
-    """Files brought into a source's landed table: partitions that changed, were unchanged, were removed."""
+    """Files brought into a source's landed table: partitions that changed, were unchanged, were removed.
+
+    quarantined: the rows that its quarantine holds after it, by partition.
+    """
 
     source: str
     version: int
@@ -75,6 +78,12 @@ class Landing(Json):
     removed: tuple[str, ...]
     rows: int
     seconds: float
+    quarantined: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def left_out(self) -> int:
+        """How many rows of the landed partitions are in quarantine."""
+        return sum(self.quarantined.get(partition, 0) for partition in self.landed)
 
 
 @dataclass(frozen=True)

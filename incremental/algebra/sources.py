@@ -13,6 +13,8 @@ from typing import Literal, cast
 
 from incremental.algebra.errors import SourceError
 
+Malformed = Literal["fail", "quarantine"]
+
 
 @dataclass(frozen=True)
 class ForeignKey:
@@ -54,7 +56,9 @@ class Files:
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default);
-    primary_key, foreign_keys, append_only: as of a Delta table.
+    primary_key, foreign_keys, append_only: as of a Delta table;
+    malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a table of its own with file,
+    line and reason (`quarantine`), of which a source may have `quarantine_limit` at once: more stop the landing.
     """
 
     path: str
@@ -66,14 +70,35 @@ class Files:
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     append_only: bool = False
+    malformed: Malformed = "fail"
+    quarantine_limit: int = 1000
 
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
+        fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
+        if fault:
+            raise SourceError(f"{self.path}: {fault}")
         check(self)
 
 
 SourceDeclaration = Delta | Files
+
+
+def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[str, str]) -> str:
+    """What is wrong with how malformed rows are to be dealt with, and what to do, or nothing."""
+    if malformed not in ("fail", "quarantine"):
+        return f"malformed is `fail` or `quarantine`, not {malformed!r}; choose one of them"
+    if malformed == "fail":
+        return ""
+    if limit < 1:
+        return f"a quarantine cannot hold {limit} rows at most; give 1 or more, or use `malformed: fail`"
+    if format == "parquet":
+        return "a Parquet file is read whole or not at all, so no row of it is quarantined; use `malformed: fail`"
+    lines = {name.lower(): value.lower() for name, value in options.items()}
+    if format == "json" and lines.get("multiline") == "true":
+        return "JSON over several lines is read whole or not at all; write a line a row, or use `malformed: fail`"
+    return ""
 
 
 def is_name(name: object) -> bool:

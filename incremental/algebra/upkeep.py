@@ -29,8 +29,8 @@ class TableUpkeep:
 class Upkeep(Json):
     """One upkeep of a view.
 
-    tables: by name, a landed source's as `landed/<source>`; generations: those whose folders were removed; entries: of
-    the journal that were removed; keeps: in words, what is kept for how long.
+    tables: by name, a landed source's as `landed/<source>`, its quarantine as `quarantine/<source>`; generations: those
+    whose folders were removed; entries: of the journal that were removed; keeps: in words, what is kept for how long.
     """
 
     view: str
@@ -68,7 +68,8 @@ class Status(Json):
     """Where a view stands.
 
     epoch, generation, verdict, finished: of the last finished epoch; age: seconds since then; lag: by base source;
-    tables: by name, the one with the answer last; unfinished: the epoch that was interrupted.
+    tables: by name, the one with the answer last; unfinished: the epoch that was interrupted; quarantined: by landed
+    source, how many rows of its files are in quarantine, where there are any.
     """
 
     view: str
@@ -80,6 +81,7 @@ class Status(Json):
     lag: dict[str, Lag] = field(default_factory=dict[str, Lag])
     tables: dict[str, Size] = field(default_factory=dict[str, Size])
     unfinished: int | None = None
+    quarantined: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def current(self) -> bool:

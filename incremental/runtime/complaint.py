@@ -10,18 +10,21 @@ from urllib.parse import unquote
 from incremental.runtime.causes import first_line
 
 FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
+OTHER_NUMBER = "it has another number of values than the declared schema has columns"
+NO_RECORD = "it is no record"
+WRONG_TYPE = "a value in it is not of its column's type"
 REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Expected: (.*?) but found: (.*?)\n", lambda m: f"its header has {m[2]} where the declared schema has {m[1]}"),
     (r"Header length: (\d+), schema size: (\d+)",
      lambda m: f"its header has {m[1]} columns, the declared schema {m[2]}"),
     (r"Parquet column \[(.*?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)",
      lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
-    (r"Malformed CSV record", lambda _: "it has another number of values than the declared schema has columns"),
+    (r"Malformed CSV record", lambda _: OTHER_NUMBER),
     (r"field name '(.*?)' and the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"",
      lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
     (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
     (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
-    (r"^\w+Exception$", lambda _: "it is no record"),
+    (r"^\w+Exception$", lambda _: NO_RECORD),
     (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
 )  # fmt: skip
 
@@ -43,3 +46,10 @@ def reason_of(messages: Sequence[str]) -> str:
             if found:
                 return words(found)
     return first_line(messages[-1])
+
+
+def line_of(path: Path, row: str) -> int:
+    """The number of the line where a row begins."""
+    wanted = row.splitlines()[0] if row else ""
+    with path.open(encoding="utf-8", errors="replace") as text:
+        return next((number for number, line in enumerate(text, 1) if line.rstrip("\r\n") == wanted), 1)

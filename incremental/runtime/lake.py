@@ -194,12 +194,15 @@ class Table:
         """Replace all rows in one commit."""
         self._write(frame, mark, "overwrite", partition, False)
 
-    def replace_where(self, frame: DataFrame, condition: str, metadata: str, partition: str | None) -> int:
+    def replace_where(
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+    ) -> int:
         """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
 
-        Creates the table if there is none; the condition `true` replaces all rows.
+        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns.
         """
-        writer = frame.write.format("delta").mode("overwrite").option("userMetadata", metadata)
+        options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower()}
+        writer = frame.write.format("delta").mode("overwrite").options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
         if self.version() is not None and condition != "true":

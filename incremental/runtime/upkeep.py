@@ -24,9 +24,9 @@ from incremental.runtime.choice import Ways
 from incremental.runtime.dropped import HIVE_NULL
 from incremental.runtime.journal import Entry, lock
 from incremental.runtime.landing import LOCK_SECONDS as LANDING_SECONDS
-from incremental.runtime.landing import partition_condition
 from incremental.runtime.maintain import Maintenance
 from incremental.runtime.refresh import LOCK_SECONDS
+from incremental.runtime.replacement import partition_condition
 from incremental.runtime.reporting import now, seconds_since
 from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
 from incremental.runtime.storage import HOUR, Storage
@@ -60,6 +60,9 @@ class Keeping:
             if pin.place is None and (self._root / "landed" / name).is_dir() and table.identity() == pin.identity:
                 self._say(f"landed {name}")
                 tables[f"landed/{name}"] = self._landed(name, table)
+                left_out = Storage(self.store.spark, str(self._root / "quarantine" / name))
+                if left_out.version() is not None:
+                    tables[f"quarantine/{name}"] = self._landed(name, left_out, pinned=False)
         self._say("what is superseded")
         generations = self._generations(generation, needs)
         entries = self.store.journal.forget(KEPT_ENTRIES)
@@ -85,8 +88,8 @@ class Keeping:
         """The warehouse."""
         return self.store.folder.parents[1]
 
-    def _landed(self, name: str, table: Storage) -> TableUpkeep:
-        """A landed source, which nobody lands meanwhile."""
+    def _landed(self, name: str, table: Storage, pinned: bool = True) -> TableUpkeep:
+        """A landed source, or its quarantine, which nobody lands meanwhile; pinned: views read versions of it."""
         with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
             files, column = table.size()[0], table.partition
             worn = [HIVE_NULL if part.value is None else part.value for part in table.partitions() if part.worn]
@@ -94,7 +97,7 @@ class Keeping:
                 whole = column is None
                 table.compact("true" if whole else partition_condition(column, table.schema()[column].dataType, worn))
             done = TableUpkeep("compacted" if worn else "as it was", len(worn), (files, table.size()[0]), 0, 0)
-            needs = needs_of_sources(self._root / "views")
+            needs = needs_of_sources(self._root / "views") if pinned else ()
             return self._vacuumed(table, done, [need for need in needs if need.table == name])
 
     def _vacuumed(self, table: Storage, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:

@@ -18,16 +18,17 @@ from incremental import catalyst
 from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
-from incremental.compilation import nullable, types
 from incremental.compiler.compile import compiled
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
 from incremental.runtime import calculus, extent
 from incremental.runtime.checks import check
+from incremental.runtime.declared import nullable
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.files import File, Identity
 from incremental.runtime.journal import Intent, Pin
 from incremental.runtime.lake import Clause, Mark, Table
+from incremental.runtime.landing import types
 from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import Incremental, Maintenance
 from incremental.runtime.measure import Measure

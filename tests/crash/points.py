@@ -19,7 +19,7 @@ from typing import Any
 import incremental
 
 LIBRARY = Path(incremental.__file__ or "").parent
-ROOMS = ("runtime.lake", "runtime.journal", "runtime.landing", "runtime.storage", "runtime.readers")
+ROOMS = ("runtime.lake", "runtime.journal", "runtime.manifest", "runtime.storage", "runtime.readers")
 EXEMPT = {
     "runtime.journal:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
     "runtime.lake:Table._latest",  # `update` of a Delta log reads it

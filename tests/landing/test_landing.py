@@ -226,7 +226,7 @@ def test_a_landing_that_is_killed_is_landed_again(spark: SparkSession, tmp_path:
     drop.put("1", 1)
     drop.put("2", 2)
     drop.warehouse.land("orders")
-    for number in range(4):
+    for number in range(6):
         drop.put("1", 10 + number)
         drop.put(f"{number + 2}", 20 + number)
         shutil.rmtree(drop.folder / f"day={number + 1}", ignore_errors=number > 0)

@@ -9,10 +9,10 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import AppendOnly, Key, Referring
 from incremental.algebra.errors import RefusedError
-from incremental.api import nullable
 from incremental.compiler.compile import check_outputs, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.language.query import Query, QueryText, read_query
+from incremental.runtime.declared import nullable
 
 SOURCES = {
     "flights": "carrier string, origin string, day date, seats int, delay double, cancelled boolean, "

@@ -62,11 +62,17 @@ class World:
     rows: tuple[Row, ...] = (Row(("Oslo", 12.5)), Row((None, -3)))
     version: int = 1
     unfinished: int | None = None
+    held: dict[str, int] = field(default_factory=lambda: {"2024-05-01": 3, "2024-05-02": 4, "2024-05-04": 5})
     asked: list[object] = field(default_factory=list)
 
     def land(self, name: str, partitions: Sequence[str] | None) -> Landing:
         self.asked.append((name, partitions))
         return Landing(name, 1, ("2024-05-01", "2024-05-02"), ("2024-05-03",), (), 1200, 1.25)
+
+    def replay(self, name: str) -> Landing:
+        self.asked.append(("replay", name))
+        landed = ("2024-05-01", "2024-05-02") if self.held else ()
+        return Landing(name, 1, landed, (), (), 600 * len(landed), 1.25, self.held)
 
     def refresh(self, progress: Callable[[str], None], chunk: int | None) -> Report:
         if self.fails:
@@ -85,7 +91,7 @@ class World:
         lag = {"sales": Lag(self.version - 1, (self.version - 1) * 10), "shops": Lag(0, 0)}
         sizes = {"state_1": Size(4, 2_500_000), "view": Size(1, 900)}
         told = (REPORT.epoch, REPORT.generation, REPORT.verdict, REPORT.finished, 7300.0)
-        return Status("shop", *told, lag, sizes, self.unfinished)
+        return Status("shop", *told, lag, sizes, self.unfinished, {"sales": sum(self.held.values())})
 
     def maintain(self, hours: float, progress: Callable[[str], None]) -> Upkeep:
         self.asked.append(("maintain", hours))
@@ -98,7 +104,7 @@ class World:
 
     def opened(self, *_: Any) -> tuple[Any, Any]:
         partitions = [f"2024-{month:02}-{day:02}" for month in (5, 6) for day in range(1, 29)]
-        warehouse = SimpleNamespace(land=self.land, partitions=lambda name: partitions)
+        warehouse = SimpleNamespace(land=self.land, replay=self.replay, partitions=lambda name: partitions)
         view = SimpleNamespace(
             refresh=self.refresh,
             rebuild=self.refresh,

@@ -74,6 +74,17 @@ def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: World) -> 
     assert "shop: landing sales from 2024-06-14 to 2024-06-20 (2 of 2)" in result.stderr
 
 
+def test_replay_says_what_stays_in_quarantine(world: World) -> None:
+    landed = "sales: 2 partitions landed, 1,200 rows, 7 malformed rows left out, 12 rows in quarantine (1.2 s)\n"
+    assert call("replay", "shop").stdout == call("replay", "shop", "--source", "sales").stdout == landed
+    assert world.asked == [("replay", "sales")] * 2
+    assert facts("replay", "shop")[0]["quarantined"] == {"2024-05-01": 3, "2024-05-02": 4, "2024-05-04": 5}
+    world.held = {}
+    assert call("replay", "shop").stdout == "sales: nothing is in quarantine\n"
+    refused = call("replay", "shop", "--source", "sale")
+    assert refused.exit_code == exits.USAGE and "did you mean `sales`?" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
@@ -170,7 +181,7 @@ def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
     assert (told["state"], told["lag"]["sales"], told["age"]) == ("behind", {"versions": 1, "rows": 10}, 7300.0)
     assert told["sizes"] == {"state": {"files": 4, "bytes": 2500000}, "view": {"files": 1, "bytes": 900}}
     said = " ".join(call("status").stdout.split())
-    assert "applied 2 hours sales 1 version, 10 rows 2.5 MB in 4 files 900 bytes in 1 file" in said
+    assert "applied 2 hours sales 1 version, 10 rows sales 12 rows 2.5 MB in 4 files 900 bytes in 1 file" in said
     world.unfinished = 4
     assert facts("status")[0]["state"] == "interrupted"
     assert "interrupted, epoch 4" in call("status").stdout

@@ -58,6 +58,12 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
     assert declaration.spark.settings == {"spark.sql.shuffle.partitions": "4"}
 
 
+def test_what_is_done_with_malformed_rows_reaches_the_warehouse(tmp_path: Path) -> None:
+    text = MINIMAL + "      malformed: quarantine\n      quarantine_limit: 7\n"
+    files = catalogue._declared(read(tmp_path, text).sources["sales"])
+    assert (files.malformed, files.quarantine_limit) == ("quarantine", 7)
+
+
 def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
     """One column may stand alone; a foreign key may refer to its own source."""
     text = MINIMAL + "    primary_key: id\n    foreign_keys: [{columns: [id], source: sales}]\n    append_only: true\n"
@@ -214,6 +220,20 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
             MINIMAL.replace("path: data", "path: s3a://lake/in"),
             ", line 4: sources.sales.files.path: it must be a folder of this machine; only a source's `delta:` may "
             "be a URI so far.",
+        ),
+        (
+            MINIMAL + "      malformed: drop\n",
+            ", line 7: sources.sales.files.malformed: `drop` is not one of 'fail' or 'quarantine'; choose one of them.",
+        ),
+        (
+            MINIMAL.replace("csv", "parquet") + "      malformed: quarantine\n",
+            ", line 3: sources.sales.files: a Parquet file is read whole or not at all, so no row of it is "
+            "quarantined; use `malformed: fail`.",
+        ),
+        (
+            MINIMAL + "      quarantine_limit: 7\n",
+            ", line 3: sources.sales.files: `quarantine_limit` is for `malformed: quarantine`; add that, or remove the "
+            "limit.",
         ),
         (
             MINIMAL + "warehouse: s3a://lake/state\n",
