@@ -8,7 +8,6 @@ view.refresh()
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,14 +25,14 @@ from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import Compilation, Policy, nullable, types
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
-from incremental.runtime.branch import branched
+from incremental.runtime.branch import branched, dropped
 from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice, foreseen
 from incremental.runtime.lake import Table
 from incremental.runtime.landing import Landings, declared_schema
 from incremental.runtime.layout import quoted
-from incremental.runtime.published import Published, status_of
-from incremental.runtime.readers import Readers
+from incremental.runtime.metrics import observed
+from incremental.runtime.published import Published
 from incremental.runtime.refresh import Progress, Refresh
 from incremental.runtime.rollback import Rollback
 from incremental.runtime.store import Store
@@ -201,11 +200,11 @@ class View:
 
     def status(self) -> Status:
         """Age and lag of the last epoch, sizes of the tables, what is unfinished; runs no query."""
-        return status_of(self._store, self._base)
+        return observed(self._store, self._base)
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
-        return upkeep(self._store, self._compilation.ways, retention_hours, progress)
+        return upkeep(self._store, self._compilation.ways, self._inputs(), retention_hours, progress)
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
         """Go back to a finished epoch, as a new generation; the next refresh goes forward from there."""
@@ -220,8 +219,7 @@ class View:
 
     def drop(self) -> None:
         """Remove the view's states, tables and journal; sources stay. Raises StateError while it has branches."""
-        Readers(self._store.folder).check_no_branch(self.name)
-        shutil.rmtree(self._store.folder, ignore_errors=True)
+        dropped(self._store)
 
     @cached_property
     def _compilation(self) -> Compilation:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from incremental.algebra import errors
+from incremental.runtime import events
 from pipelines import amounts, branching, catalogue, rendering, scaffold
 from pipelines import backfill as backfilling
 from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands
@@ -64,7 +65,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 @app.callback()
 def _options(debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False) -> None:
-    pass
+    events.switch_on()
 
 
 @dataclass(frozen=True)

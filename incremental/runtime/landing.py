@@ -1,8 +1,8 @@
 """Runtime room: dropped files → landed Delta table. In: a `Files` source. Out: one commit with its changed partitions.
 
 Landing a partition replaces it whole (`replaceWhere`), so landing it again is an exact correction, whatever changed.
-A manifest beside the table remembers what each partition's files contained, so that unchanged ones are left alone;
-where there is none, or the source is declared otherwise than it was, all partitions are landed anew.
+What manifest.py remembers to be unchanged is left alone; where it remembers nothing, or the source is declared
+otherwise than it was, all partitions are landed anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -30,7 +30,6 @@ from incremental.runtime.content import check_content
 from incremental.runtime.dropped import (
     HIVE_NULL,
     WHOLE,
-    Facts,
     Partition,
     data_files,
     digest,
@@ -38,9 +37,11 @@ from incremental.runtime.dropped import (
     reading,
     spark_value,
 )
+from incremental.runtime.events import told
 from incremental.runtime.journal import lock
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
+from incremental.runtime.manifest import Known, Manifest
 
 LOCK_SECONDS = 600.0
 CORRUPT = "__corrupt"
@@ -63,14 +64,6 @@ REFUSED = {*FIXED, "basePath", "pathGlobFilter", "modifiedBefore", "modifiedAfte
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the manifest says of a partition: the facts of its files, and a digest of their content."""
-
-    files: Facts
-    digest: str
-
-
-@dataclass(frozen=True)
 class Landings:
     """Lands the files of one source into its table."""
 
@@ -85,11 +78,14 @@ class Landings:
 
         Raises SourceError for malformed rows and files, with file, row and reason; nothing is landed then.
         """
+        return told("landing", {"source": self.name}, lambda: self._land(partitions))
+
+    def _land(self, partitions: Sequence[str] | None) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
             schema, version = self._schema(), self.table.version()
             present = partitions_in(self.name, self.files)
-            manifest = {} if version is None else self._manifest()
+            manifest = {} if version is None else self._manifest.read()
             anew, known = manifest is None, manifest or {}
             wanted = list(present) if anew else self._wanted(partitions, present, known)
             removed = tuple(p for p in wanted if p not in present)
@@ -99,7 +95,7 @@ class Landings:
             if changed or removed or anew:
                 self._check(schema, present, changed)
                 rows = self._write(schema, [present[p] for p in changed], removed, anew)
-            self._remember({p: kept for p, kept in known.items() if p not in removed} | seen)
+            self._manifest.write({p: kept for p, kept in known.items() if p not in removed} | seen)
             version = self.table.version()
         if version is None:
             raise SourceError(
@@ -111,7 +107,11 @@ class Landings:
     def partitions(self) -> tuple[str, ...]:
         """Every partition that has been dropped or landed, in order."""
         with reading(self.name):
-            return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest() or {})}))
+            return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest.read() or {})}))
+
+    @property
+    def _manifest(self) -> Manifest:
+        return Manifest(self.folder, self.files)
 
     def _schema(self) -> StructType:
         """The declared schema, checked against the declaration and the landed table."""
@@ -208,15 +208,16 @@ class Landings:
         paths = [path for partition in changed for path in partition.paths]
         for path in paths:
             path.stat()  # one that is gone is the reason
-        path, reason = file_of(messages), reason_of(messages)
+        path, reason, what = file_of(messages), reason_of(messages), f"source {self.name} was not landed"
         if path not in paths:
-            return SourceError(f"source {self.name} was not landed: {reason}")
+            return SourceError(f"{what}: {reason}", f"{what}: Spark could not read its files or write its table")
         row = self._malformed_row(schema, path) if self.files.format != "parquet" else None
-        where, what = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
-        return SourceError(
-            f"source {self.name} was not landed: {path}{where} does not fit the declared schema{what}: {reason}; "
-            "correct the file, or the schema, and land again"
+        line, shown = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
+        what, then = (
+            f"{what}: {path}{line} does not fit the declared schema",
+            "correct the file, or the schema, and land again",
         )
+        return SourceError(f"{what}{shown}: {reason}; {then}", f"{what}; {then}")
 
     def _malformed_row(self, schema: StructType, path: Path) -> str | None:
         """The first row of a file that does not fit, as it stands there; None where that cannot be told."""
@@ -228,27 +229,6 @@ class Landings:
         except JavaError:
             return None
         return None if found is None else str(found[CORRUPT])
-
-    @property
-    def _declared(self) -> str:
-        """What the content of the table depends on beside the files."""
-        return json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
-
-    def _manifest(self) -> dict[str, Known] | None:
-        """What is landed; None where nobody knows."""
-        try:
-            content = json.loads((self.folder / "manifest.json").read_text())
-            if content["declared"] != self._declared:
-                return None
-            return {key: Known(**known) for key, known in content["partitions"].items()}
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def _remember(self, partitions: Mapping[str, Known]) -> None:
-        content = {"declared": self._declared, "partitions": {key: asdict(known) for key, known in partitions.items()}}
-        scratch = self.folder / "manifest.tmp"
-        scratch.write_text(json.dumps(content, sort_keys=True))
-        scratch.replace(self.folder / "manifest.json")
 
 
 def declared_schema(source: str, files: Files) -> StructType:

@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.report import Verification
+from incremental.runtime.events import told
 from incremental.runtime.hold import held
 from incremental.runtime.journal import Intent
 from incremental.runtime.layout import quoted
@@ -95,6 +96,11 @@ def is_float(data_type: DataType) -> bool:
 
 def verified(intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame) -> Verification:
     """The view at the end of an epoch against the batch query at its versions of the base sources."""
+    about = {"view": intent.view, "epoch": intent.epoch}
+    return told("verification", about, lambda: _verified(intent, versions, expected, actual))
+
+
+def _verified(intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame) -> Verification:
     found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
     ok = not found.missing and not found.extra
     what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
