@@ -35,11 +35,9 @@ The warehouse holds one folder per pipeline, named after it; by default it is `.
 from __future__ import annotations
 
 import datetime
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -53,51 +51,13 @@ from pydantic import (
     model_validator,
 )
 
+from incremental.algebra.secrets import INSTEAD, is_secret
 from pipelines import amounts, cron, schema
 from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
+from pipelines.places import CONTROL, Folder, Location
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
-
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """The absolute form of a path of a declaration: variables filled in, relative to `folder`, URIs untouched.
-
-    ValueError if a variable is not set or nothing is left.
-    """
-    text = _VARIABLE.sub(lambda found: _variable(found, environment), path)
-    if "${" in text:
-        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
-    if not text.strip():
-        raise ValueError("the path is empty; name a folder")
-    if _CONTROL.search(text):
-        raise ValueError("the path holds a control character; remove it")
-    if _URI.match(text):
-        return text
-    return os.path.normpath(folder / Path(text).expanduser())
-
-
-def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
-    name, default = found.groups()
-    value = environment.get(name) or default
-    if value is None:
-        raise ValueError(f"the environment variable {name} is not set; set it, or write ${{{name}:-a default}}")
-    return value
-
-
-def _located(path: str, info: ValidationInfo) -> str:
-    context: Mapping[str, Any] = info.context or {}
-    return located(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
-
-
-def _local(path: str) -> str:
-    if _URI.match(path):
-        raise ValueError("it must be a folder of this machine; only a source's `delta:` may be a URI so far")
-    return path
 
 
 def _as_text(value: object) -> object:
@@ -150,12 +110,18 @@ def _as_setting(name: str) -> str:
     return name
 
 
-Location = Annotated[str, AfterValidator(_located)]
+def _no_secret(settings: dict[str, str]) -> dict[str, str]:
+    for name, value in settings.items():
+        if is_secret(name, value):
+            raise ValueError(f"`{name}` looks like a secret, and this file is no place for one; {INSTEAD}")
+    return settings
+
+
 Text = Annotated[str, BeforeValidator(_as_text)]
-Folder = Annotated[Location, AfterValidator(_local)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
-SettingName = Annotated[str, AfterValidator(_as_setting)]
+Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
+Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
 Amount = Annotated[str, AfterValidator(amounts.check)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
@@ -171,7 +137,7 @@ class FilesSource(_Part):
     format: Literal["csv", "json", "parquet"]
     schema_ddl: Annotated[str, BeforeValidator(_as_ddl)] = Field(alias="schema")
     partition_by: str | None = None
-    options: dict[str, Text] = {}
+    options: Options = {}
 
     @field_validator("schema_ddl")
     @classmethod
@@ -240,7 +206,7 @@ class Partitions(_Part):
 
     def check(self, value: str) -> str:
         """The partition's value, unchanged; ValueError, with what to do, if no partition can have it."""
-        if not value or value in (".", "..") or _CONTROL.search(value) or "/" in value or "\\" in value:
+        if not value or value in (".", "..") or CONTROL.search(value) or "/" in value or "\\" in value:
             raise ValueError(f"{value!r} is not a partition: it must be the name of one folder")
         if self.kind == "dynamic" or self.start is None:
             return value
@@ -260,7 +226,7 @@ class SparkPart(_Part):
 
     memory: Amount | None = None
     master: str | None = None
-    settings: dict[SettingName, Text] = {}
+    settings: Settings = {}
 
 
 class Declaration(_Part):

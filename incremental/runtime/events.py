@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.report import Landing, Report, Verification
+from incremental.algebra.secrets import covered
 from incremental.algebra.upkeep import Upkeep
 from incremental.runtime.cache import SetupError
 from incremental.runtime.clock import now
@@ -30,7 +30,6 @@ from incremental.runtime.clock import now
 VARIABLE, FORM = "DELTAFOLD_LOG", "json"
 LOGGER = logging.getLogger("deltafold")
 LOGGER.addHandler(logging.NullHandler())  # else Python would print what went wrong
-SECRET = re.compile(r"(://)[^/\s@]+@|((?:secret|password|token|key)[\w.]*\s*[=:]\s*)\S+", re.IGNORECASE)
 
 Result = TypeVar("Result")
 
@@ -62,7 +61,7 @@ def told(work: str, subject: Mapping[str, object], run: Callable[[], Result]) ->
     try:
         done = run()
     except BaseException as error:
-        said = SECRET.sub(r"\1\2…", error.logged) if isinstance(error, DeltafoldError) else None
+        said = covered(error.logged) if isinstance(error, DeltafoldError) else None
         seconds = round(time.monotonic() - start, 3)
         why = {"seconds": seconds, "error": type(error).__name__, "sentence": said}
         say(logging.ERROR, f"{work} failed", {**facts, **why})

@@ -1,0 +1,59 @@
+"""Pipelines room: where things are. In: paths as people write them in a pipeline.yaml. Out: absolute paths, or URIs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ValidationInfo
+
+from incremental.algebra.secrets import INSTEAD, has_password
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """The absolute form of a path of a declaration: variables filled in, relative to `folder`, URIs untouched.
+
+    ValueError if a variable is not set or nothing is left.
+    """
+    text = _VARIABLE.sub(lambda found: _variable(found, environment), path)
+    if "${" in text:
+        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
+    if not text.strip():
+        raise ValueError("the path is empty; name a folder")
+    if CONTROL.search(text):
+        raise ValueError("the path holds a control character; remove it")
+    if has_password(text):
+        raise ValueError(f"the address holds a password, and this file is no place for one; {INSTEAD}")
+    if _URI.match(text):
+        return text
+    return os.path.normpath(folder / Path(text).expanduser())
+
+
+def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
+    name, default = found.groups()
+    value = environment.get(name) or default
+    if value is None:
+        raise ValueError(f"the environment variable {name} is not set; set it, or write ${{{name}:-a default}}")
+    return value
+
+
+def _located(path: str, info: ValidationInfo) -> str:
+    context: Mapping[str, Any] = info.context or {}
+    return located(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
+
+
+def _local(path: str) -> str:
+    if _URI.match(path):
+        raise ValueError("it must be a folder of this machine; only a source's `delta:` may be a URI so far")
+    return path
+
+
+Location = Annotated[str, AfterValidator(_located)]
+Folder = Annotated[Location, AfterValidator(_local)]
