@@ -105,6 +105,7 @@ def test_no_row_is_told(scene: Scene, log: Path, numbers: Path) -> None:
 
     scene.insert("users", "name string", [(SECRET,), (SECRET,)])
     scene.warehouse.source("users", Delta(scene.path("users"), primary_key=("name",)))
+    scene.warehouse.source("people", Delta(scene.path("users")))
     with pytest.raises(SourceError, match=SECRET):
         scene.view("select count(*) as n from users", "unique").refresh()
     lines = told(log)
@@ -112,7 +113,7 @@ def test_no_row_is_told(scene: Scene, log: Path, numbers: Path) -> None:
     assert "(name = …)" in lines[-1]["sentence"]
     assert samples(numbers)["refresh_success",] == 0
     with pytest.raises(Exception, match=SECRET):
-        scene.view(f"select cast(name as int) as n from users where name = '{SECRET}'", "cast").refresh()
+        scene.view(f"select cast(name as int) as n from people where name = '{SECRET}'", "cast").refresh()
     lines += told(log)
     assert "[CAST_INVALID_INPUT]" in lines[-1]["sentence"]
     assert SECRET not in json.dumps(lines)
