@@ -188,15 +188,18 @@ class View:
         """The ordinary Delta table that holds the answer of the last finished epoch."""
         return self._published.table.path
 
-    def verify(self) -> Verification:
-        """Compare the view with the batch query at the source versions of its last epoch, duplicates counted."""
+    def verify(self, share: float = 1.0) -> Verification:
+        """Compare the view with the batch query at its last epoch's versions, duplicates counted.
+
+        share: the part of the keys (without any, of the rows) to compare; another one after each epoch.
+        """
         intent = self._published.entry.intent
-        versions = standing(intent.sources)
-        return verified(intent, versions, self._batch(versions), self.answer())
+        sample, versions = self._compilation.sample(share, intent.epoch), standing(intent.sources)
+        return verified(intent, versions, self._batch(versions), self.answer(), sample)
 
     def history(self) -> tuple[Report, ...]:
         """The reports of all finished epochs, oldest first."""
-        return tuple(entry.report for entry in self._store.journal.entries() if entry.report is not None)
+        return tuple(entry.report for entry in self._store.journal.entries() if entry.report)
 
     def status(self) -> Status:
         """Age and lag of the last epoch, sizes of the tables, what is unfinished; runs no query."""
@@ -267,8 +270,7 @@ class View:
 
     def _below(self) -> Below:
         """This view as another one reads it."""
-        columns = tuple(column.name for column in self.columns)
-        refresh = self._refresh()
+        columns, refresh = tuple(column.name for column in self.columns), self._refresh()
         return Below(self.warehouse.spark, self.name, self._store.folder, columns, refresh.inputs, refresh.reach)
 
     def _batch(self, versions: Mapping[str, int]) -> DataFrame:

@@ -22,6 +22,8 @@
     publish: auto                                  or table
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
+    check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare so much with the batch query after
+                                                   each refresh (100% by default), and all of it on a schedule
     maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
@@ -221,6 +223,13 @@ class Partitions(_Part):
         return value
 
 
+class Check(_Part):
+    """How much of a view Dagster compares with the batch query after a refresh, and when all of it."""
+
+    sample: Annotated[str, AfterValidator(amounts.check_share)] = "100%"
+    schedule: Annotated[str, AfterValidator(cron.check)] | None = None
+
+
 class SparkPart(_Part):
     """How Spark is started for this pipeline: heap of the one process, master URL, further settings."""
 
@@ -240,6 +249,7 @@ class Declaration(_Part):
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check)] | None = None
+    check: Check = Check()
     warehouse: Folder | None = None
     spark: SparkPart = SparkPart()
 

@@ -89,7 +89,7 @@ def facts_of(done: object) -> dict[str, Any]:
             partitions = {name: len(getattr(done, name)) for name in ("landed", "unchanged", "removed")}
             return {"version": done.version, "rows": done.rows, "seconds": round(done.seconds, 3), **partitions}
         case Verification():
-            return {name: getattr(done, name) for name in ("ok", "missing", "extra", "rows", "versions")}
+            return {name: getattr(done, name) for name in ("ok", "missing", "extra", "rows", "versions", "share")}
         case Upkeep():
             tables = {name: [table.work, table.partitions, table.removed] for name, table in done.tables.items()}
             return {"seconds": done.seconds, "generations": done.generations, "tables": tables}

@@ -287,6 +287,14 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
             f", line 1: sources.sales.delta: the address holds a password{NO_PLACE}",
         ),
         (
+            MINIMAL + "check: {sample: some}\n",
+            ", line 7: check.sample: `some` is not a share; write for example 1% or 0.5%, at most 100%.",
+        ),
+        (
+            MINIMAL + "check: {cron: daily}\n",
+            ", line 7: check.cron: there is no such key; there are: sample, schedule.",
+        ),
+        (
             MINIMAL + "spark: {cores: 2}\n",
             ", line 7: spark.cores: there is no such key; there are: master, memory, settings.",
         ),
