@@ -78,7 +78,8 @@ class Landings:
 
         Raises SourceError for malformed rows and files, with file, row and reason; nothing is landed then.
         """
-        return told("landing", {"source": self.name}, lambda: self._land(partitions))
+        about = {"source": self.name, "table": self.table.path}
+        return told("landing", about, lambda: self._land(partitions))
 
     def _land(self, partitions: Sequence[str] | None) -> Landing:
         start = time.monotonic()
@@ -213,10 +214,8 @@ class Landings:
             return SourceError(f"{what}: {reason}", f"{what}: Spark could not read its files or write its table")
         row = self._malformed_row(schema, path) if self.files.format != "parquet" else None
         line, shown = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
-        what, then = (
-            f"{what}: {path}{line} does not fit the declared schema",
-            "correct the file, or the schema, and land again",
-        )
+        what = f"{what}: {path}{line} does not fit the declared schema"
+        then = "correct the file, or the schema, and land again"
         return SourceError(f"{what}{shown}: {reason}; {then}", f"{what}; {then}")
 
     def _malformed_row(self, schema: StructType, path: Path) -> str | None:
