@@ -26,6 +26,8 @@ from incremental.runtime.files import Commit, File, Identity, data_file, rows_in
 
 # The marks of a MERGE are session settings, shared by all threads of the session.
 SETTINGS = threading.RLock()
+NAME_MAPPING = ("delta.columnMapping.mode", "name")
+UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without it
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,9 @@ class Table:
         writer = frame.write.format("delta").mode("overwrite").option("userMetadata", metadata)
         if partition is not None:
             writer = writer.partitionBy(partition)
-        if self.version() is not None and condition != "true":
+        if self.version() is None and needs_mapping(frame.columns):
+            writer = writer.option(*NAME_MAPPING)
+        elif self.version() is not None and condition != "true":
             writer = writer.option("replaceWhere", condition)
         writer.save(self.path)
         metrics = DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
@@ -234,7 +238,7 @@ class Table:
         if self.version() is None:
             options["delta.enableDeletionVectors"] = "true"
             if name_mapping:
-                options["delta.columnMapping.mode"] = "name"
+                options |= dict([NAME_MAPPING])
         writer = frame.write.format("delta").mode(mode).options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
@@ -271,6 +275,11 @@ class Table:
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error
+
+
+def needs_mapping(columns: Sequence[str]) -> bool:
+    """Whether some column name needs Delta's name mapping."""
+    return any(UNMAPPED & set(name) for name in columns)
 
 
 def actions_of(snapshot: J) -> Sequence[J]:

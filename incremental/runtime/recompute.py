@@ -18,8 +18,9 @@ from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.upkeep import VIEW
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.hold import held
+from incremental.runtime.lake import needs_mapping
 from incremental.runtime.layout import quoted
-from incremental.runtime.maintain import Effect, needs_mapping
+from incremental.runtime.maintain import Effect
 from incremental.runtime.publish import Bag, moved
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
