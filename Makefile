@@ -7,7 +7,7 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test ui lint bench bench-tpch clean setup constraints
+.PHONY: demo test ui lint bench bench-tpch clean setup constraints audit
 
 demo: $(READY)
 	$(BIN)/python -m pipelines.demo
@@ -53,6 +53,11 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 constraints:
 	$(PIN) pyproject.toml --extra dev --output-file constraints.txt
 	printf 'setuptools\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
+
+# Asks PyPI which pinned versions have known vulnerabilities; fails too where it cannot be asked about one.
+audit: $(READY)
+	UV_CACHE_DIR=$(CURDIR)/.cache/uv $(BIN)/uv tool run --quiet pip-audit --strict --require-hashes --disable-pip \
+		--cache-dir $(CURDIR)/.cache/pip-audit -r constraints.txt -r constraints-build.txt
 
 clean:
 	rm -rf .venv .cache .dagster .demo .warehouse build dist *.egg-info .hypothesis .ruff_cache

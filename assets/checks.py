@@ -2,18 +2,34 @@
 
 The check runs the batch query at the versions of the view's last epoch and compares every row, duplicates counted. It
 is blocking: in a run that refreshes, nothing downstream starts before the view has been found equal. It costs what the
-batch query costs; where that is too much for every refresh, leave it out of a run (Dagster's launch dialog) and start
-it alone.
+batch query costs; where that is too much for every refresh, `check: {sample: 1%}` compares so much by key, another part
+after each epoch, and `check: {schedule: ...}` all of it when it is time, in the job `check_<pipeline>`.
 """
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
+from pydantic import Field
 
 from assets import keys, metadata
 from assets.failures import CRASHES, failures
 from assets.resources import SparkResource
+from pipelines import amounts
 from pipelines.catalogue import Pipeline
 
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
 CHECK = "equals_batch"
+WHOLE = "100%"
+
+
+class CheckConfig(dg.Config):
+    """How one run checks."""
+
+    sample: str | None = Field(
+        default=None, description="Compare so much by key, such as 1%; as the pipeline declares where it is left out."
+    )
 
 
 def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
@@ -27,12 +43,38 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
         pool=pipeline.name,
         retry_policy=CRASHES,
     )
-    def equals_batch(spark: SparkResource) -> dg.AssetCheckResult:
+    def equals_batch(config: CheckConfig, spark: SparkResource) -> dg.AssetCheckResult:
         with failures():
+            share = amounts.share_of(config.sample or pipeline.declaration.check.sample)
             _, view = spark.open(pipeline)
-            found = view.verify()
+            found = view.verify(share)
         return dg.AssetCheckResult(
             passed=found.ok, description=found.sentence, metadata=metadata.of_verification(found)
         )
 
     return equals_batch
+
+
+def check_job(pipeline: Pipeline) -> "UnresolvedAssetJobDefinition":
+    """The job that compares all of a view, and does nothing else."""
+    return dg.define_asset_job(
+        keys.check_job(pipeline.name),
+        selection=dg.AssetSelection.checks(dg.AssetCheckKey(keys.view(pipeline.name), CHECK)),
+        config={"ops": {keys.check_op(pipeline.name, CHECK): {"config": {"sample": WHOLE}}}},
+        description=f"Compares all of {pipeline.name} with the batch query.",
+    )
+
+
+def check_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition | None:
+    """When the job runs, where that is declared; it is on from the start."""
+    declared = pipeline.declaration.check.schedule
+    if declared is None:
+        return None
+    return dg.ScheduleDefinition(
+        name=f"{keys.check_job(pipeline.name)}_schedule",
+        cron_schedule=declared,
+        job_name=keys.check_job(pipeline.name),
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Compares all of {pipeline.name} with the batch query, as declared: {declared}.",
+    )

@@ -45,7 +45,7 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
     """
     refresh = refreshing.refresh_assets(pipeline, described)
     refreshed = sorted(refresh.keys)
-    schedule = schedules.schedule_of(pipeline, refreshed)
+    declared = (schedules.schedule_of(pipeline, refreshed), checks.check_schedule(pipeline))
     watching = [sensors.follow_sensor(pipeline)]
     if pipeline.landed:
         watching.append(sensors.folder_sensor(pipeline, refreshed))
@@ -58,8 +58,8 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
             refresh,
         ],
         asset_checks=[checks.equality_check(pipeline)],
-        jobs=[*jobs.jobs_of(pipeline), upkeep.upkeep_job(pipeline)],
-        schedules=[upkeep.upkeep_schedule(pipeline), *([schedule] if schedule else [])],
+        jobs=[*jobs.jobs_of(pipeline), upkeep.upkeep_job(pipeline), checks.check_job(pipeline)],
+        schedules=[upkeep.upkeep_schedule(pipeline), *(each for each in declared if each)],
         sensors=watching,
     )
 

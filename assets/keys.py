@@ -59,3 +59,13 @@ def maintain_op(pipeline: str) -> str:
 def maintain_job(pipeline: str) -> str:
     """The job of that step."""
     return f"maintain_{pipeline}"
+
+
+def check_op(pipeline: str, check: str) -> str:
+    """The step of a check, as Dagster names it; also its name in run config."""
+    return f"{pipeline}_{check}"
+
+
+def check_job(pipeline: str) -> str:
+    """The job that checks all of a view."""
+    return f"check_{pipeline}"

@@ -113,6 +113,7 @@ def of_verification(verification: Verification) -> Metadata:
     """How far the view is from the batch query, with a few of the rows that differ."""
     sample = "\n".join(verification.sample)
     return {
+        "share compared": dg.MetadataValue.float(verification.share),
         "rows missing": dg.MetadataValue.int(verification.missing),
         "rows too many": dg.MetadataValue.int(verification.extra),
         "versions": dg.MetadataValue.json(dict(verification.versions)),

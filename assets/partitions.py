@@ -39,13 +39,18 @@ def yesterday(now: datetime) -> str:
 
 
 def can_be(pipeline: Pipeline, key: str, now: datetime) -> bool:
-    """Whether a folder's key is a partition of the pipeline at this moment; a day of the future is not one yet."""
+    """Whether a folder's key is a partition of the pipeline at this moment; a day of the future is not one yet.
+
+    Raises:
+        DeclarationError: no dynamic partition can be called so; to pass over it would be never to land it.
+    """
     cut = pipeline.declaration.cut
+    if cut.kind == "dynamic":
+        return bool(pipeline.check_partition(key))
     try:
-        cut.check(key)
+        return date.fromisoformat(cut.check(key)) <= now.astimezone(UTC).date()
     except ValueError:
         return False
-    return cut.kind == "dynamic" or date.fromisoformat(key) <= now.astimezone(UTC).date()
 
 
 def range_tags(keys: Collection[str], order: Sequence[str]) -> Mapping[str, str]:

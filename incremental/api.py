@@ -8,7 +8,6 @@ view.refresh()
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,14 +25,14 @@ from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import Compilation, Policy
 from incremental.compiler.strategy import Publish
 from incremental.language.query import QueryText
-from incremental.runtime.branch import branched
+from incremental.runtime.branch import branched, dropped
 from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice, foreseen
 from incremental.runtime.declared import Declared
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
-from incremental.runtime.published import Published, status_of
-from incremental.runtime.readers import Readers
+from incremental.runtime.metrics import observed
+from incremental.runtime.published import Published
 from incremental.runtime.refresh import Progress, Refresh
 from incremental.runtime.rollback import Rollback
 from incremental.runtime.store import Store
@@ -186,23 +185,26 @@ class View:
         """The ordinary Delta table that holds the answer of the last finished epoch."""
         return self._published.table.path
 
-    def verify(self) -> Verification:
-        """Compare the view with the batch query at the source versions of its last epoch, duplicates counted."""
+    def verify(self, share: float = 1.0) -> Verification:
+        """Compare the view with the batch query at its last epoch's versions, duplicates counted.
+
+        share: the part of the keys (without any, of the rows) to compare; another one after each epoch.
+        """
         intent = self._published.entry.intent
-        versions = standing(intent.sources)
-        return verified(intent, versions, self._batch(versions), self.answer())
+        sample, versions = self._compilation.sample(share, intent.epoch), standing(intent.sources)
+        return verified(intent, versions, self._batch(versions), self.answer(), sample)
 
     def history(self) -> tuple[Report, ...]:
         """The reports of all finished epochs, oldest first."""
-        return tuple(entry.report for entry in self._store.journal.entries() if entry.report is not None)
+        return tuple(entry.report for entry in self._store.journal.entries() if entry.report)
 
     def status(self) -> Status:
         """Age and lag of the last epoch, sizes of the tables, what is unfinished or quarantined; runs no query."""
-        return replace(status_of(self._store, self._base), quarantined=self.warehouse.quarantined())
+        return replace(observed(self._store, self._base), quarantined=self.warehouse.quarantined())
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
-        return upkeep(self._store, self._compilation.ways, retention_hours, progress)
+        return upkeep(self._store, self._compilation.ways, self._inputs(), retention_hours, progress)
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
         """Go back to a finished epoch, as a new generation; the next refresh goes forward from there."""
@@ -217,8 +219,7 @@ class View:
 
     def drop(self) -> None:
         """Remove the view's states, tables and journal; sources stay. Raises StateError while it has branches."""
-        Readers(self._store.folder).check_no_branch(self.name)
-        shutil.rmtree(self._store.folder, ignore_errors=True)
+        dropped(self._store)
 
     @cached_property
     def _compilation(self) -> Compilation:
@@ -266,8 +267,7 @@ class View:
 
     def _below(self) -> Below:
         """This view as another one reads it."""
-        columns = tuple(column.name for column in self.columns)
-        refresh = self._refresh()
+        columns, refresh = tuple(column.name for column in self.columns), self._refresh()
         return Below(self.warehouse.spark, self.name, self._store.folder, columns, refresh.inputs, refresh.reach)
 
     def _batch(self, versions: Mapping[str, int]) -> DataFrame:

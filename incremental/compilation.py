@@ -23,6 +23,7 @@ from incremental.catalyst import isolated
 from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
 from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal
+from incremental.compiler.lineage import shown_key
 from incremental.compiler.strategy import Publish
 from incremental.language.query import Ordering, Query, QueryText, evaluate, read_query
 from incremental.language.ties import settled
@@ -30,6 +31,7 @@ from incremental.runtime.choice import Cheapest, Choice, Only, Ways
 from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import Incremental
 from incremental.runtime.recompute import Recomputed
+from incremental.runtime.sampling import Sample, sample_of
 
 Policy = Literal["incremental", "auto", "definition"]
 
@@ -58,6 +60,10 @@ class Compilation:
         """The answer's columns with Spark's types."""
         ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
         return cast(StructType, StructType.fromDDL(ddl))
+
+    def sample(self, share: float, epoch: int) -> Sample | None:
+        """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""
+        return sample_of(self.schema, shown_key(self.query.plan, self.query.outputs), share, epoch)
 
     def explain(self, chosen: Choice) -> str:
         """How the view is maintained, or why it is recomputed."""

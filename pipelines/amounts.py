@@ -1,10 +1,11 @@
-"""Pipelines room: amounts of memory and data as people write them. In: `2g`. Out: bytes."""
+"""Pipelines room: amounts as people write them. In: `2g`, `1%`. Out: bytes, shares."""
 
 from __future__ import annotations
 
 import re
 
 _AMOUNT = re.compile(r"([1-9][0-9]*)([mg])\Z", re.IGNORECASE)
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?) ?%\Z")
 
 
 def bytes_of(text: str) -> int:
@@ -13,6 +14,21 @@ def bytes_of(text: str) -> int:
     if not found:
         raise ValueError(f"`{text}` is not an amount; write for example 2g or 512m")
     return int(found[1]) << (30 if found[2].lower() == "g" else 20)
+
+
+def share_of(text: str) -> float:
+    """The share of `1%` or `0.5%`, above 0 and at most 1; ValueError with what to write otherwise."""
+    found = _PERCENT.match(text)
+    share = float(found[1]) / 100 if found else 0.0
+    if not 1e-5 <= share <= 1:
+        raise ValueError(f"`{text}` is not a share; write for example 1% or 0.5%, at most 100%")
+    return share
+
+
+def check_share(text: str) -> str:
+    """The text, unchanged, if it is a share."""
+    share_of(text)
+    return text
 
 
 def check(text: str) -> str:

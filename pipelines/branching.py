@@ -51,7 +51,7 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
 def declaration(pipeline: catalogue.Pipeline) -> str:
     """The pipeline.yaml of a branch."""
     told: dict[str, Any] = pipeline.declaration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for key in ("partitions", "schedule", "maintain"):
+    for key in ("partitions", "schedule", "maintain", "check"):
         told.pop(key, None)
     sources: dict[str, Any] = told["sources"]
     for name in pipeline.landed:

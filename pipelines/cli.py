@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from incremental.runtime import events
 from pipelines import amounts, branching, catalogue, rendering, scaffold
 from pipelines import backfill as backfilling
-from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands
+from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands, value
 from pipelines.progress import Say, shown
 
 if TYPE_CHECKING:
@@ -46,24 +47,25 @@ Partition = Annotated[
 ]
 
 
-def _amount(chunk: str | None) -> str | None:
-    try:
-        return None if chunk is None else amounts.check(chunk)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}.") from None
-
-
 Chunk = Annotated[
     str | None,
-    typer.Option("--chunk", metavar="SIZE", callback=_amount, help="Take in at most so much at once (2g, 512m)."),
+    typer.Option(
+        "--chunk", metavar="SIZE", callback=value(amounts.check), help="Take in at most so much at once (2g, 512m)."
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+Sample = Annotated[
+    str,
+    typer.Option(
+        "--sample", metavar="SHARE", callback=value(amounts.check_share), help="Compare so much, by key (1%)."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.callback()
 def _options(debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False) -> None:
-    pass
+    events.switch_on()
 
 
 @dataclass(frozen=True)
@@ -172,11 +174,15 @@ def explain(name: Name) -> None:
 
 
 @app.command()
-def verify(name: Name, as_json: Json = False) -> None:
+def verify(
+    name: Name,
+    sample: Sample = "100%",
+    as_json: Json = False,
+) -> None:
     """Compare the view with the batch query on the same source versions."""
     with _opened(name) as opened:
         opened.say(f"{name}: recomputing for comparison")
-        found = opened.view.verify()
+        found = opened.view.verify(amounts.share_of(sample))
     _print(as_json, asdict(found), rendering.verification(found))
     if not found.ok:
         raise typer.Exit(UNEQUAL)

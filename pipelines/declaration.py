@@ -24,6 +24,8 @@
     publish: auto                                  or table
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
+    check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare so much with the batch query after
+                                                   each refresh (100% by default), and all of it on a schedule
     maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
@@ -54,6 +56,7 @@ from pydantic import (
     model_validator,
 )
 
+from incremental.algebra.secrets import INSTEAD, is_secret
 from incremental.algebra.sources import Malformed, quarantine_fault
 from pipelines import amounts, cron, schema
 from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
@@ -113,10 +116,18 @@ def _as_setting(name: str) -> str:
     return name
 
 
+def _no_secret(settings: dict[str, str]) -> dict[str, str]:
+    for name, value in settings.items():
+        if is_secret(name, value):
+            raise ValueError(f"`{name}` looks like a secret, and this file is no place for one; {INSTEAD}")
+    return settings
+
+
 Text = Annotated[str, BeforeValidator(_as_text)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
-SettingName = Annotated[str, AfterValidator(_as_setting)]
+Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
+Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
 Amount = Annotated[str, AfterValidator(amounts.check)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
@@ -132,7 +143,7 @@ class FilesSource(_Part):
     format: Literal["csv", "json", "parquet"]
     schema_ddl: Annotated[str, BeforeValidator(_as_ddl)] = Field(alias="schema")
     partition_by: str | None = None
-    options: dict[str, Text] = {}
+    options: Options = {}
     malformed: Malformed = "fail"
     quarantine_limit: StrictInt = 1000
 
@@ -227,12 +238,19 @@ class Partitions(_Part):
         return value
 
 
+class Check(_Part):
+    """How much of a view Dagster compares with the batch query after a refresh, and when all of it."""
+
+    sample: Annotated[str, AfterValidator(amounts.check_share)] = "100%"
+    schedule: Annotated[str, AfterValidator(cron.check)] | None = None
+
+
 class SparkPart(_Part):
     """How Spark is started for this pipeline: heap of the one process, master URL, further settings."""
 
     memory: Amount | None = None
     master: str | None = None
-    settings: dict[SettingName, Text] = {}
+    settings: Settings = {}
 
 
 class Declaration(_Part):
@@ -246,6 +264,7 @@ class Declaration(_Part):
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check)] | None = None
+    check: Check = Check()
     warehouse: Folder | None = None
     spark: SparkPart = SparkPart()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -42,6 +43,18 @@ class Commands(TyperGroup):
             if ctx.params["debug"]:
                 traceback.print_exc()
             raise typer.Exit(_complain(error)) from None
+
+
+def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
+    """How an option's value is checked: what is wrong with it is wrong usage."""
+
+    def checked(text: str | None) -> str | None:
+        try:
+            return None if text is None else check(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}.") from None
+
+    return checked
 
 
 def _complain(error: Exception) -> int:

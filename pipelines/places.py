@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo
 
+from incremental.algebra.secrets import INSTEAD, has_password
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -30,6 +32,8 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
         raise ValueError("the path is empty; name a folder")
     if CONTROL.search(text):
         raise ValueError("the path holds a control character; remove it")
+    if has_password(text):
+        raise ValueError(f"the address holds a password, and this file is no place for one; {INSTEAD}")
     if _URI.match(text):
         return text
     return os.path.normpath(folder / Path(text).expanduser())

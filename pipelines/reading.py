@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from incremental.algebra.errors import DeltafoldError
-from pipelines.declaration import Declaration, FilesSource, Partitions, Source, SparkPart
+from pipelines.declaration import Check, Declaration, FilesSource, Partitions, Source, SparkPart
 from pipelines.keys import ForeignKeyPart
 
 _Place = tuple[str | int, ...]
@@ -144,6 +144,8 @@ def _keys(place: _Place) -> list[str]:
             part = Partitions
         case ("spark",):
             part = SparkPart
+        case ("check",):
+            part = Check
         case _:
             part = Declaration
     return [field.alias or name for name, field in part.model_fields.items()]

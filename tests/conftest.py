@@ -9,6 +9,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
+SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py looks for it
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
@@ -24,7 +26,7 @@ def long(request: pytest.FixtureRequest) -> bool:
 def spark(long: bool) -> Iterator[SparkSession]:
     from incremental.runtime.session import start
 
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false", **SECRET}
     if not long:  # compiling each plan costs more than running it on a few rows; tests of whole processes compile
         settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 
 
 class DeltafoldError(Exception):
-    """Anything Deltafold refuses or cannot do; the message is complete, no traceback is needed to understand it."""
+    """Anything Deltafold refuses or cannot do; the message is complete, no traceback is needed to understand it.
+
+    logged: what logs are told, where the message itself shows values of rows.
+    """
+
+    def __init__(self, message: str, logged: str | None = None) -> None:
+        super().__init__(message)
+        self._logged = logged
+
+    @property
+    def logged(self) -> str:
+        """The message, with no value of a row in it."""
+        return str(self) if self._logged is None else self._logged
 
 
 class SourceError(DeltafoldError):

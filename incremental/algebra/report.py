@@ -88,7 +88,10 @@ class Landing(Json):
 
 @dataclass(frozen=True)
 class Verification(Json):
-    """The view against the batch query at the versions of its last epoch, duplicates counted."""
+    """The view against the batch query at the versions of its last epoch, duplicates counted.
+
+    rows: of the view, among those that were compared; sample: some that differ; share: the part of keys compared.
+    """
 
     view: str
     ok: bool
@@ -98,6 +101,7 @@ class Verification(Json):
     versions: dict[str, int]
     sample: tuple[str, ...]
     sentence: str
+    share: float = 1.0
 
 
 @dataclass(frozen=True)

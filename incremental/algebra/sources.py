@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.secrets import INSTEAD, covered, has_password
 
 Malformed = Literal["fail", "quarantine"]
 
@@ -108,6 +109,8 @@ def is_name(name: object) -> bool:
 
 def check(declared: SourceDeclaration) -> None:
     """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
+    if has_password(declared.path):
+        raise SourceError(f"the address {covered(declared.path)} of a source holds a password: {INSTEAD}")
     object.__setattr__(declared, "primary_key", names(declared.primary_key, "a primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:

@@ -6,9 +6,10 @@ and both states fall into the same bucket.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from incremental.algebra.plan import Aggregate, Column, Plan, Project, Reference
+from incremental.algebra.plan import Aggregate, Column, Filter, Plan, Project, Reference
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,17 @@ def lineage_key(aggregate: Aggregate, outer: tuple[str, ...]) -> LineageKey:
     shared = tuple(by_name[name] for name in outer if name in by_name)
     rest = tuple(column for column in aggregate.keys if column not in shared)
     return LineageKey(shared + rest, shared or aggregate.keys)
+
+
+def shown_key(plan: Plan, outputs: Sequence[tuple[Column, str]]) -> tuple[str, ...]:
+    """The names under which an answer shows what its topmost group-by groups by; () where it has none."""
+    names = {column.name: name for column, name in outputs}
+    while isinstance(plan, Project | Filter):
+        if isinstance(plan, Project):
+            passed = {item.column.name: item.scalar for item in plan.items if item.column.name in names}
+            names = {s.column.name: names[shown] for shown, s in passed.items() if isinstance(s, Reference)}
+        plan = plan.child
+    return tuple(names[key.name] for key in plan.keys if key.name in names) if isinstance(plan, Aggregate) else ()
 
 
 def below(plan: Plan, outer: tuple[str, ...]) -> tuple[str, ...]:

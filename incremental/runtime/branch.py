@@ -1,6 +1,6 @@
-"""Runtime room: a branch of a view. In: its last finished epoch. Out: another view that begins there, by itself.
+"""Runtime room: views come and go. In: the last finished epoch of one. Out: a branch that begins there, by itself.
 
-Its tables are shallow clones: Delta tables of their own whose first files are those of the original, which therefore
+The tables of a branch are shallow clones: Delta tables whose first files are those of the original, which therefore
 remembers the branch (runtime/readers.py) and keeps these files until it is dropped. All is made in a hidden folder and
 appears by one rename, so a crash leaves no half branch.
 """
@@ -14,11 +14,12 @@ from incremental.catalyst import JavaError
 from incremental.runtime.causes import cause
 from incremental.runtime.chain import Inputs
 from incremental.runtime.choice import Ways
+from incremental.runtime.clock import now
 from incremental.runtime.journal import Entry, Journal, lock
+from incremental.runtime.metrics import metrics_of
 from incremental.runtime.published import Published
 from incremental.runtime.readers import Reader, Readers
 from incremental.runtime.refresh import LOCK_SECONDS
-from incremental.runtime.reporting import now
 from incremental.runtime.storage import Storage
 from incremental.runtime.store import Store
 
@@ -46,6 +47,14 @@ def branched(store: Store, target: Store, ways: Ways, inputs: Inputs) -> None:
         except JavaError as error:
             raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
         Storage(store.spark, str(scratch.folder)).appear(folder)
+
+
+def dropped(store: Store) -> None:
+    """Remove a view with all that is kept of it. Raises StateError while it has branches."""
+    Readers(store.folder).check_no_branch(store.view)
+    Storage(store.spark, str(store.folder)).remove()
+    if metrics := metrics_of(store):
+        metrics.forget()
 
 
 def cloned(store: Store, scratch: Store, entry: Entry) -> None:

@@ -14,6 +14,7 @@ from incremental.catalyst import JavaError
 
 Result = TypeVar("Result")
 
+CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
@@ -56,5 +57,8 @@ def explained(run: Callable[[], Result]) -> Result:
                 "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
                 "cast the column to fewer digits, or set policy: definition for this view"
             ) from error
-        reason = causes(error)[0].strip().split("\n")[0]
-        raise DeltafoldError(f"Spark could not run the refresh: {reason or type(error).__name__}") from error
+        reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
+        kind = CONDITION.match(reason)
+        raise DeltafoldError(
+            f"{what}: {reason or type(error).__name__}", f"{what}: {kind[0] if kind else type(error).__name__}"
+        ) from error

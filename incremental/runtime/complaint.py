@@ -30,8 +30,8 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 
 
 def file_of(messages: Sequence[str]) -> Path | None:
-    """The file that the messages name."""
-    for message in messages:
+    """The file that the innermost message names which names one: outer ones may name the table that is written."""
+    for message in reversed(messages):
         found = FILE.search(message)
         if found:
             return Path("/" + unquote(found[1]).rstrip(".,:;"))

@@ -10,6 +10,7 @@ from incremental import catalyst
 from incremental.catalyst import J
 
 Identity = tuple[str, str]
+UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without a name mapping
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,8 @@ def known_files(snapshot: J) -> J | None:
     known = catalyst.option(snapshot.checksumOpt())
     files = None if known is None else catalyst.option(known.allFiles())
     return None if known is None or files is None or files.size() != known.numFiles() else files
+
+
+def needs_mapping(columns: Sequence[str]) -> bool:
+    """Whether some column name needs Delta's name mapping, which gives columns other names in the files."""
+    return any(UNMAPPED & set(name) for name in columns)

@@ -115,6 +115,10 @@ class Journal:
         """All epochs, or so many of the newest, oldest first."""
         return tuple(self._read(file) for file in self._files()[-newest:])
 
+    def arrived(self) -> Entry | None:
+        """The newest epoch that is finished and has arrived at its pinned versions."""
+        return next((entry for entry in reversed(self.entries()) if entry.complete), None)
+
     def begin(self, intent: Intent) -> None:
         """Write an intent, whole or not at all."""
         self._write(self._path(intent), {"intent": dataclasses.asdict(intent)})

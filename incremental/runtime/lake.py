@@ -22,11 +22,12 @@ from pyspark.sql.types import StructType
 from incremental import catalyst
 from incremental.algebra.errors import SourceError
 from incremental.catalyst import J, JavaError
-from incremental.runtime.files import Commit, File, Identity, actions_of, data_file, known_files, rows_in
+from incremental.runtime.files import Commit, File, Identity, actions_of, data_file, known_files, needs_mapping, rows_in
 
 # The marks of a MERGE are session settings, shared by all threads of the session.
 SETTINGS = threading.RLock()
 WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
+NAME_MAPPING = ("delta.columnMapping.mode", "name")
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,9 @@ class Table:
         writer = frame.write.format("delta").mode("overwrite").options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
-        if self.version() is not None and condition != "true":
+        if self.version() is None and needs_mapping(frame.columns):
+            writer = writer.option(*NAME_MAPPING)
+        elif self.version() is not None and condition != "true":
             writer = writer.option("replaceWhere", condition)
         writer.save(self.path)
         metrics = DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
@@ -239,7 +242,7 @@ class Table:
         if self.version() is None:
             options["delta.enableDeletionVectors"] = "true"
             if name_mapping:
-                options["delta.columnMapping.mode"] = "name"
+                options |= dict([NAME_MAPPING])
         writer = frame.write.format("delta").mode(mode).options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)

@@ -1,8 +1,8 @@
 """Runtime room: dropped files → landed Delta table. In: a `Files` source. Out: one commit with its changed partitions.
 
 Landing a partition replaces it whole (`replaceWhere`), so landing it again is an exact correction, whatever changed.
-A manifest beside the table remembers what each partition's files contained, so that unchanged ones are left alone;
-where there is none, or the source is declared otherwise than it was, all partitions are landed anew.
+What manifest.py remembers to be unchanged is left alone; where it remembers nothing, or the source is declared
+otherwise than it was, all partitions are landed anew.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from incremental.algebra.report import Landing
 from incremental.algebra.sources import Files
 from incremental.runtime.content import check_content
 from incremental.runtime.dropped import HIVE_NULL, WHOLE, Partition, data_files, digest, partitions_in, reading
+from incremental.runtime.events import told
 from incremental.runtime.journal import lock
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import literal
@@ -76,6 +77,10 @@ class Landings:
         return self._land(None, replay=True)
 
     def _land(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+        about = {"source": self.name, "table": self.table.path}
+        return told("landing", about, lambda: self._landed(partitions, replay))
+
+    def _landed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
             schema, quarantined = self._schema(), self.quarantine.counts()
@@ -98,8 +103,10 @@ class Landings:
             raise SourceError(
                 f"source {self.name} has no files yet in {self.files.path}: put some there and land again"
             )
-        told = found.changed, tuple(p for p in found.seen if p not in found.changed), found.removed
-        return Landing(self.name, version, *told, rows, time.monotonic() - start, quarantined)
+        unchanged = tuple(p for p in found.seen if p not in found.changed)
+        return Landing(
+            self.name, version, found.changed, unchanged, found.removed, rows, time.monotonic() - start, quarantined
+        )
 
     def partitions(self) -> tuple[str, ...]:
         """Every partition that has been dropped or landed, in order."""

@@ -19,6 +19,7 @@ from incremental.algebra.upkeep import VIEW
 from incremental.runtime.calculus import Calculus
 from incremental.runtime.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.runtime.extent import extent, within
+from incremental.runtime.files import needs_mapping
 from incremental.runtime.hold import held
 from incremental.runtime.homomorphism import Touched, consolidated, lifted, measured
 from incremental.runtime.lake import Table
@@ -27,8 +28,6 @@ from incremental.runtime.lowering import Lowering
 from incremental.runtime.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
 from incremental.runtime.publish import Bag
 from incremental.runtime.restriction import Restriction
-
-UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without name mapping
 
 
 @dataclass(frozen=True)
@@ -270,8 +269,3 @@ def inputs(state: State) -> tuple[Column, ...]:
     """The columns of a state's input that h reads."""
     arguments = [column for slot in state.slots for column in slot.call.arguments]
     return tuple(dict.fromkeys([*state.keys, *arguments]))
-
-
-def needs_mapping(columns: tuple[str, ...]) -> bool:
-    """Whether some column name needs Delta's name mapping."""
-    return any(UNMAPPED & set(name) for name in columns)

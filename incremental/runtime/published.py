@@ -16,11 +16,11 @@ from incremental.algebra.errors import StateError
 from incremental.algebra.upkeep import Lag, Size, Status
 from incremental.runtime.chain import standing
 from incremental.runtime.choice import Ways
+from incremental.runtime.clock import seconds_since
 from incremental.runtime.feed import MOST_COMMITS, by_commits
 from incremental.runtime.files import rows_in
 from incremental.runtime.journal import Entry
 from incremental.runtime.lake import Table
-from incremental.runtime.reporting import seconds_since
 from incremental.runtime.store import Store
 
 

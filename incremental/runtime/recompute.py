@@ -17,9 +17,10 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.upkeep import VIEW
 from incremental.runtime.epoch import Epoch
+from incremental.runtime.files import needs_mapping
 from incremental.runtime.hold import held
 from incremental.runtime.layout import quoted
-from incremental.runtime.maintain import Effect, needs_mapping
+from incremental.runtime.maintain import Effect
 from incremental.runtime.publish import Bag, moved
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]

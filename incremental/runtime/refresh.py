@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
 from incremental.algebra.report import Report
@@ -16,13 +17,15 @@ from incremental.runtime.chain import Done, Inputs, Reached, Targets, locked
 from incremental.runtime.checks import check
 from incremental.runtime.choice import Choice, Ways
 from incremental.runtime.epoch import Epoch
+from incremental.runtime.events import told
 from incremental.runtime.feed import difference
 from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Effect, Incremental
 from incremental.runtime.measure import Measure
+from incremental.runtime.metrics import measured
 from incremental.runtime.parts import following, in_parts, sliced
-from incremental.runtime.reporting import nothing, over, report_of, told, unmoved, with_choice
+from incremental.runtime.reporting import after, nothing, over, report_of, unmoved, with_choice
 from incremental.runtime.store import Store
 
 Progress = Callable[[str], None]
@@ -50,6 +53,13 @@ class Refresh:
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
+        work = partial(self._run, versions, progress, rebuild, chunk)
+        view = {"view": self._store.view}
+        return measured(self._store, self.inputs, lambda: told("refresh", view, work))
+
+    def _run(
+        self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
+    ) -> Report:
         with locked(self._store.folder, self.inputs, LOCK_SECONDS) as below:
             resumed = self._resume(progress, rebuild)
             done: Done = {}
@@ -57,7 +67,7 @@ class Refresh:
             reached = self.inputs.reach(targets, done, progress)
             below.close()
             report = self._next(targets, reached, progress, rebuild, chunk)
-            report = told(self._arrive(progress) or report, resumed)
+            report = after(self._arrive(progress) or report, resumed)
             return over(report, [each.report for each in done.values()])
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> Reached:
@@ -78,7 +88,7 @@ class Refresh:
             report = replace(nothing(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = told(self._next(targets, reached, progress), resumed)
+            report = after(self._next(targets, reached, progress), resumed)
             entry = self._store.journal.last()
         assert entry is not None
         done[folder] = Reached(entry, self._ways.of(entry.intent.mode).tables[-1], report)
@@ -164,6 +174,12 @@ class Refresh:
         choice: Choice | None = None,
     ) -> Report:
         """Run one epoch of a written intent and complete its journal entry."""
+        told_of = {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}
+        return told("epoch", told_of, lambda: self._attempted(intent, progress, verdict, last, choice))
+
+    def _attempted(
+        self, intent: Intent, progress: Progress | None, verdict: str, last: Entry | None, choice: Choice | None
+    ) -> Report:
         journal, resumed = self._store.journal, verdict == RESUMED
         whole = self._epoch(intent, progress, resumed)
         epoch, cost = replace(whole, sources=sliced(whole.sources, intent.sources, intent.part)), whole.measure.cost

@@ -97,15 +97,15 @@ class Replacement:
         paths, messages = [path for partition in self.changed for path in partition.paths], causes(error)
         for path in paths:
             path.stat()  # one that is gone is the reason
-        path, reason = file_of(messages), reason_of(messages)
+        path, reason, what = file_of(messages), reason_of(messages), f"source {self.name} was not landed"
         if path not in paths:
-            return SourceError(f"source {self.name} was not landed: {reason}{also}")
+            said = f"{what}: Spark could not read its files or write its table"
+            return SourceError(f"{what}: {reason}{also}", f"{said}{also}")
         row = self.records.first_malformed(path) if self.records.files.format != "parquet" else None
-        where, what = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
-        return SourceError(
-            f"source {self.name} was not landed: {path}{where} does not fit the declared schema{what}: {reason}{also}; "
-            "correct the file, or the schema, and land again"
-        )
+        line, shown = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
+        what = f"{what}: {path}{line} does not fit the declared schema"
+        then = f"{also}; correct the file, or the schema, and land again"
+        return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
 
 
 def partition_condition(column: str, data_type: DataType, keys: Sequence[str]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from incremental.algebra.report import Report
 from incremental.runtime.choice import Choice
+from incremental.runtime.clock import now
 from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.maintain import Effect
 from incremental.runtime.measure import Cost
@@ -67,7 +67,7 @@ def with_choice(report: Report, choice: Choice | None) -> Report:
     return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
 
 
-def told(report: Report, resumed: Report | None) -> Report:
+def after(report: Report, resumed: Report | None) -> Report:
     """What a refresh says that finished an interrupted epoch first."""
     if resumed is None:
         return report
@@ -86,13 +86,3 @@ def over(report: Report, below: Sequence[Report]) -> Report:
 def shown(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
     """Versions before and after by source; a view is said to be one, since they are those of its table."""
     return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}
-
-
-def seconds_since(moment: str) -> float:
-    """Seconds since a moment that a report tells."""
-    return (datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)).total_seconds()
-
-
-def now() -> str:
-    """This moment, UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -9,6 +9,7 @@ from the pinned versions, which gives the same rows. Readers keep the old genera
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import functions as F
 
@@ -17,8 +18,10 @@ from incremental.algebra.program import BUCKET
 from incremental.algebra.report import Report
 from incremental.runtime.chain import Progress
 from incremental.runtime.epoch import Epoch
+from incremental.runtime.events import told
 from incremental.runtime.journal import Entry, Intent, lock
 from incremental.runtime.maintain import Effect
+from incremental.runtime.metrics import measured
 from incremental.runtime.publish import COPIES_PER_EPOCH, COPY
 from incremental.runtime.refresh import LOCK_SECONDS, Refresh
 from incremental.runtime.reporting import report_of
@@ -35,6 +38,11 @@ class Rollback(Refresh):
 
         Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
         """
+        work = partial(self._to, epoch, generation, progress)
+        view = {"view": self._store.view}
+        return measured(self._store, self.inputs, lambda: told("rollback", view, work))
+
+    def _to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         view = self._store.view
         with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
             entry = self._entry(epoch, generation)

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from incremental.algebra.secrets import is_secret
 from incremental.runtime.cache import SetupError, cache_folder, scratch_folder
 from incremental.runtime.classes import class_archive_options
 from incremental.runtime.host import attach
@@ -83,14 +84,15 @@ def _launch(settings: dict[str, str]) -> SparkSession:
         _add(settings, "spark.driver.extraJavaOptions", " ", classes)
     else:
         _add(settings, "spark.jars", ",", *map(str, jars))  # executors get them too
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
+    told, whole = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
+    told.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
+    whole.setAll(list(settings.items()))
     with _log() as log, _environment(environment):
         try:
-            gateway = cast(Any, java_gateway).launch_gateway(conf, {"stdout": log, "stderr": log})
+            gateway = cast(Any, java_gateway).launch_gateway(told, {"stdout": log, "stderr": log})
         except PySparkRuntimeError as error:
             raise SetupError(f"Spark's Java ({java.origin}) ended at its start; {log_file()} says why.") from error
-        SparkContext(conf=conf, gateway=gateway)
+        SparkContext(conf=whole, gateway=gateway)  # whatever tells the command line tells everybody on this machine
     return SparkSession.builder.getOrCreate()
 
 

@@ -80,8 +80,9 @@ class Storage(Table):
 
     def compact(self, condition: str) -> None:
         """Delta's OPTIMIZE of the partitions that fulfil a condition; `true` for all."""
-        optimize = DeltaTable.forPath(self.spark, self.path).optimize()
-        (optimize if condition == "true" else optimize.where(condition)).executeCompaction()
+        # in SQL, since Delta's own builder does not quote a backtick in the path; it takes no WHERE without partitions
+        where = "" if condition == "true" else f" WHERE {condition}"
+        cast(Any, self.spark).sql(f"OPTIMIZE delta.{quoted(self.path)}{where}").collect()
 
     def remove_older(self, hours: float) -> None:
         """Remove the files that no version of the last hours has."""
@@ -94,7 +95,7 @@ class Storage(Table):
     def clone(self, origin: Table, version: int) -> None:
         """Make this table a shallow clone of a version of another: its files are read where they are."""
         cast(Any, self.spark).sql(
-            f"CREATE TABLE delta.`{self.path}` SHALLOW CLONE delta.`{origin.path}` VERSION AS OF {version}"
+            f"CREATE TABLE delta.{quoted(self.path)} SHALLOW CLONE delta.{quoted(origin.path)} VERSION AS OF {version}"
         ).collect()
 
     def remove(self) -> None:

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, StateError
@@ -19,15 +20,17 @@ from incremental.algebra.program import BUCKET
 from incremental.algebra.upkeep import TableUpkeep, Upkeep, amount
 from incremental.catalyst import JavaError
 from incremental.runtime.causes import cause
-from incremental.runtime.chain import Progress
+from incremental.runtime.chain import Inputs, Progress
 from incremental.runtime.choice import Ways
+from incremental.runtime.clock import now, seconds_since
 from incremental.runtime.dropped import HIVE_NULL
+from incremental.runtime.events import told
 from incremental.runtime.journal import Entry, lock
 from incremental.runtime.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.runtime.maintain import Maintenance
+from incremental.runtime.metrics import measured
 from incremental.runtime.refresh import LOCK_SECONDS
 from incremental.runtime.replacement import partition_condition
-from incremental.runtime.reporting import now, seconds_since
 from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
 from incremental.runtime.storage import HOUR, Storage
 from incremental.runtime.store import Store
@@ -150,11 +153,18 @@ class Keeping:
             self.progress(f"upkeep of {step}")
 
 
-def upkeep(store: Store, ways: Ways, hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
-    """Keep a view's tables in order, when nobody else works on it.
+def upkeep(
+    store: Store, ways: Ways, inputs: Inputs, hours: float = WEEK_HOURS, progress: Progress | None = None
+) -> Upkeep:
+    """Keep a view's tables in order, when nobody else works on it; inputs: what its query reads.
 
     Raises StateError where an epoch is unfinished or there is none, BusyError where another process does not end.
     """
+    work = partial(_upkeep, store, ways, hours, progress)
+    return measured(store, inputs, lambda: told("upkeep", {"view": store.view}, work), attempt=False)
+
+
+def _upkeep(store: Store, ways: Ways, hours: float, progress: Progress | None) -> Upkeep:
     view = store.view
     if not 0 <= hours < math.inf:
         raise StateError(f"view {view} cannot retain {hours:g} hours: give 0 or more")

@@ -15,9 +15,11 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.report import Verification
+from incremental.runtime.events import told
 from incremental.runtime.hold import held
 from incremental.runtime.journal import Intent
 from incremental.runtime.layout import quoted
+from incremental.runtime.sampling import Sample
 
 DIGITS = 9
 SAMPLE = 5
@@ -93,10 +95,23 @@ def is_float(data_type: DataType) -> bool:
     return isinstance(data_type, DoubleType | FloatType)
 
 
-def verified(intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame) -> Verification:
-    """The view at the end of an epoch against the batch query at its versions of the base sources."""
+def verified(
+    intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None = None
+) -> Verification:
+    """The view at the end of an epoch, or a sample of it, against the batch query at its versions of base sources."""
+    about = {"view": intent.view, "epoch": intent.epoch}
+    return told("verification", about, lambda: _verified(intent, versions, expected, actual, sample))
+
+
+def _verified(
+    intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None
+) -> Verification:
+    if sample is not None:
+        expected, actual = sample.of(expected), sample.of(actual)
     found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
     ok = not found.missing and not found.extra
     what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
-    sentence = f"{intent.view}: {what} at epoch {intent.epoch} ({rows} rows)"
-    return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence)
+    part = "" if sample is None else f" in a sample of {sample.words}"
+    share = 1.0 if sample is None else sample.share
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({rows} rows)"
+    return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence, share)

@@ -68,6 +68,17 @@ def test_what_was_seen_starts_nothing(tmp_path: Path, instance: dg.DagsterInstan
     assert second.skip_message == "No file came, went or changed for sales."
 
 
+def test_a_folder_that_no_partition_can_be_called_after_is_said(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Protects from files that are passed over at every tick, and nobody learns of it."""
+    pipeline = sales.declare(tmp_path, more=sales.DYNAMIC)
+    for key in ("it's; --", "*[a]{b}", "50%", "日"):
+        sales.drop(pipeline, key, [(1, "a", 1)])
+    assert len(tick(pipeline, "folders", instance).run_requests or []) == 1
+    sales.drop(pipeline, "a\\b", [(1, "a", 1)])
+    with pytest.raises(catalogue.DeclarationError, match="is not a partition: it must be the name of one folder"):
+        tick(pipeline, "folders", instance)
+
+
 @pytest.mark.parametrize("act", ["changed", "gone"])
 def test_a_changed_or_vanished_partition_is_landed_again(
     tmp_path: Path, instance: dg.DagsterInstance, act: str

@@ -144,6 +144,17 @@ def test_the_jobs_hold_landing_refresh_and_check(tmp_path: Path) -> None:
     assert steps["sales_update"] == steps["sales_refresh"] | {"sales__landed__sales"}
 
 
+def test_all_is_checked_in_a_job_of_its_own_when_it_is_declared(tmp_path: Path) -> None:
+    """Protects from a sampled view that nobody ever compares whole, and from config that its step does not take."""
+    defined = built(sales.declare(tmp_path, sales.DAILY + 'check: {sample: 1%, schedule: "0 5 * * *"}\n'))
+    job = defined.resolve_job_def("check_sales")
+    assert set(job.graph.node_dict) == {"sales_equals_batch"}
+    config = {"ops": {"sales_equals_batch": {"config": {"sample": "100%"}}}}
+    assert job.run_config == config and dg.validate_run_config(job, config)
+    schedule = defined.resolve_schedule_def("check_sales_schedule")
+    assert (schedule.cron_schedule, schedule.default_status) == ("0 5 * * *", dg.DefaultScheduleStatus.RUNNING)
+
+
 def test_upkeep_is_a_job_of_its_own_and_runs_when_it_is_declared(tmp_path: Path) -> None:
     defined = built(sales.declare(tmp_path / "plain"))
     assert set(defined.resolve_job_def("maintain_sales").graph.node_dict) == {"sales__maintain"}

@@ -95,7 +95,7 @@ def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
 
 
 def writes(node: ast.AST) -> bool:
-    """Whether a call writes: by the method's name, `path.replace(other)`, `open` to write, or SQL's CREATE."""
+    """Whether a call writes: by the method's name, `path.replace(other)`, `open` to write, SQL that does."""
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -105,7 +105,7 @@ def writes(node: ast.AST) -> bool:
         modes = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         return any(mode[:1] in "wax" and mode for mode in modes)
     if name == "sql":
-        return any("CREATE " in ast.unparse(arg) for arg in node.args)
+        return any(word in ast.unparse(arg) for arg in node.args for word in ("CREATE ", "OPTIMIZE "))
     return name in CALLS and isinstance(node.func, ast.Attribute)
 
 

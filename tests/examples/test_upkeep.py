@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -42,7 +43,7 @@ def contents(of: Table) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in of.at(version).collect()), key=repr)
 
 
-def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None) -> None:
+def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None, caplog: pytest.LogCaptureFixture) -> None:
     scene.source("t", "k int, v int", [(k * 7 % 20, k) for k in range(20)])
     view = scene.view(QUERY)
     view.refresh()
@@ -51,7 +52,9 @@ def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None) -> N
     state = table(view)
     before, stored, version = state.size()[0], contents(state), state.version()
     mark = state.epoch("deltafold/v/state_1/1")
-    done = view.maintain(0)
+    with caplog.at_level("INFO", "deltafold"):
+        done = view.maintain(0)
+    assert [json.loads(line)["event"] for line in caplog.messages] == ["upkeep begun", "upkeep finished"]
     assert (done.tables["state_1"].work, done.tables["state_1"].files) == ("sorted", (before, BUCKETS))
     assert before > BUCKETS
     assert contents(state) == stored

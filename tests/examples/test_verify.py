@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
+from incremental.algebra.errors import QueryError
+from incremental.runtime.sampling import Sample
 from incremental.runtime.verify import discrepancy
 from tests.examples.scene import Scene, checked
 
@@ -70,3 +73,37 @@ def test_a_source_that_is_named_but_not_read(scene: Scene) -> None:
     view = scene.view("select k, v from (select *, (select max(w) from d where d.k = t.k) unused from t)")
     checked(view)
     assert view.verify().ok
+
+
+def test_a_sample_is_of_keys(scene: Scene) -> None:
+    """Protects from samples that part the copies of a row, lose NULL keys, or differ between view and batch query."""
+    rows = [(k % 50 or None, k, k / 3) for k in range(200)]
+    scene.source("t", "k int, u int, v double", [*rows, *rows])
+    sums = scene.view("select avg(v) a, k as `the key` from t group by k having count(*) > 1", "sums")
+    bag = scene.view("select k, v from t", "bag")
+    for view, by in ((sums, "the key"), (bag, "k")):
+        view.refresh()
+        found = view.verify(0.5)
+        assert found.ok and 0 < found.rows < view.answer().count()
+        assert (
+            found.sentence
+            == f"{view.name}: equals the batch query at epoch 1 in a sample of 50% by {by} ({found.rows} rows)"
+        )
+    kept = Sample(("k",), 0.5, 1).of(bag.answer())
+    assert kept.count() == bag.verify(0.5).rows
+    assert not kept.join(bag.answer().exceptAll(kept), "k", "left_semi").count()
+    whole = [Sample(("k",), 0.5, epoch).of(bag.answer().where("k is null")).count() for epoch in range(20)]
+    assert set(whole) == {0, 8}
+    scene.spark.sql(f"delete from delta.`{bag.path}` where k is not null and v < 1")
+    assert {bag.verify(share).missing > 0 for share in (0.9, 1.0)} == {True}
+
+
+def test_what_no_sample_can_be_of(scene: Scene) -> None:
+    """Protects from a check that compares nothing and says that all is well."""
+    scene.source("t", "v double", [(0.5,)])
+    view = scene.view("select v from t")
+    view.refresh()
+    assert view.verify(1).ok
+    for share, says in ((0.5, "verify all of it"), (0, "no share"), (2, "no share"), (float("nan"), "no share")):
+        with pytest.raises(QueryError, match=says):
+            view.verify(share)

@@ -109,7 +109,7 @@ class World:
             refresh=self.refresh,
             rebuild=self.refresh,
             explain=lambda: "r0 := sales",
-            verify=lambda: self.verification,
+            verify=lambda share: self.asked.append(f"verify {share}") or self.verification,
             history=lambda: self.reports,
             answer=self.answer,
             status=self.status,

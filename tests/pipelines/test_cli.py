@@ -150,6 +150,11 @@ def test_verify_says_equal_by_its_exit_code(world: World) -> None:
     assert result.exit_code == exits.UNEQUAL
     assert result.stdout == "shop differs.\n  - (a\\x1b[31m, 1)\n"
     assert facts("verify", "shop")["missing"] == 1
+    world.asked.clear()
+    assert call("verify", "shop", "--sample", "0.5%").exit_code == 1
+    assert world.asked == ["verify 0.005"]
+    for wrong in ("0%", "101%", "a lot", "0.5"):
+        assert "is not a share; write for example 1% or 0.5%" in call("verify", "shop", "--sample", wrong).stderr
 
 
 def test_show_prints_a_table(world: World) -> None:

@@ -13,6 +13,11 @@ from pipelines.declaration import Declaration, Partitions
 from pipelines.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
+NO_PLACE = (
+    ", and this file is no place for one; remove it: Spark takes it from the environment (such as "
+    "AWS_SECRET_ACCESS_KEY) or from a core-site.xml in $HADOOP_CONF_DIR."
+)
+
 
 def read(folder: Path, text: str, **environment: str) -> Declaration:
     path = folder / "pipeline.yaml"
@@ -287,6 +292,27 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         (
             MINIMAL + "spark: {settings: {shuffle: 4}}\n",
             ", line 7: spark.settings.shuffle: it is not a Spark setting; their names start with `spark.`.",
+        ),
+        (
+            MINIMAL + "spark: {settings: {spark.hadoop.fs.s3a.secret.key: hunter2}}\n",
+            f", line 7: spark.settings: `spark.hadoop.fs.s3a.secret.key` looks like a secret{NO_PLACE}",
+        ),
+        (
+            MINIMAL
+            + "spark: {settings: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStorePassword=hunter2}}\n",
+            f", line 7: spark.settings: `spark.driver.extraJavaOptions` looks like a secret{NO_PLACE}",
+        ),
+        (
+            "sources: {sales: {delta: 's3a://me:hunter2@lake/sales'}}\n",
+            f", line 1: sources.sales.delta: the address holds a password{NO_PLACE}",
+        ),
+        (
+            MINIMAL + "check: {sample: some}\n",
+            ", line 7: check.sample: `some` is not a share; write for example 1% or 0.5%, at most 100%.",
+        ),
+        (
+            MINIMAL + "check: {cron: daily}\n",
+            ", line 7: check.cron: there is no such key; there are: sample, schedule.",
         ),
         (
             MINIMAL + "spark: {cores: 2}\n",

@@ -19,6 +19,7 @@ CODE = sorted(
     for path in (PROJECT / room).rglob("*.py")
 )
 LONGEST_MODULE, LONGEST_FUNCTION = 300, 40
+OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
 SAYING_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|base|common|misc)(_|$)")
 ADDRESS = re.compile(
     r"https?://[^\s\"')]*(pypi|pythonhosted|maven|npmjs|mirror|index)|--(extra-)?index-url|--find-links"
@@ -62,6 +63,27 @@ def test_modules_are_small_and_say_what_they_are(path: Path) -> None:
             if isinstance(node, ast.FunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
                 assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+
+
+def imports(path: Path) -> set[str]:
+    """The packages that a module imports, wherever in it."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes]
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("room", ["incremental", "pipelines", "assets"])
+def test_data_is_never_code(room: str) -> None:
+    """Protects from files that, being read, run what somebody wrote into them."""
+    for path in (PROJECT / room).rglob("*.py"):
+        assert not imports(path) & OF_CODE, path
+        assert "yaml.load(" not in path.read_text(), path
+
+
+def test_only_this_machine_is_served() -> None:
+    """Protects from a web server on all addresses; tests/setup/test_loopback.py looks at Spark."""
+    (started,) = [line for line in (PROJECT / "Makefile").read_text().splitlines() if "dagster dev" in line]
+    assert started.endswith("-h 127.0.0.1")
 
 
 @pytest.mark.parametrize("path", tracked(), ids=lambda path: str(path.relative_to(PROJECT)))

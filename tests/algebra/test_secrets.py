@@ -1,0 +1,49 @@
+"""What is taken for a secret, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.secrets import covered, is_secret
+from incremental.algebra.sources import Delta
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.azure.account.key.me.dfs.core.windows.net", "spark.ssl.keyPassword",
+        "spark.hadoop.javax.jdo.option.ConnectionPassword", "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.hadoop.fs.azure.sas.fixed.token.me", "spark.hadoop.fs.s3a.encryption.key",
+    ],
+)  # fmt: skip
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret(name, "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.sql.shuffle.partitions", "spark.hadoop.fs.s3a.aws.credentials.provider", "spark.kerberos.keytab",
+        "spark.hadoop.fs.s3a.endpoint", "spark.databricks.delta.snapshotPartitions", "spark.hadoop.fs.s3a.path.style",
+    ],
+)  # fmt: skip
+def test_other_names(name: str) -> None:
+    """Protects from a guard that nobody can work with."""
+    assert not is_secret(name, "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider")
+
+
+@pytest.mark.parametrize("text", ["s3a://me:hunter2@lake is gone", "secret.key=hunter2, say", "-Dx.password=hunter2"])
+def test_secrets_in_texts_are_covered(text: str) -> None:
+    assert covered(text) != text and "hunter2" not in covered(text)
+    assert (
+        covered("the keys of s3a://lake: a token of rows; a key = 1")
+        == "the keys of s3a://lake: a token of rows; a key = 1"
+    )
+
+
+def test_an_address_with_a_password_is_refused() -> None:
+    with pytest.raises(SourceError, match="holds a password") as raised:
+        Delta("s3a://me:hunter2@lake/sales")
+    assert "hunter2" not in str(raised.value)

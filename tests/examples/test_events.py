@@ -1,0 +1,137 @@
+"""What machines are told of work: JSON lines and Prometheus' numbers, and no value of any row."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from incremental.algebra.errors import SourceError
+from incremental.api import Delta, Files
+from incremental.runtime import events, metrics
+from incremental.runtime.cache import SetupError
+from incremental.runtime.store import Store
+from tests.examples.scene import Scene
+
+SECRET = "hunter2"
+SAMPLE = re.compile(r'deltafold_(\w+)\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} (\S+)')
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "events.jsonl"
+    monkeypatch.setenv(events.VARIABLE, f"json:{path}")
+    yield path
+    for handler in [handler for handler in events.LOGGER.handlers if handler.get_name() == events.VARIABLE]:
+        events.LOGGER.removeHandler(handler)
+        handler.close()
+    events.LOGGER.setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "collector"
+    folder.mkdir()
+    monkeypatch.setenv(metrics.VARIABLE, str(folder))
+    return folder
+
+
+def told(log: Path) -> list[dict[str, Any]]:
+    """The events since the last look."""
+    found = [json.loads(line) for line in log.read_text().splitlines()]
+    log.write_text("")
+    return found
+
+
+def samples(folder: Path) -> dict[tuple[str, ...], float]:
+    """Family and labels but view and warehouse → value; every line must be Prometheus'."""
+    found: dict[tuple[str, ...], float] = {}
+    for path in sorted(folder.iterdir()):
+        assert path.suffix == ".prom"
+        for line in path.read_text().splitlines():
+            if not line.startswith(("# HELP ", "# TYPE ")):
+                sample = SAMPLE.fullmatch(line)
+                assert sample, line
+                labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[2])
+                assert [name for name, _ in labels[:2]] == ["view", "warehouse"]
+                found[sample[1], *(value for _, value in labels[2:])] = float(sample[3])
+    return found
+
+
+def test_refreshes_are_told_and_measured(scene: Scene, log: Path, numbers: Path) -> None:
+    """Protects from operators who cannot see from outside what a refresh did, and from numbers that are not its own."""
+    scene.source("sales", "shop string, amount int", [("Oslo", 3), ("Rome", 4)])
+    view = scene.view("select shop, sum(amount) as total from sales group by shop")
+    report = view.refresh()
+    lines = told(log)
+    assert [line["event"] for line in lines] == ["refresh begun", "epoch begun", "epoch finished", "refresh finished"]
+    assert len({line["work"] for line in lines}) == 2
+    for line in lines[2:]:
+        kept = {name: line[name] for name in ("view", "epoch", "verdict", "rows_read", "jobs", "commits", "seconds")}
+        assert kept == {name: getattr(report, name) for name in kept}
+        assert line["versions"] == {"sales": [None, 0]}
+    first = samples(numbers)
+    assert first["epoch",] == first["refresh_success",] == first["epoch_verdict", "applied"] == 1
+    assert (first["epoch_jobs",], first["epoch_rows_read",]) == (report.jobs, report.rows_read)
+    assert first["table_files", "state_1"] == 1
+    assert first["source_lag_versions", "sales"] == first["epoch_unfinished",] == 0
+
+    scene.insert("sales", "shop string, amount int", [("Oslo", 5)])
+    view.status()
+    assert samples(numbers)["source_lag_rows", "sales"] == 1
+    assert view.verify().ok
+    assert told(log)[-1]["ok"] is True
+    view.drop()
+    assert not list(numbers.iterdir())
+
+
+def test_no_row_is_told(scene: Scene, log: Path, numbers: Path) -> None:
+    """Protects from values of rows, which error messages show to people, in logs that are kept and shipped."""
+    folder = scene.folder / "dropped"
+    folder.mkdir()
+    (folder / "a.csv").write_text(f"id\n1\n{SECRET}\n")
+    scene.warehouse.source("dropped", Files(str(folder), "csv", "id int"))
+    with pytest.raises(SourceError, match=SECRET):
+        scene.warehouse.land("dropped")
+    failed = told(log)[-1]
+    assert (failed["event"], failed["source"], failed["error"]) == ("landing failed", "dropped", "SourceError")
+    assert f"{folder / 'a.csv'}, line 3, does not fit the declared schema" in failed["sentence"]
+    assert SECRET not in json.dumps(failed)
+
+    scene.insert("users", "name string", [(SECRET,), (SECRET,)])
+    scene.warehouse.source("users", Delta(scene.path("users"), primary_key=("name",)))
+    scene.warehouse.source("people", Delta(scene.path("users")))
+    with pytest.raises(SourceError, match=SECRET):
+        scene.view("select count(*) as n from users", "unique").refresh()
+    lines = told(log)
+    assert [line["event"] for line in lines[2:]] == ["epoch failed", "refresh failed"]
+    assert "(name = …)" in lines[-1]["sentence"]
+    assert samples(numbers)["refresh_success",] == 0
+    with pytest.raises(Exception, match=SECRET):
+        scene.view(f"select cast(name as int) as n from people where name = '{SECRET}'", "cast").refresh()
+    lines += told(log)
+    assert "[CAST_INVALID_INPUT]" in lines[-1]["sentence"]
+    assert SECRET not in json.dumps(lines)
+
+
+def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Protects from an operator who believes that something is told, and nothing is."""
+    for wanted, says in (("yaml", "say json"), (f"json:{tmp_path}/none/log", "cannot be written")):
+        monkeypatch.setenv(events.VARIABLE, wanted)
+        with pytest.raises(SetupError, match=says):
+            events.switch_on()
+    monkeypatch.setenv(metrics.VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(SetupError, match="no folder that can be written"):
+        metrics.metrics_of(Store(cast(Any, None), tmp_path, "v"))
+
+
+def test_labels_that_need_escaping() -> None:
+    """Protects from one odd folder name that makes a collector reject the whole file."""
+    name = 'a"b\\c\nd'
+    (line,) = [line for line in metrics.text([("epoch", {"warehouse": name}, 3)]).splitlines() if line[0] != "#"]
+    assert line == 'deltafold_epoch{warehouse="a\\"b\\\\c\\nd"} 3'
