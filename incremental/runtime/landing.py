@@ -2,7 +2,7 @@
 
 Landing a partition replaces it whole (`replaceWhere`), so landing it again is an exact correction, whatever changed.
 A manifest beside the table remembers what each partition's files contained, so that unchanged ones are left alone;
-where there is none, or the source is declared otherwise than it was, all partitions are landed anew.
+before a commit it forgets what that replaces. Without one, or where the source is declared otherwise, all land anew.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class Landings:
             rows = 0
             if changed or removed or anew:
                 self._check(schema, present, changed)
+                # so that after a crash nobody takes what the commit replaced for what is landed
+                self._remember(None if anew else {**known, **dict.fromkeys((*changed, *removed), Known([], ""))})
                 rows = self._write(schema, [present[p] for p in changed], removed, anew)
             self._remember({p: kept for p, kept in known.items() if p not in removed} | seen)
             version = self.table.version()
@@ -244,8 +246,10 @@ class Landings:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _remember(self, partitions: Mapping[str, Known]) -> None:
-        content = {"declared": self._declared, "partitions": {key: asdict(known) for key, known in partitions.items()}}
+    def _remember(self, partitions: Mapping[str, Known] | None) -> None:
+        """Write what is landed; None: nobody knows."""
+        told = {key: asdict(known) for key, known in (partitions or {}).items()}
+        content = {} if partitions is None else {"declared": self._declared, "partitions": told}
         scratch = self.folder / "manifest.tmp"
         scratch.write_text(json.dumps(content, sort_keys=True))
         scratch.replace(self.folder / "manifest.json")
