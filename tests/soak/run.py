@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -49,12 +50,10 @@ class Soak:
                 self.step(drawn(self.seed, number, self.world, self._host is not None))
             self.end()
         except Exception as error:
-            self.tally.faults.append(f"{type(error).__name__}: {error}")
+            self.tally.faults.append(str(error) if isinstance(error, FaultError) else traceback.format_exc())
             self._say(f"seed {self.seed}; the last operations:")
             for line in self._last:
                 self._say(f"  {line}")
-            if not isinstance(error, FaultError):
-                raise
         return self.tally
 
     def step(self, step: Step) -> None:

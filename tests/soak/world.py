@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -179,10 +178,6 @@ class World:
         table = self.spark.read.format("delta").load(str(self._path("sales")))
         landed = Counter(tuple(row) for row in table.select("k", "v", "day").collect())
         return f"sales: missing {files - landed}, too many {landed - files}" if files != landed else ""
-
-    def forget(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def reads(view: str) -> list[str]:
