@@ -22,7 +22,7 @@ from tests.setup.machine import PROJECT
 from tests.soak import child, work
 from tests.soak.steps import WRITES, Step, drawn
 from tests.soak.tally import Tally, gone
-from tests.soak.world import World, chain
+from tests.soak.world import BRANCH, World, chain
 
 KILLED, REFUSED = "killed", "refused"
 SETTLED = 3.0  # seconds after which the Spark of a killed process has ended what it was told
@@ -40,6 +40,7 @@ class Soak:
         self.world, self.seed, self.tally = world, seed, Tally()
         self._host, self._say, self._killed = host, say, 0.0
         self._last: deque[str] = deque(maxlen=25)
+        self._back = set[str]()  # the views that went back, or were to
 
     def run(self, operations: int = sys.maxsize, until: float = float("inf")) -> Tally:
         """So many operations, or until a time; then everything is refreshed and compared once more."""
@@ -56,11 +57,12 @@ class Soak:
                 self._say(f"  {line}")
         return self.tally
 
-    def step(self, step: Step) -> None:
-        """One operation, and what must hold after it."""
+    def step(self, step: Step) -> bool:
+        """One operation, and what must hold after it; whether it came to its end."""
         began = time.monotonic()
         self._last.append(str(step))
         self.tally.operations[step.name] += 1
+        self._back |= {step.on.partition(BRANCH)[0]} if step.name in work.BACKWARDS else set()
         outcome = self._done(step)
         self._last[-1] += f": {outcome} ({time.monotonic() - began:.1f} s)"
         self._say(self._last[-1])
@@ -71,13 +73,15 @@ class Soak:
         for view in step.views:
             if view in self.world.views:  # a branch may just have gone
                 self._compare(view)
+        return ended
 
     def end(self) -> None:
         """Everything is landed, refreshed and compared: nothing is lost, and nothing is left to do."""
         self.step(Step(0, "land"))
         for view in self.world.views:
-            for number in range(3):  # one refusal may be, for versions that are gone or a write of the dead
-                self.step(Step(number, "refresh", view))
+            # one refusal may be, for versions that are gone or a write of the dead
+            if not self.step(Step(0, "refresh", view)) and not self.step(Step(0, "refresh", view)):
+                raise FaultError(f"{view} cannot be refreshed")
             if not self.world.view(view).current:
                 raise FaultError(f"{view} has something left to do")
             if not (found := self.world.view(view).verify()).ok:
@@ -136,7 +140,8 @@ class Soak:
 
     def _refused(self, step: Step, sentence: str) -> str:
         """Count a refusal; where versions are gone, the views are rebuilt, the lowest of the chain first."""
-        if not self.tally.refused(sentence, killed=self._killed > 0):
+        back = any(view.partition(BRANCH)[0] in self._back for view in step.views)
+        if not self.tally.refused(sentence, self._killed > 0, back):
             raise FaultError(f"{step} was refused: {sentence}")
         if gone(sentence):
             for view in chain(step.on):

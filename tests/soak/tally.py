@@ -37,10 +37,11 @@ class Tally:
     comparisons: int = 0
     incomparable: int = 0
 
-    def refused(self, sentence: str, killed: bool) -> bool:
-        """Count a refusal; whether it may be. killed: whether a process was."""
+    def refused(self, sentence: str, killed: bool, back: bool) -> bool:
+        """Count a refusal; whether it may be. killed: whether a process was; back: whether the view went back."""
         self.refusals[VARIABLE.sub("…", sentence)] += 1
-        return any(re.search(allowed, sentence) for allowed in (*EXPECTED, *GONE, *(MEETING if killed else ())))
+        allowed = (*EXPECTED, *(GONE if back else ()), *(MEETING if killed else ()))
+        return any(re.search(pattern, sentence) for pattern in allowed)
 
     def lines(self) -> list[str]:
         """All of it, for people."""

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.soak.run import Soak
 from tests.soak.world import World
 
-SEED, OPERATIONS = 5, 10
+SEED, OPERATIONS = 8352, 8  # draws a refresh and a landing that are killed, and upkeep
 
 
 def test_a_short_soak(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,6 +111,7 @@ WORK: dict[str, tuple[int, Work]] = {
     "backfill": (2, backfill),
 }
 """How often each is done, and the deed."""
+BACKWARDS = ("refresh to earlier versions", "rollback")
 OF_FILES = ("land", "land one partition", "backfill")
 WHOLE = ("land", "backfill")  # after which the table has what the files have
 REFRESHES = tuple(name for name in WORK if name.startswith("re"))
