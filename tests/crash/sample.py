@@ -28,6 +28,5 @@ BY_SIGNAL: tuple[Crash, ...] = (
     ("one state in place, merged", "change", ("after Table.merge", 1)),
     ("two nested states", "resume", ("before Table._write", 1)),
     ("state and view table", "first load", ("after Table._write", 2)),
-    ("state and view table, merged", "maintain", ("after Storage.remove_older", 1)),
     ("one state in place", "landing", ("after Table.replace_where", 1)),
 )
