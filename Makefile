@@ -7,13 +7,17 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test ui lint bench bench-tpch clean setup constraints audit
+.PHONY: demo test soak ui lint bench bench-tpch clean setup constraints audit
 
 demo: $(READY)
 	$(BIN)/python -m pipelines.demo
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# An hour of random work with kills; the seed is printed first, and --seed does the same again.
+soak: $(READY)
+	$(BIN)/python -m tests.soak
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .

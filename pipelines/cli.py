@@ -28,7 +28,7 @@ HELP = """\
 Keeps the answers of the declared pipelines up to date, by processing only what changed.
 
 Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;
-3 refused by the compiler; 4 a source, its data or the stored state is at fault; 5 busy: another process
+3 refused by the compiler; 4 a source, its data, the stored state or the disk is at fault; 5 busy: another process
 refreshes this view; 70 anything else.
 
 Pipelines are found in $DELTAFOLD_PIPELINES, else in ./pipelines, else among the ones that come along.

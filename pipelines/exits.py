@@ -22,6 +22,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.ChangedQueryError, REFUSED),
     (errors.SourceError, DATA),
     (errors.StateError, DATA),
+    (errors.StorageError, DATA),
     (errors.BusyError, BUSY),
 )
 

@@ -40,6 +40,10 @@ class StateError(DeltafoldError):
     """The stored state is not what its journal says: damaged, newer than this product, or removed."""
 
 
+class StorageError(DeltafoldError):
+    """The disk is full, or does not let this user write; what was begun goes on when that is mended."""
+
+
 class QueryError(DeltafoldError):
     """The query is not valid Spark SQL over the declared sources."""
 

@@ -6,15 +6,24 @@ Py4J's own message is "An error occurred while calling o12.save"; what a person 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
-from incremental.algebra.errors import DeltafoldError, SourceError
+from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.catalyst import JavaError
 
 Result = TypeVar("Result")
 
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
+DISK = {
+    "No space left on device": "make room there",
+    "Disk quota exceeded": "make room there",
+    "Read-only file system": "let it be written to",
+    "Permission denied": "let this user read and write there",
+    "Operation not permitted": "let this user read and write there",
+}  # fmt: skip
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
@@ -39,6 +48,32 @@ def first_line(message: str) -> str:
 def cause(error: Exception) -> str:
     """What an error says, in one line."""
     return first_line(causes(error)[0]) or type(error).__name__
+
+
+@contextmanager
+def storing(folder: Path) -> Generator[None]:
+    """Says of a full disk, or of a lost right, that it is one, whoever met it; folder: where files are written."""
+    try:
+        yield
+    except (OSError, DeltafoldError, *JavaError) as error:
+        if (known := of_disk(error, folder)) is None:
+            raise
+        raise known from error
+
+
+def of_disk(error: Exception, folder: Path) -> StorageError | None:
+    """The error as one of the disk, if it is or comes of one."""
+    met = error.__cause__ if isinstance(error, DeltafoldError) else error
+    if isinstance(met, JavaError):
+        place, said = folder, "\n".join(causes(met))
+    elif isinstance(error, OSError):
+        place, said = error.filename or folder, str(error.strerror)
+    else:
+        return None
+    for reason, remedy in DISK.items():
+        if reason in said:
+            return StorageError(f"{place}: {reason.lower()}; {remedy}, and try again: nothing is half done")
+    return None
 
 
 def explained(run: Callable[[], Result]) -> Result:

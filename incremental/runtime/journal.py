@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from incremental.algebra.errors import BusyError, StateError
 from incremental.algebra.report import Report
+from incremental.runtime.causes import storing
 
 FORMAT = 1  # of journal and state tables; a newer one is refused
 
@@ -187,19 +188,23 @@ def settle(folder: Path) -> None:
 def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
     """One process at a time works in a folder; the system frees the lock of a process that died.
 
-    what, work: `view totals`, `refreshed`; timeout: seconds to wait; raises BusyError after that.
+    what, work: `view totals`, `refreshed`; timeout: seconds to wait; raises BusyError after that, and StorageError
+    where files cannot be written, by whatever is done meanwhile too.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    held = FileLock(folder / ".lock")
     owner = folder / ".owner"
-    try:
-        held.acquire(timeout=timeout)
-    except Timeout as error:
-        who = owner.read_text() if owner.exists() else "another process"
-        raise BusyError(f"{what} is being {work} by {who}: try again when it is done") from error
-    try:
-        owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}")
-        yield
-    finally:
-        owner.unlink(missing_ok=True)
-        held.release()
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        held = FileLock(folder / ".lock")
+        try:
+            held.acquire(timeout=timeout)
+        except Timeout as error:
+            who = owner.read_text() if owner.exists() else "another process"
+            raise BusyError(f"{what} is being {work} by {who}: try again when it is done") from error
+        try:
+            owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}")
+            yield
+        finally:
+            try:
+                owner.unlink(missing_ok=True)
+            finally:
+                held.release()

@@ -89,8 +89,7 @@ class Landings:
             rows = 0
             if found.changed or found.removed or found.whole:
                 self._check(schema, found)
-                if not found.anew:
-                    self._manifest.begin(found.known, [*found.changed, *found.removed])
+                self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
                 records, whole = Records(self.spark, self.files, schema), found.whole or self.table.version() is None
                 rows = Replacement(
                     self.name, records, self.table, self.quarantine, [found.present[p] for p in found.changed],

@@ -43,13 +43,14 @@ class Manifest:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def begin(self, known: Mapping[str, Known], partitions: Iterable[str]) -> None:
-        """Note that partitions are about to be written."""
-        self.remember({**known, **dict.fromkeys(partitions, PENDING)})
+    def begin(self, known: Mapping[str, Known] | None, partitions: Iterable[str]) -> None:
+        """Note that partitions are about to be written; where nobody knows what is landed, nobody does until it is."""
+        self.remember(None if known is None else {**known, **dict.fromkeys(partitions, PENDING)})
 
-    def remember(self, partitions: Mapping[str, Known]) -> None:
-        """Write what is landed, whole or not at all."""
-        content = {"declared": self.declared, "partitions": {key: asdict(known) for key, known in partitions.items()}}
+    def remember(self, partitions: Mapping[str, Known] | None) -> None:
+        """Write what is landed, whole or not at all; None: nobody knows."""
+        told = {key: asdict(known) for key, known in (partitions or {}).items()}
+        content = {} if partitions is None else {"declared": self.declared, "partitions": told}
         scratch = self.folder / "manifest.tmp"
         scratch.write_text(json.dumps(content, sort_keys=True))
         scratch.replace(self.folder / "manifest.json")

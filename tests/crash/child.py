@@ -2,7 +2,7 @@
 
 python -m tests.crash.child HOST FOLDER KIND STAGE HOW STOP
 HOST: the file of a running Spark, or `own`. HOW: `kill` at the point, `during` the write that the point begins, `hold`
-the lock at the point until killed. STOP: the point, as JSON.
+the lock at the point until killed, `pause` for a second there and go on. STOP: the point, as JSON.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from incremental.runtime.host import attach
 from incremental.runtime.session import start
 from tests.crash.points import kill_process, watched
-from tests.crash.worlds import STAGES, World
+from tests.crash.stages import STAGES
+from tests.crash.worlds import World
 
 SHORT = 0.15  # seconds after which a write has begun and is not over yet
 
@@ -25,9 +27,9 @@ def kill_soon() -> None:
     threading.Timer(SHORT, kill_process).start()
 
 
-def hold() -> None:
+def hold(seconds: float) -> None:
     print("holding", flush=True)
-    time.sleep(600)
+    time.sleep(seconds)
 
 
 def main(host: str, folder: str, kind: str, stage: str, how: str, stop: str) -> None:
@@ -38,8 +40,8 @@ def main(host: str, folder: str, kind: str, stage: str, how: str, stop: str) -> 
     named = json.loads(stop)
     point = named if isinstance(named, int) else (named[0], named[1])
     world = World(spark, Path(folder), kind)
-    end = {"kill": kill_process, "during": kill_soon, "hold": hold}[how]
-    with world.settings(), watched(point, end):
+    ends = {"kill": kill_process, "during": kill_soon, "hold": partial(hold, 600), "pause": partial(hold, 1)}
+    with world.settings(), watched(point, ends[how]):
         STAGES[stage].run(world)
 
 

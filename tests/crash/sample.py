@@ -18,9 +18,15 @@ IN_PROCESS: tuple[Crash, ...] = (
     ("view over a view", "first load", ("before Readers.add", 1)),
     ("view over a view", "first load", ("after Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
+    ("view over a view", "late resume", ("after Journal._write", 1)),
+    ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
+    ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
+    ("state and view table, merged", "rollback", ("after Table._write", 1)),
+    ("state and view table, merged", "branch", ("before Storage.appear", 1)),
 )
 BY_SIGNAL: tuple[Crash, ...] = (
     ("one state in place, merged", "change", ("after Table.merge", 1)),
     ("two nested states", "resume", ("before Table._write", 1)),
     ("state and view table", "first load", ("after Table._write", 2)),
+    ("one state in place", "landing", ("after Table.replace_where", 1)),
 )

@@ -20,18 +20,20 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import BusyError, DeltafoldError
 from incremental.runtime import refresh
 from incremental.runtime.host import publish
+from tests.crash.conftest import Prepared
 from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash
-from tests.crash.worlds import KINDS, STAGES, World, check_survived, seen
+from tests.crash.stages import RUNS, STAGES, seen
+from tests.crash.worlds import World
 from tests.setup.machine import PROJECT
 
-POINTS = 18  # more than any run has
-FEWEST = 5
+POINTS = 24  # more than any run has
+FEWEST = 4
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stop" in metafunc.fixturenames:
-        whole: list[Crash] = [(kind, stage, number) for kind in KINDS for stage in STAGES for number in range(POINTS)]
+        whole: list[Crash] = [(*run, number) for run in RUNS for number in range(POINTS)]
         chosen = whole if metafunc.config.getoption("--long") else BY_SIGNAL
         metafunc.parametrize(("kind", "stage", "stop"), chosen, ids=[f"{k}: {s}, {at}" for k, s, at in chosen])
 
@@ -54,14 +56,13 @@ def killed(host: str, world: World, stage: str, how: str, stop: Stop) -> bool:
     return child.returncode != 0
 
 
-def test_a_kill_is_survived(spark: SparkSession, host: str, tmp_path: Path, kind: str, stage: str, stop: Stop) -> None:
+def test_a_kill_is_survived(host: str, prepared: Prepared, tmp_path: Path, kind: str, stage: str, stop: Stop) -> None:
     """Protects from anything that only a `finally` or an exit handler puts right."""
-    world = World(spark, tmp_path / "world", kind).create()
-    with world.settings():
-        STAGES[stage].prepare(world)
-        before, finished = seen(world), world.finished()
+    with prepared(kind, stage).settings():
+        before = seen(prepared(kind, stage))
+        world = prepared(kind, stage).copied(tmp_path / "world")
         if killed(host, world, stage, "kill", stop):
-            check_survived(world, before, finished, late=stop % 2 == 1 if isinstance(stop, int) else "after" in stop[0])
+            STAGES[stage].check(world, before, stop % 2 == 1 if isinstance(stop, int) else "after" in stop[0])
         else:
             assert isinstance(stop, int) and stop >= FEWEST
 
@@ -113,22 +114,32 @@ def test_a_java_of_its_own_ends_with_its_process(spark: SparkSession, tmp_path: 
         time.sleep(0.1)
 
 
+def holding(host: str, world: World, how: str) -> subprocess.Popen[bytes]:
+    """A process that is in the middle of a refresh."""
+    child = subprocess.Popen(command(host, world, "change", how, 3), cwd=PROJECT, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"holding\n"
+    return child
+
+
 def test_two_processes_refresh_one_after_the_other(
-    spark: SparkSession, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: str, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Protects from two refreshes of one view at once, and from a dead process that keeps the view locked."""
-    world = World(spark, tmp_path / "world", "one state in place").create()
-    STAGES["change"].prepare(world)
-    child = subprocess.Popen(command(host, world, "change", "hold", 3), cwd=PROJECT, stdout=subprocess.PIPE)
+    world = prepared("one state in place", "change").copied(tmp_path / "world")
+    first = holding(host, world, "pause")
+    assert world.view().refresh().verdict == "nothing to do"
+    assert first.wait() == 0
+    assert world.finished == 2
+    world.change(2)
+    second = holding(host, world, "hold")
     try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"holding\n"
         monkeypatch.setattr(refresh, "LOCK_SECONDS", 0.2)
-        with pytest.raises(BusyError, match=rf"view v is being refreshed by process {child.pid} since"):
+        with pytest.raises(BusyError, match=rf"view v is being refreshed by process {second.pid} since"):
             world.view().refresh()
     finally:
-        child.kill()
-        child.wait()
+        second.kill()
+        second.wait()
     assert world.view().refresh().verdict == "resumed"
     assert world.answer() == world.batch()
 

@@ -11,14 +11,15 @@ from incremental.runtime.readers import Readers
 from incremental.runtime.storage import Storage
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_PROCESS
-from tests.crash.worlds import KINDS, STAGES
+from tests.crash.stages import STAGES
+from tests.crash.worlds import KINDS
 
 # These make what can be made again, and write nothing of a warehouse.
 SET_UP = {
     f"runtime.{name}" for name in ("cache", "classes", "doctor", "host", "jars", "java", "metrics", "session", "trust")
 }
 OF_A_LANDING = {"Table.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
-OF_UPKEEP = {"Journal.forget", *(name for name in writers("runtime.storage"))}  # test_upkeep.py stops at these
+OF_UPKEEP = {"Journal.forget", *(name for name in writers("runtime.storage"))}  # some of these are enough
 
 
 def test_every_write_of_the_library_is_a_point() -> None:
@@ -52,7 +53,7 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
     found = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     crashes = [*IN_PROCESS, *BY_SIGNAL]
     moments = {stop[0] for _, _, stop in crashes if isinstance(stop, tuple)}
-    assert moments == {f"{side} {name}" for side in ("before", "after") for name in found - OF_A_LANDING - OF_UPKEEP}
+    assert moments >= {f"{side} {name}" for side in ("before", "after") for name in found - OF_A_LANDING - OF_UPKEEP}
     assert {kind for kind, _, _ in crashes} == set(KINDS)
     assert {stage for _, stage, _ in crashes} == set(STAGES)
 

@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StateError
-from tests.crash.points import Point
-from tests.crash.worlds import STAGES, World, begun, changed, stop_when, stopped
+from incremental.runtime.lake import Table
+from tests.crash.points import Point, watched
+from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
+from tests.crash.worlds import World
 
 RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
 
@@ -154,6 +156,22 @@ def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp
     assert [(each.view, each.generation, each.epoch) for each in report.below] == [("low", 2, 2)]
     assert world.answer() == world.batch()
     assert world.view().verify().ok
+
+
+def test_sources_are_written_while_a_refresh_runs(world: World) -> None:
+    """Protects from reading what came after the versions were pinned, and from passing over it later."""
+    changed(world)
+    pinned = Table(world.spark, world.orders).version()
+
+    def write() -> None:
+        world.sql("insert into orders values (1, 1, 1000, 1)")
+        world.sql("delete from orders where k = 2")
+
+    with watched(("before Table._write", 1), write):
+        assert world.view().refresh().versions["orders"][1] == pinned
+    assert world.answer() == world.batch(pinned)
+    world.view().refresh()
+    assert world.answer() == world.batch() != world.batch(pinned)
 
 
 def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:

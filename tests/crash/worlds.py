@@ -1,14 +1,12 @@
-"""Small warehouses to crash in: one source, one view, and what happens to them stage by stage.
+"""Small warehouses to crash in: one source, one view, and what may happen to the source.
 
-A world is a folder, made once and copied for each crash. A crash is survived when readers see the last finished epoch
-until the next refresh, which finishes what was begun and takes in what came since.
+A world is a folder, made once and copied for each crash.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,8 @@ from unittest import mock
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.api import Delta, Policy, View, Warehouse
+from incremental.api import Delta, Files, Policy, View, Warehouse
 from incremental.runtime.journal import Journal
-from tests.crash.points import Killed, Point, Run, Stop, raise_killed, watched
 
 Rows = Counter[tuple[object, ...]]
 
@@ -74,10 +71,16 @@ class World:
     def journal(self) -> Path:
         return self.folder / "warehouse" / "views" / "v" / "journal"
 
-    def view(self, query: str | None = None) -> View:
-        """The view as a new process sees it: nothing is remembered from before."""
+    def warehouse(self) -> Warehouse:
+        """The warehouse as a new process sees it: nothing is remembered from before."""
         warehouse = Warehouse(self.spark, self.folder / "warehouse")
         warehouse.source("orders", Delta(self.orders))
+        warehouse.source("dropped", Files(str(self.folder / "dropped"), "csv", "n INT, day STRING", "day"))
+        return warehouse
+
+    def view(self, query: str | None = None) -> View:
+        """The view as a new process sees it."""
+        warehouse = self.warehouse()
         kind = KINDS[self.kind]
         if kind.below:
             warehouse.source("low", warehouse.view("low", kind.below))
@@ -89,14 +92,17 @@ class World:
         last = Journal(self.journal).last()
         return last is not None and last.report is None
 
+    @property
     def finished(self) -> int:
-        return len(self.view().history())
+        """How many epochs have ended where they were to go: part of one is none."""
+        return sum(entry.complete for entry in Journal(self.journal).entries())
 
-    def batch(self) -> Rows:
-        """The batch answer at the latest version."""
+    def batch(self, version: int | None = None) -> Rows:
+        """The batch answer at a version, or at the latest."""
         kind = KINDS[self.kind]
         query = kind.query.replace("join low ", f"join ({kind.below}) ")
-        query = query.replace("from orders", f"from delta.`{self.orders}`")
+        at = "" if version is None else f" version as of {version}"
+        query = query.replace("from orders", f"from delta.`{self.orders}`{at}")
         return Counter(tuple(row) for row in self.spark.sql(query).collect())
 
     def answer(self) -> Rows:
@@ -126,6 +132,18 @@ class World:
         """Other files, the same rows."""
         self.sql("update orders set v = v where id % 2 = 0")
 
+    def drop(self, **days: int) -> None:
+        """Files of these days, one row each, and of no others."""
+        shutil.rmtree(self.folder / "dropped", ignore_errors=True)
+        for day, number in days.items():
+            folder = self.folder / "dropped" / f"day={day}"
+            folder.mkdir(parents=True)
+            (folder / "rows.csv").write_text(f"n\n{number}\n")
+
+    def landed(self) -> Rows:
+        path = str(self.folder / "warehouse" / "sources" / "dropped")
+        return Counter(tuple(row) for row in self.spark.read.format("delta").load(path).collect())
+
     def copied(self, folder: Path) -> World:
         shutil.copytree(self.folder, folder)
         return World(self.spark, folder, self.kind)
@@ -136,104 +154,3 @@ class World:
         for name in KINDS[self.kind].zero:
             stack.enter_context(mock.patch(f"incremental.runtime.{name}", 0))
         return stack
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a world has lived through, and the run that is to be stopped."""
-
-    prepare: Callable[[World], None]
-    run: Callable[[World], object]
-
-
-def begun(world: World) -> None:
-    world.view().refresh()
-
-
-def changed(world: World) -> None:
-    begun(world)
-    world.change()
-
-
-def rewritten(world: World) -> None:
-    begun(world)
-    world.rewrite()
-
-
-def half_way(world: World) -> None:
-    """A crash in the middle of the second epoch: after its first table was written."""
-    changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
-
-
-def refresh(world: World) -> object:
-    return world.view().refresh()
-
-
-def rebuild(world: World) -> object:
-    return world.view().rebuild()
-
-
-STAGES = {
-    "first load": Stage(lambda _: None, refresh),
-    "change": Stage(changed, refresh),
-    "change that cancels out": Stage(rewritten, refresh),
-    "rebuild": Stage(changed, rebuild),
-    "resume": Stage(half_way, refresh),
-}
-
-
-def stop_when(world: World, wanted: Callable[[Point], bool]) -> None:
-    """A refresh killed at the first point that is wanted."""
-    with watched() as run:
-        reach = run.reach
-
-        def reach_and_stop(point: Point) -> None:
-            reach(point)
-            if wanted(point):
-                raise_killed()
-
-        run.reach = reach_and_stop  # type: ignore[method-assign]
-        try:
-            refresh(world)
-        except Killed:
-            return
-    raise AssertionError(f"never came to the point: {[str(point) for point in run.passed]}")
-
-
-def stopped(world: World, stage: Stage, stop: Stop) -> Run:
-    """The stage's run, killed at a point within this process."""
-    with watched(stop) as run:
-        try:
-            stage.run(world)
-        except Killed:
-            return run
-    raise AssertionError(f"there is no point {stop} in {[str(point) for point in run.passed]}")
-
-
-def seen(world: World) -> Rows | None:
-    """What readers see; None before the first epoch has ended."""
-    return world.answer() if world.finished() else None
-
-
-def check_survived(world: World, before: Rows | None, finished: int, late: bool) -> None:
-    """A crashed world: readers see the last finished epoch, and one refresh brings it to the latest versions.
-
-    before, finished: what readers saw, and the number of finished epochs, before the run that was stopped.
-    late: whether data arrives between the crash and that refresh; otherwise it does afterwards.
-    """
-    latest = world.batch()
-    assert seen(world) == (before if world.finished() == finished else latest)
-    unfinished = world.unfinished
-    if late:
-        world.change(2)
-    report = world.view().refresh()
-    verdicts = [entry.verdict for entry in world.view().history()]
-    assert ("resumed" in verdicts[finished:]) == unfinished, verdicts
-    assert not unfinished or "resumed" in report.sentence, report.sentence
-    assert world.answer() == world.batch()
-    assert world.view().refresh().verdict == "nothing to do"
-    if not late:
-        world.change(2)
-        world.view().refresh()
-        assert world.answer() == world.batch()

@@ -34,7 +34,7 @@ def facts(*arguments: str) -> Any:
 def test_help_documents_the_exit_codes() -> None:
     said = " ".join(call("--help").stdout.split())
     assert "Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;" in said
-    assert "3 refused by the compiler; 4 a source, its data or the stored state is at fault; 5 busy" in said
+    assert "3 refused by the compiler; 4 a source, its data, the stored state or the disk is at fault; 5 busy" in said
     assert "70 anything else" in said
 
 

@@ -1,0 +1,226 @@
+"""What a world lives through, the run that is stopped in it, and what must hold afterwards.
+
+A crash of a refresh is survived when readers see the last finished epoch until the next refresh, which finishes what
+was begun and takes in what came since; of anything else, when readers see what they saw or all of it, and the next
+attempt, or the next refresh, ends well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.crash.points import Killed, Point, Run, Stop, raise_killed, watched
+from tests.crash.worlds import KINDS, Rows, World
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What readers see, None before the first epoch has ended, and the number of finished epochs."""
+
+    rows: Rows | None
+    finished: int
+
+
+Check = Callable[[World, Seen, bool], None]
+"""A world after a crash, what was seen before, and whether data arrives before the next refresh, or after it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What comes first, the run that is to be stopped, and what a world must be like after it; kinds: where it is."""
+
+    prepare: Callable[[World], None]
+    run: Callable[[World], object]
+    check: Check
+    kinds: tuple[str, ...] = tuple(KINDS)
+
+
+def seen(world: World) -> Seen:
+    return Seen(world.answer() if world.finished else None, world.finished)
+
+
+def begun(world: World) -> None:
+    world.view().refresh()
+
+
+def changed(world: World) -> None:
+    begun(world)
+    world.change()
+
+
+def rewritten(world: World) -> None:
+    begun(world)
+    world.rewrite()
+
+
+def half_way(world: World) -> None:
+    """A crash in the middle of the second epoch: after its first table was written."""
+    changed(world)
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+
+
+def almost_there(world: World) -> None:
+    """A crash when all tables are written, those of a view below too, and the journal lacks the last report alone."""
+    changed(world)
+    writes = iter(range(4 if KINDS[world.kind].below else 2, 0, -1))
+    stop_when(world, lambda point: str(point).startswith("before Journal._write") and next(writes) == 1)
+
+
+def lived(world: World) -> None:
+    """A rebuilt view with several epochs."""
+    begun(world)
+    world.view().rebuild()
+    for number in (1, 2, 3):
+        world.change(number)
+        world.view().refresh()
+
+
+def dropped(world: World) -> None:
+    """Days that are landed; then one is corrected, one goes, and one comes."""
+    world.drop(a=1, b=2)
+    world.warehouse().land("dropped")
+    world.drop(a=3, c=4)
+
+
+def refresh(world: World) -> object:
+    return world.view().refresh()
+
+
+def in_parts(world: World) -> object:
+    """Every file is a part of its own."""
+    return world.view().refresh(chunk=1)
+
+
+def rebuild(world: World) -> object:
+    return world.view().rebuild()
+
+
+BACK_TO, BACK_AT = 2, 1  # an epoch of `lived`, and its version of the source
+
+
+def maintain(world: World) -> object:
+    return world.view().maintain(0)
+
+
+def rollback(world: World) -> object:
+    return world.view().rollback(BACK_TO)
+
+
+def branch(world: World) -> object:
+    return world.view().branch("dev")
+
+
+def land(world: World) -> object:
+    return world.warehouse().land("dropped")
+
+
+def refreshed(world: World, before: Seen, late: bool) -> None:
+    """After a refresh that was stopped."""
+    latest = world.batch()
+    assert seen(world).rows == (before.rows if world.finished == before.finished else latest)
+    unfinished = world.unfinished
+    if late:
+        world.change(2)
+    report = world.view().refresh()
+    verdicts = [entry.verdict for entry in world.view().history()]
+    assert ("resumed" in verdicts[before.finished :]) == unfinished, verdicts
+    assert not unfinished or "resumed" in report.sentence or "(part " in report.sentence, report.sentence
+    assert world.answer() == world.batch()
+    assert world.view().refresh().verdict == "nothing to do"
+    if not late:
+        world.change(2)
+        world.view().refresh()
+        assert world.answer() == world.batch()
+
+
+def kept(world: World, before: Seen, late: bool) -> None:
+    """After upkeep or a branch that was stopped."""
+    assert seen(world) == before
+    goes_on(world)
+
+
+def went_back(world: World, before: Seen, late: bool) -> None:
+    """After a rollback that was stopped."""
+    done = Seen(world.batch(BACK_AT), before.finished + 1)
+    assert seen(world) == (before if world.unfinished or world.finished == before.finished else done)
+    goes_on(world)
+
+
+def kept_in_order(world: World, before: Seen, late: bool) -> None:
+    """After upkeep that was stopped: it is done once more."""
+    maintain(world)
+    kept(world, before, late)
+
+
+def branched(world: World, before: Seen, late: bool) -> None:
+    """After a branch that was stopped: there is one, or none."""
+    view = world.view()
+    dev = view.warehouse.view("dev", view.query, view.policy)
+    if not dev.history():
+        dev = world.view().branch("dev")
+    kept(world, before, late)
+    dev.refresh()
+    assert dev.verify().ok
+
+
+def goes_on(world: World) -> None:
+    for number in (4, 5):
+        world.view().refresh()
+        assert world.answer() == world.batch()
+        world.change(number)
+    world.view().refresh()
+    assert world.view().verify().ok
+
+
+def landed(world: World, before: Seen, late: bool) -> None:
+    """After a landing that was stopped; files go back to what they were, or stay."""
+    if late:
+        world.drop(a=1, b=2)
+    world.warehouse().land("dropped")
+    expected = {(1, "a"), (2, "b")} if late else {(3, "a"), (4, "c")}
+    assert world.landed() == dict.fromkeys(expected, 1)
+
+
+STAGES = {
+    "first load": Stage(lambda _: None, refresh, refreshed),
+    "change": Stage(changed, refresh, refreshed),
+    "change that cancels out": Stage(rewritten, refresh, refreshed),
+    "change in parts": Stage(changed, in_parts, refreshed),
+    "rebuild": Stage(changed, rebuild, refreshed),
+    "resume": Stage(half_way, refresh, refreshed),
+    "late resume": Stage(almost_there, refresh, refreshed),
+    "maintain": Stage(lived, maintain, kept_in_order),
+    "rollback": Stage(lived, rollback, went_back),
+    "branch": Stage(lived, branch, branched),
+    "landing": Stage(dropped, land, landed, ("one state in place",)),
+}
+RUNS = [(kind, name) for name, stage in STAGES.items() for kind in stage.kinds]
+
+
+def stop_when(world: World, wanted: Callable[[Point], bool]) -> None:
+    """A refresh killed at the first point that is wanted."""
+    with watched() as run:
+        reach = run.reach
+
+        def reach_and_stop(point: Point) -> None:
+            reach(point)
+            if wanted(point):
+                raise_killed()
+
+        run.reach = reach_and_stop  # type: ignore[method-assign]
+        try:
+            refresh(world)
+        except Killed:
+            return
+    raise AssertionError(f"never came to the point: {[str(point) for point in run.passed]}")
+
+
+def stopped(world: World, stage: Stage, stop: Stop) -> Run:
+    """The stage's run, killed at a point within this process."""
+    with watched(stop) as run:
+        try:
+            stage.run(world)
+        except Killed:
+            return run
+    raise AssertionError(f"there is no point {stop} in {[str(point) for point in run.passed]}")

@@ -1,0 +1,1 @@
+"""Hours of random work on a small warehouse, with kills: `python -m tests.soak --minutes N --seed S`."""

@@ -1,0 +1,42 @@
+"""A process that does one piece of work and may come to an end on the way.
+
+python -m tests.soak.child HOST FOLDER TOLD
+HOST: the file of a running Spark, or `own`. TOLD: JSON of the arguments of work.do, of how and where it ends: `how`
+is `kill` at the point, `during` the write that the point begins, or `not`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from incremental.algebra.errors import DeltafoldError
+from incremental.runtime.host import attach
+from incremental.runtime.session import start
+from tests.crash.child import kill_soon
+from tests.crash.points import kill_process, watched
+from tests.soak.work import do
+from tests.soak.world import World
+
+REFUSED = 3
+SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+
+
+def main(host: str, folder: str, told: str) -> int:
+    work = json.loads(told)
+    how, stop = work.pop("how"), work.pop("stop")
+    spark = start("soak", master="local[2]", memory="1g", settings=SETTINGS) if host == "own" else attach(Path(host))
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    with watched(stop, {"kill": kill_process, "during": kill_soon, "not": lambda: None}[how]):
+        try:
+            print(do(World(spark, Path(folder)), **work))
+        except DeltafoldError as error:
+            print(error)
+            return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
