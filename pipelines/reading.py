@@ -32,6 +32,7 @@ _WHAT = {
     "bool_type": "it must be true or false",
     "dict_type": "it must be a mapping; write `key: value` lines under it",
     "model_type": "it must be a mapping; write `key: value` lines under it",
+    "tuple_type": "it must be a list; write `- ` lines under it",
     "too_short": "it is empty; declare at least one",
 }
 

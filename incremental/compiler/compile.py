@@ -68,7 +68,9 @@ def check_outputs(outputs: Outputs) -> None:
     seen: dict[str, str] = {}
     for _, name in outputs:
         if name.lower() in seen:
-            raise QueryError(f"the answer has two columns named {name!r}: give one of them another name with AS")
+            other = seen[name.lower()]
+            names = repr(name) if other == name else f"{other!r} and {name!r}, which are one name"
+            raise QueryError(f"the answer has two columns named {names}: give one of them another name with AS")
         if name.startswith(RESERVED):
             raise QueryError(
                 f"the answer column {name!r} starts with {RESERVED!r}, which is reserved: rename it with AS"

@@ -31,7 +31,8 @@ def check_statement(spark: SparkSession, text: str) -> None:
         return
     for node in nodes(plan):
         if any(catalyst.is_a(spark, node, f"plans.logical.{name}") for name in ("Command", "ParsedStatement")):
-            raise QueryError(f"a view is a query that reads, and this one is a command ({catalyst.kind(node)}): SELECT")
+            kind = catalyst.kind(node)
+            raise QueryError(f"a view is a query that reads, and this one is a command ({kind}): write a SELECT")
 
 
 def nodes(plan: J) -> list[J]:

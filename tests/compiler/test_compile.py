@@ -29,7 +29,10 @@ def test_program_of_a_group_by() -> None:
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (("a", "b", "A"), "the answer has two columns named 'A': give one of them another name with AS"),
+        (
+            ("a", "b", "A"),
+            "the answer has two columns named 'a' and 'A', which are one name: give one of them another name with AS",
+        ),
         (("a", "__x"), "the answer column '__x' starts with '__', which is reserved: rename it with AS"),
         ((), "the answer has no columns: select at least one"),
     ],

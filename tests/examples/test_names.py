@@ -74,8 +74,8 @@ def test_answer_columns_that_no_table_can_have(scene: Scene) -> None:
     """Delta's names do not differ by case; ours begin with two underscores."""
     scene.source("t", "k int, v int", [(1, 1)])
     for query, sentence in (
-        ("select k, v as K from t", "two columns named 'K'"),
-        ("select k, count(*) K from t group by k", "two columns named 'K'"),
+        ("select k, v as K from t", "two columns named 'k' and 'K', which are one name"),
+        ("select k, count(*) K from t group by k", "two columns named 'k' and 'K', which are one name"),
         ("select k as __rows from t", "'__rows' starts with '__', which is reserved"),
     ):
         with pytest.raises(QueryError, match=sentence):

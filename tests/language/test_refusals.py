@@ -69,7 +69,7 @@ def test_every_reason_is_in_the_message(spark: SparkSession) -> None:
         ("select nothing from flights", "nothing"),
         ("selekt 1", "selekt"),
         ("select sum(carrier, day) from flights", "sum"),
-        ("select carrier, Carrier from flights", "two columns named 'Carrier'"),
+        ("select carrier, Carrier from flights", "two columns named 'carrier' and 'Carrier', which are one name"),
         ("select f.*, a.* from flights f join airlines a on f.carrier = a.carrier", "two columns named 'carrier'"),
         ("select carrier as __rows from flights", "reserved"),
     ],

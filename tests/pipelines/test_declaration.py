@@ -181,6 +181,10 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
             ", line 2: sources.sales: the primary key names `idd`, which is not a column of the schema (id, day); "
             "correct it.",
         ),
+        (
+            MINIMAL + "    primary_key: 5\n",
+            ", line 7: sources.sales.primary_key: it must be a list; write `- ` lines under it.",
+        ),
         (MINIMAL + "    primary_key: []\n", ", line 7: sources.sales.primary_key: it is empty; declare at least one."),
         (
             MINIMAL + "    foreign_keys: [{columns: id, source: shops}]\n",
