@@ -86,8 +86,9 @@ def facts_of(done: object) -> dict[str, Any]:
             )  # fmt: skip
             return {name: getattr(done, name) for name in names}
         case Landing():
-            partitions = {name: len(getattr(done, name)) for name in ("landed", "unchanged", "removed")}
-            return {"version": done.version, "rows": done.rows, "seconds": round(done.seconds, 3), **partitions}
+            counts = {name: len(getattr(done, name)) for name in ("landed", "unchanged", "removed")}
+            counts |= {"quarantined": sum(done.quarantined.values())}
+            return {"version": done.version, "rows": done.rows, "seconds": round(done.seconds, 3), **counts}
         case Verification():
             return {name: getattr(done, name) for name in ("ok", "missing", "extra", "rows", "versions", "share")}
         case Upkeep():
