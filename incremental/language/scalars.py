@@ -35,7 +35,6 @@ UNSAID = {
     "StructsToJson": {"options": "Map()"},
     "StructsToXml": {"options": "Map()"},
     "HyperLogLogPlusPlus": {"relativeSD": "0.05"},
-    "Mode": {"reverseOpt": "None"},
     "Percentile": {"reverse": "False"},
     "PercentileCont": {"reverse": "False"},
     "PercentileDisc": {"reverse": "False"},
