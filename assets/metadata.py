@@ -90,6 +90,7 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
         "summary": dg.MetadataValue.text(report.sentence),
         "versions": dg.MetadataValue.md(_versions(report.versions)),
         CONSUMED: dg.MetadataValue.json(consumed(report, below)),
+        **({"because": dg.MetadataValue.text("\n".join(report.because))} if report.because else {}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
         "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
         **{name: dg.MetadataValue.int(number) for name, number in whole.items()},

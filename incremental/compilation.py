@@ -4,10 +4,12 @@ Out: what it answers, how it is kept, and its batch form; the only place where l
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal, cast, get_args
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -15,17 +17,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint, among
-from incremental.algebra.errors import Refusal, RefusedError, SourceError
-from incremental.algebra.plan import Column
+from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
+from incremental.algebra.plan import Column, Source, walk
 from incremental.algebra.program import Program
+from incremental.algebra.recipe import Current, Recipe
 from incremental.algebra.report import Description, StateDescription
+from incremental.algebra.sources import is_name
 from incremental.catalyst import isolated
 from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
 from incremental.compiler.cost import estimate
-from incremental.compiler.explain import explain, explain_refusal
+from incremental.compiler.explain import explain, explain_refusal, outline
 from incremental.compiler.lineage import shown_key
 from incremental.compiler.strategy import Publish
-from incremental.language.query import Ordering, Query, QueryText, evaluate, read_query
+from incremental.language.query import Ordering, Query, QueryText, evaluate
+from incremental.language.reading import column_types, reading
 from incremental.language.ties import settled
 from incremental.runtime.choice import Cheapest, Choice, Only, Ways
 from incremental.runtime.layout import quoted
@@ -34,11 +39,15 @@ from incremental.runtime.recompute import Recomputed
 from incremental.runtime.sampling import Sample, sample_of
 
 Policy = Literal["incremental", "auto", "definition"]
+OnChange = Literal["refuse", "rebuild"]
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """A view's query over sources of known schemas; compiled when first asked for anything."""
+    """A view's query over sources of known schemas; compiled when first asked for anything.
+
+    kept: what the view's state was built from, if there is one.
+    """
 
     spark: SparkSession
     name: str
@@ -49,6 +58,7 @@ class Compilation:
     invariant: frozenset[str]
     views: frozenset[str] = frozenset()
     constraints: tuple[Constraint, ...] = ()
+    kept: Recipe | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -91,7 +101,7 @@ class Compilation:
         if not self.schemas:
             reason = "declare its sources and land their data first"
             raise SourceError(f"view {self.name} has no source with a schema: {reason}")
-        query = read_query(self.spark, self.text, self.schemas)
+        query = reading(self.spark, self.text, self.schemas, self.kept)
         check_outputs(query.outputs)
         return query
 
@@ -104,11 +114,25 @@ class Compilation:
             if self.query.forbidden or self.policy == "incremental":
                 raise program
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
-            return Only(Incremental(program, self.query.attributes))
+            return Only(self.current, Incremental(program, self.query.attributes))
         elif self.policy == "auto":
-            return Cheapest(Incremental(program, self.query.attributes), self._recomputed, estimate)
+            return Cheapest(self.current, Incremental(program, self.query.attributes), self._recomputed, estimate)
         check_rows(self.query.outputs)
-        return Only(self._recomputed)
+        return Only(self.current, self._recomputed)
+
+    @cached_property
+    def current(self) -> Current:
+        """The query as a person reads it, to be compared with what the view's state was built from."""
+        query, known = self.query, column_types(self.schemas)
+        fields = [
+            (node.relation, name) for node in walk(query.plan) if isinstance(node, Source) for name, _ in node.fields
+        ]
+        read = {source: {n: known[source][n] for s, n in fields if s == source} for source in query.sources}
+        recipe = Recipe(
+            query.fingerprint, outline(query.plan), tuple((c.name, c.type) for c in self.columns), read,
+            dict(query.settings), query.functions, query.names, releases(self.spark),
+        )  # fmt: skip
+        return Current(recipe, known)
 
     def ordered(self, answer: DataFrame) -> DataFrame:
         """The answer in the query's order, if it has one."""
@@ -141,6 +165,25 @@ class Compilation:
     @property
     def _refusals(self) -> tuple[Refusal, ...]:
         return self._program.refusals if isinstance(self._program, RefusedError) else ()
+
+
+def releases(spark: SparkSession) -> dict[str, str]:
+    """What a state is made by."""
+    try:
+        ours = version("deltafold")
+    except PackageNotFoundError:  # a checkout that nobody installed
+        ours = "unknown"
+    return {"Deltafold": ours, "Spark": spark.version, "Python": platform.python_version()}
+
+
+def check_options(name: str, policy: str, on_change: str) -> None:
+    """Refuse what a view cannot be called, and options that there are not; raises QueryError."""
+    if not is_name(name):
+        raise QueryError(f"{name!r} is no name for a view: use letters, digits and underscores")
+    if policy not in get_args(Policy):
+        raise QueryError(f"there is no policy {policy!r}: use incremental, auto or definition")
+    if on_change not in get_args(OnChange):
+        raise QueryError(f"on_change cannot be {on_change!r}: use refuse or rebuild")
 
 
 def order(key: Ordering) -> SparkColumn:

@@ -173,7 +173,8 @@ def _open(pipeline: Pipeline, spark: SparkSession, opened: dict[str, tuple[Wareh
             below = pipeline.below.get(name)
             warehouse.source(name, _open(below, spark, opened)[1] if below else _declared(source))
         told, query = pipeline.declaration, queries.runnable(pipeline.query)
-        view = warehouse.view(pipeline.name, query, policy=told.policy, publish=told.publish)
+        options: Any = told.model_dump(include={"policy", "publish", "on_change"})
+        view = warehouse.view(pipeline.name, query, **options)
         opened[pipeline.name] = warehouse, view
     return opened[pipeline.name]
 

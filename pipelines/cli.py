@@ -221,10 +221,13 @@ def show(
 def maintain(
     name: Name,
     retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of so many hours.")] = 168,
+    buckets: Annotated[int | None, typer.Option("--buckets", min=1, help="Store it in so many first.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compact the tables of a view and what is landed for it, and remove old files that nobody needs."""
     with _opened(name) as opened:
+        if buckets:
+            opened.view.rebucket(buckets, lambda step: opened.say(f"{name}: {step}"))
         done = opened.view.maintain(retain, lambda step: opened.say(f"{name}: {step}"))
     _print(as_json, asdict(done), rendering.upkeep(done))
 

@@ -22,6 +22,7 @@
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
     policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
+    on_change: refuse                              or rebuild, where the query or a column it reads is another one
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare so much with the batch query after
@@ -261,6 +262,7 @@ class Declaration(_Part):
     partitions: Partitions | None = None
     policy: Literal["incremental", "auto", "definition"] = "incremental"
     publish: Literal["auto", "table"] = "auto"
+    on_change: Literal["refuse", "rebuild"] = "refuse"
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check)] | None = None

@@ -60,7 +60,7 @@ def replay(done: Landing) -> str:
 
 def report(done: Report) -> str:
     """The line for people, and below it from where to where the sources went and where the time went."""
-    lines = [done.sentence]
+    lines = [done.sentence, *(f"  because: {reason}" for reason in done.because)]
     if done.versions:
         moves = (f"{name} {'-' if old is None else old} to {new}" for name, (old, new) in done.versions.items())
         lines.append(f"  source versions: {', '.join(moves)}")

@@ -265,7 +265,7 @@ class KeyLocal(OneInput):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A node of Spark's that the algebra has no rule for; the compiler refuses it."""
+    """A node of Spark's that the algebra has no rule for; the compiler refuses it. detail: tells it from another."""
 
     kind: str
     text: str
@@ -273,6 +273,7 @@ class Foreign:
     instead: str
     children: tuple[Plan, ...]
     columns: tuple[Column, ...]
+    detail: str = ""
 
 
 Plan = (

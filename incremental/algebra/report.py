@@ -34,7 +34,8 @@ class Report(Json):
     change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
     rows_read: records Spark read in all scans, Delta's own logs included; rows_written: records written to tables;
     seconds and phases: wall clock; expected: under policy auto, the seconds that each mode was expected to take, from
-    the compiler's estimates and earlier epochs; below: what was done first with the views that this one reads.
+    the compiler's estimates and earlier epochs; below: what was done first with the views that this one reads;
+    because: what changed of the query or its sources, line by line, where the view was rebuilt.
     """
 
     view: str
@@ -56,11 +57,13 @@ class Report(Json):
     estimates: dict[str, float] = field(default_factory=dict[str, float])
     expected: dict[str, float] = field(default_factory=dict[str, float])
     below: tuple[Report, ...] = ()
+    because: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports
         given = cast("tuple[Report | dict[str, Any], ...]", self.below)
         object.__setattr__(self, "below", tuple(b if isinstance(b, Report) else Report(**b) for b in given))
+        object.__setattr__(self, "because", tuple(self.because))
         object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from incremental.algebra.errors import Refusal
+from incremental.algebra.plan import Plan
 from incremental.algebra.program import InPlace, Program, State
+from incremental.compiler.verdicts import verdicts
+
+DIGEST = re.compile(r" ~ python \S+ [0-9a-f]{12}")
 
 
 def explain(name: str, program: Program, views: frozenset[str] = frozenset()) -> str:
@@ -22,6 +28,12 @@ def explain(name: str, program: Program, views: frozenset[str] = frozenset()) ->
     lines += [f"{node:<{width}}  | {v.rule}" for node, v in zip(nodes, program.verdicts, strict=True)]
     lines += [f"note: {note}" for note in program.notes]
     return "\n".join(lines)
+
+
+def outline(plan: Plan) -> tuple[str, ...]:
+    """The operators of a query as it was written, one a line, without the digests of functions."""
+    found = verdicts(plan, frozenset())
+    return tuple("  " * verdict.depth + DIGEST.sub("", verdict.node) for verdict in found)
 
 
 def said(node: str, views: frozenset[str]) -> str:

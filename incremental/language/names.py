@@ -7,6 +7,7 @@ never on Spark's expression identifiers. Names become state columns.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
@@ -25,16 +26,24 @@ def type_text(data_type: J) -> str:
 
 
 class Names:
-    """Unique names by expression identifier, and the renamed attribute of each name (`attributes`)."""
+    """Unique names by expression identifier, and the renamed attribute of each name (`attributes`).
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._taken: set[str] = set()
+    given: the names to take, in the order of their making, before any are made; `made`: all names so far, in order.
+    """
+
+    def __init__(self, spark: SparkSession, given: Sequence[str] = ()) -> None:
+        self._spark, self._given = spark, given
+        self.made: list[str] = []
+        self._taken: set[str] = set(given)
         self._columns: dict[int, Column] = {}
         self.attributes: dict[str, J] = {}
 
     def fresh(self, wish: str) -> str:
         """A name nobody has: the wish itself, else with a number; only letters, digits and underscores."""
+        self.made.append(self._given[len(self.made)] if len(self.made) < len(self._given) else self._wished(wish))
+        return self.made[-1]
+
+    def _wished(self, wish: str) -> str:
         wish = re.sub(r"^(_\w+?)_\d+$", r"\1", wish)  # Catalyst numbers its own names by process
         stem = re.sub(r"\W+", "_", wish).strip("_").lower() or "c"
         stem = stem if stem[0].isalpha() else f"c{stem}"

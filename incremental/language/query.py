@@ -7,7 +7,8 @@ user's temporary views are touched nor any data is read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,6 +27,10 @@ from incremental.language.ties import determined
 from incremental.language.translate import Translation
 
 QueryText = str | Callable[..., DataFrame]
+ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
+# settings by which functions give something else
+MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
+FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Query:
 
     plan: its algebra; outputs: the plan's column and the user's name of each answer column; ordering: the answer's
     order; forbidden: expressions without a fixed value; settings: what else the answer depends on (ANSI, time zone);
-    attributes: Spark's attribute of each column name, for the runtime's lowering.
+    attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns.
     """
 
     plan: Plan
@@ -52,6 +57,7 @@ class Query:
     forbidden: tuple[Forbidden, ...]
     settings: tuple[tuple[str, str], ...]
     attributes: Mapping[str, Any]
+    names: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -66,9 +72,19 @@ class Query:
         text = repr((self.plan, columns, names, self.settings))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def functions(self) -> dict[str, str]:
+        """The digests of its Python functions by their names; of several with one name all."""
+        found = dict[str, str]()
+        for name, digest in sorted(set(FUNCTION.findall(repr(self.plan)))):
+            found[name] = f"{found[name]} {digest}" if name in found else digest
+        return found
 
-def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType]) -> Query:
-    """Analyse and translate a query over sources with these schemas.
+
+def read_query(
+    spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType], names: Sequence[str] = ()
+) -> Query:
+    """Analyse and translate a query over sources with these schemas; names: for the plan's columns, in their order.
 
     Raises QueryError when Spark cannot analyse it, and when it is a command.
     """
@@ -80,7 +96,7 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
     frames = {name: empty(clone, schema) for name, schema in schemas.items()}
     relations = {relation_number(frame): name for name, frame in frames.items()}
     plan = catalyst.analysed(evaluate(clone, query, frames, {}))
-    translation = Translation(clone, relations)
+    translation = Translation(clone, relations, names)
     normal = normal_form(clone, determined(clone, plan))
     algebra = translation.whole(normal)
     user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
@@ -91,9 +107,16 @@ def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, Stru
         outputs,
         ordering(normal, {column.name: name for column, name in outputs}, translation),
         tuple(translation.scalars.forbidden),
-        tuple((key, str(clone.conf.get(key))) for key in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")),
+        settings(clone),
         translation.names.attributes,
+        tuple(translation.names.made),
     )
+
+
+def settings(spark: SparkSession) -> tuple[tuple[str, str], ...]:
+    """The settings that an answer depends on: two always, and those that somebody has set."""
+    given = sorted((key, value) for key, value in spark.conf.getAll.items() if key.startswith(MEANING))
+    return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *given)
 
 
 def evaluate(

@@ -6,7 +6,6 @@ Also finds what the promise forbids: expressions whose value is not a function o
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 from incremental import catalyst
 from incremental.algebra.plan import Opaque, Reference, Scalar
 from incremental.catalyst import J
+from incremental.language.functions import FUNCTIONS, function_digest
 from incremental.language.names import Names, type_text
 
 CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
@@ -25,6 +25,21 @@ CONTEXT = {
     "InputFileBlockLength",
     "SparkPartitionID",
     "MonotonicallyIncreasingID",
+}
+# What Spark's SQL of an expression does not say, with its usual value.
+UNSAID = {
+    "CsvToStructs": {"options": "Map()"},
+    "JsonToStructs": {"options": "Map()"},
+    "XmlToStructs": {"options": "Map()"},
+    "StructsToCsv": {"options": "Map()"},
+    "StructsToJson": {"options": "Map()"},
+    "StructsToXml": {"options": "Map()"},
+    "HyperLogLogPlusPlus": {"relativeSD": "0.05"},
+    "Percentile": {"reverse": "False"},
+    "PercentileCont": {"reverse": "False"},
+    "PercentileDisc": {"reverse": "False"},
+    "CollectList": {"ignoreNulls": "True"},
+    "CollectSet": {"ignoreNulls": "True"},
 }
 
 
@@ -107,14 +122,21 @@ def is_moment(cast: J) -> bool:
 
 
 def expression_text(expression: J) -> str:
-    """Deterministic text of an expression: Spark's SQL, and what tells lambdas and UDFs apart where it hides them."""
+    """Deterministic text of an expression: Spark's SQL, and what that leaves out of lambdas, functions and options."""
     text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
     if "namedlambdavariable" in text:
-        seen: dict[str, str] = {}
-        numbered = re.sub(r"#(\d+)L?", lambda m: seen.setdefault(m[1], f"#{len(seen)}"), str(expression.toString()))
-        text = f"{text} ~ {numbered}"
+        text = f"{text} ~ {numbered(str(expression.toString()))}"
     for node in catalyst.nodes(expression):
-        if catalyst.kind(node) in ("PythonUDF", "PythonUDAF"):
-            command = str(node.func().command().mkString(","))  # the pickled function, byte by byte
-            text += f" ~ python:{hashlib.sha256(command.encode()).hexdigest()[:12]}"
+        kind = catalyst.kind(node)
+        if kind in FUNCTIONS:
+            text += f" ~ python {node.name()} {function_digest(node)}"
+        for option, usual in UNSAID.get(kind, {}).items():
+            if (value := str(getattr(node, option)())) != usual:
+                text += f" ~ {option} {value}"
     return text
+
+
+def numbered(text: str) -> str:
+    """Spark's text of a plan or an expression, its numbers of expressions by their first sight."""
+    seen: dict[str, str] = {}
+    return re.sub(r"#(\d+)L?", lambda m: seen.setdefault(m[1], f"#{len(seen)}"), text)

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -44,7 +44,7 @@ from incremental.catalyst import J
 from incremental.language.aggregates import Aggregates
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
-from incremental.language.scalars import Scalars, expression_text
+from incremental.language.scalars import Scalars, expression_text, numbered
 from incremental.language.subqueries import one_row
 from incremental.language.ties import depends_on_peers
 from incremental.language.used import used_attributes
@@ -59,8 +59,8 @@ LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
 class Translation:
     """One query's translation; `relations` maps the RDD number of a registered source to its name."""
 
-    def __init__(self, spark: SparkSession, relations: Mapping[int, str]) -> None:
-        self.names = Names(spark)
+    def __init__(self, spark: SparkSession, relations: Mapping[int, str], names: Sequence[str] = ()) -> None:
+        self.names = Names(spark, names)
         self.scalars = Scalars(spark, self.names)
         self._spark, self._relations = spark, relations
         self._aggregates = Aggregates(spark, self.names, self.scalars)
@@ -248,7 +248,10 @@ class Translation:
     def _foreign(self, node: J, because: str, instead: str, name: str | None = None) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
-        return Foreign(catalyst.kind(node), name or catalyst.kind(node), because, instead, children, columns)
+        said = [numbered(str(node.simpleString(1000)))]
+        said += [expression_text(self.scalars.renamed(e)) for e in catalyst.sequence(node.expressions())]
+        kind = catalyst.kind(node)
+        return Foreign(kind, name or kind, because, instead, children, columns, " ~ ".join(said))
 
     def _with_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
         """Uncorrelated scalar subqueries become inner joins with their one row, as DESIGN section 4 says."""

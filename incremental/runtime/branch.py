@@ -13,7 +13,6 @@ from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.catalyst import JavaError
 from incremental.runtime.causes import cause
 from incremental.runtime.chain import Inputs
-from incremental.runtime.choice import Ways
 from incremental.runtime.clock import now
 from incremental.runtime.journal import Entry, Journal, lock
 from incremental.runtime.metrics import metrics_of
@@ -26,7 +25,7 @@ from incremental.runtime.store import Store
 BRANCHED = "branched"
 
 
-def branched(store: Store, target: Store, ways: Ways, inputs: Inputs) -> None:
+def branched(store: Store, target: Store, inputs: Inputs) -> None:
     """Make the view of `target` a branch of the one in `store`; inputs: what that reads.
 
     Raises StateError where a view is there already, or there is nothing to begin with.
@@ -34,7 +33,7 @@ def branched(store: Store, target: Store, ways: Ways, inputs: Inputs) -> None:
     if target.folder.exists():
         raise StateError(f"there is a view {target.view} already, in {target.folder}: choose another name, or drop it")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
-        entry = Published(store, ways).entry
+        entry = Published(store).entry
         folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:
@@ -73,4 +72,7 @@ def cloned(store: Store, scratch: Store, entry: Entry) -> None:
     report = replace(
         entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=()
     )
-    Journal(scratch.folder / "journal").finish(intent, report, after)
+    journal = Journal(scratch.folder / "journal")
+    if recipe := store.journal.recipe(intent.fingerprint):
+        journal.keep(recipe)
+    journal.finish(intent, report, after)

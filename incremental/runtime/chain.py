@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError, SourceError, StateError
+from incremental.algebra.recipe import Current
 from incremental.algebra.report import Report
 from incremental.runtime.journal import Entry, Journal, Pin, lock
 from incremental.runtime.lake import Table
@@ -170,6 +171,20 @@ class Inputs:
             table = tables[name]
             if table.version() is None or table.identity() != pin.identity or table.origin.version() is None:
                 raise recreated(self.view, name, table)
+
+    def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
+        """Refuse versions that lack a column that the query reads, or have another type of it; raises SourceError."""
+        for name in [name for name in pins if name in self.tables]:  # a view below keeps its columns with its query
+            table, version, read = self.tables[name], pins[name].after, current.recipe.sources.get(name, {})
+            schema = table.schema(None if version == table.version() else version)
+            there = {field.name: field.dataType.simpleString() for field in schema}
+            for column, wanted in read.items():
+                if there.get(column) != wanted:
+                    found = f"{column} as {there[column]}" if column in there else f"no column {column}"
+                    raise SourceError(
+                        f"source {name} has {found} at version {version}, where the query of view {self.view} reads "
+                        f"{column} as {wanted}: refresh to a version that has it so, or declare what is there"
+                    )
 
     def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
         """Which base sources an epoch has at later versions than asked for."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from incremental.algebra.program import Program
+from incremental.algebra.recipe import Current
 from incremental.algebra.volume import Estimate, Volume
 from incremental.runtime.feed import difference
 from incremental.runtime.journal import Entry, Journal, Pin
@@ -44,7 +45,12 @@ class Choice:
 
 
 class Ways(Protocol):
-    """The modes a view may be kept in."""
+    """The modes a view may be kept in, and its query."""
+
+    @property
+    def current(self) -> Current:
+        """The query as it is now."""
+        ...
 
     def of(self, mode: str | None) -> Maintenance:
         """The maintenance of a mode; of the preferred one for None."""
@@ -59,6 +65,7 @@ class Ways(Protocol):
 class Only:
     """One mode."""
 
+    current: Current
     maintenance: Maintenance
 
     def of(self, mode: str | None) -> Maintenance:
@@ -74,6 +81,7 @@ class Only:
 class Cheapest:
     """Incremental or recomputed, whichever is expected to take less time."""
 
+    current: Current
     incremental: Incremental
     recomputed: Recomputed
     estimate: Callable[[Program, Volume], Estimate]

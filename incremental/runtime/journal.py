@@ -2,6 +2,7 @@
 
 One small JSON file an epoch, written before its first table is (`intent`) and completed by the report after its last
 commit. The journal never decides whether an epoch is finished when its report is missing: the view's own commit does.
+Beside the epochs a file for each query that a state was built from, by its fingerprint.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from incremental.algebra.errors import BusyError, StateError
+from incremental.algebra.recipe import Recipe
 from incremental.algebra.report import Report
 from incremental.runtime.causes import storing
 
@@ -133,6 +135,23 @@ class Journal:
         """Forget an epoch that turned out to change nothing."""
         self._path(intent).unlink(missing_ok=True)
 
+    def keep(self, recipe: Recipe) -> None:
+        """Note what a fingerprint stands for, unless it is known."""
+        if not self._recipe(recipe.fingerprint).exists():
+            self._write(self._recipe(recipe.fingerprint), dataclasses.asdict(recipe))
+
+    def recipe(self, fingerprint: str) -> Recipe | None:
+        """What a state of this fingerprint was built from; None where nobody noted it, or it cannot be read."""
+        try:
+            return Recipe.from_json(self._recipe(fingerprint).read_text())
+        except (OSError, ValueError, TypeError):
+            return None  # it only serves to say what changed
+
+    def built(self) -> Recipe | None:
+        """What the state of the last epoch is built from."""
+        last = self.last()
+        return None if last is None else self.recipe(last.intent.fingerprint)
+
     def forget(self, keep: int) -> int:
         """Remove all but the newest entries, the last finished one, and what is unfinished; returns how many went."""
         files = self._files()
@@ -145,6 +164,9 @@ class Journal:
 
     def _path(self, intent: Intent) -> Path:
         return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
+
+    def _recipe(self, fingerprint: str) -> Path:
+        return self.folder / f"query-{fingerprint}.json"
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("g*-e*.json"))
@@ -163,16 +185,23 @@ class Journal:
         try:
             content = json.loads(path.read_text())
             given = content["intent"]
-            if given.get("format", 0) > FORMAT:
-                raise StateError(f"{path} was written by a newer Deltafold: upgrade this one, or rebuild the view")
+            told: list[tuple[Any, Any]] = [(Intent, given), (Part, given.get("part") or {})]
+            told += [(Pin, pin) for pin in given.get("sources", {}).values()]
+            if given.get("format", 0) > FORMAT or any(unknown(kind, fields) for kind, fields in told):
+                raise StateError(f"{path} was written by a newer Deltafold than this one: use that one, or a later one")
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
             part = given.pop("part", None)
-            told = content.get("report")
-            report = None if told is None else Report.from_json(json.dumps(told))
+            reported = content.get("report")
+            report = None if reported is None else Report.from_json(json.dumps(reported))
             intent = Intent(sources=pins, part=None if part is None else Part(**part), **given)
             return Entry(intent, report, content.get("after"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
+
+
+def unknown(kind: Any, given: Mapping[str, Any]) -> set[str]:
+    """The fields that a record of this release does not have."""
+    return set(given) - {field.name for field in dataclasses.fields(kind)}
 
 
 def settle(folder: Path) -> None:

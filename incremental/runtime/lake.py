@@ -81,6 +81,10 @@ class Table:
         snapshot = self._latest() if version is None else self._at(version)
         return StructType.fromJson(json.loads(str(snapshot.schema().json())))
 
+    def partitioned_by(self, version: int) -> list[str]:
+        """The columns of a version whose values stand beside its files and not in them."""
+        return [str(name) for name in catalyst.sequence(self._at(version).metadata().partitionColumns())]
+
     @property
     def mapped(self) -> bool:
         """Whether columns have other names in the files than in the schema (Delta's column mapping)."""

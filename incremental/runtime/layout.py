@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from incremental import catalyst
 from incremental.algebra.monoids import Part
@@ -21,6 +22,15 @@ from incremental.catalyst import J
 from incremental.runtime.lowering import Lowering
 
 SqlOf = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table of a view: its columns, those it is sorted by within a bucket, and SQL for the bucket of a row."""
+
+    columns: tuple[str, ...]
+    sorted_by: tuple[str, ...]
+    bucket: str
 
 
 def quoted(name: str) -> str:
@@ -85,6 +95,11 @@ class Layout:
         answers = [item.column.name for item in self._items]
         hidden_keys = [name for name in self.keys if name not in answers]
         return (*answers, *hidden_keys, ROWS, *(name for _, _, name in self.parts), BUCKET)
+
+    @property
+    def stored(self) -> Stored:
+        """What others need to know of it."""
+        return Stored(self.columns, self.keys, self.bucket_sql)
 
     def call_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
         """The answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""

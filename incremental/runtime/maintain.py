@@ -23,10 +23,10 @@ from incremental.runtime.files import needs_mapping
 from incremental.runtime.hold import held
 from incremental.runtime.homomorphism import Touched, consolidated, lifted, measured
 from incremental.runtime.lake import Table
-from incremental.runtime.layout import Layout, quoted
+from incremental.runtime.layout import Layout, Stored, quoted
 from incremental.runtime.lowering import Lowering
 from incremental.runtime.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
-from incremental.runtime.publish import Bag
+from incremental.runtime.publish import Bag, stored_bag
 from incremental.runtime.restriction import Restriction
 
 
@@ -75,8 +75,8 @@ class Maintenance(Protocol):
         """Table names in the order of their commits; the answer is in the last."""
         ...
 
-    def sorted_by(self, table: str) -> tuple[str, ...]:
-        """The columns that a table is kept sorted by within each bucket: a state's lineage key."""
+    def stored(self, table: str, buckets: int) -> Stored:
+        """How one of its tables is stored in so many buckets."""
         ...
 
     def run(self, epoch: Epoch) -> Effect:
@@ -119,10 +119,12 @@ class Incremental:
         states = tuple(state.name for state in self.program.states)
         return states if isinstance(self.program.publication, InPlace) else (*states, VIEW)
 
-    def sorted_by(self, table: str) -> tuple[str, ...]:
-        """The lineage key of a state, under its stored names."""
-        found = [layout_of(self.program, state, 1).keys for state in self.program.states if state.name == table]
-        return found[0] if found else ()
+    def stored(self, table: str, buckets: int) -> Stored:
+        """A state by its layout, sorted by its lineage key; else a bag of the answer."""
+        for state in self.program.states:
+            if state.name == table:
+                return layout_of(self.program, state, buckets).stored
+        return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: every state, then the view."""

@@ -82,14 +82,23 @@ def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:
     """The intent as the first of several, where its sources have more bytes to move than `most`.
 
     Between two parts declared constraints need not hold, so none is relied on; the whole change is checked before.
-    Names that came to mean other columns make one part of it: a part reads all files by one schema.
+    Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
+    files by one schema.
     """
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = changes(tables, pins)
     number = len(list(parts(found, most)))
-    if number < 2 or any(change.remapped for change in found.values()):
+    if number < 2 or not all(alike(change) for change in found.values()):
         return intent
     return replace(intent, sources=pins, part=Part(1, number, most), relied=[])
+
+
+def alike(change: Difference) -> bool:
+    """Whether files of both versions can be read by the later schema."""
+    if change.before is None or not change.left:
+        return not change.remapped
+    sides = change.table.origin.partitioned_by(change.before), change.table.partitioned_by(change.after)
+    return not change.remapped and sides[0] == sides[1]
 
 
 def following(intent: Intent, tables: dict[str, int | None]) -> Intent:

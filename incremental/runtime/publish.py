@@ -14,11 +14,17 @@ from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.runtime.hold import held
 from incremental.runtime.lake import Clause, Mark, Table
-from incremental.runtime.layout import quoted
+from incremental.runtime.layout import Stored, quoted
 from incremental.runtime.merge import SMALL_BYTES, SMALL_FILES
 
 COPY, INSERTED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
+
+
+def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
+    """How a view's rows are stored, which lie as they come."""
+    bucket = f"CAST(pmod(hash({', '.join(quoted(name) for name in columns)}), {buckets}) AS INT)"
+    return Stored((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
 
 
 class Bag:
@@ -32,7 +38,8 @@ class Bag:
         columns = [F.col(quoted(name)) for name in self._columns]
         weight = F.sum(WEIGHT) if WEIGHT in change.columns else F.count(F.lit(1))
         summed = change.groupBy(*columns).agg(weight.cast("bigint").alias(WEIGHT))
-        return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(self._bucket_sql))
+        bucket = stored_bag(self._columns, self._buckets).bucket
+        return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
     def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> int:
         """Apply a consolidated, cached change to the version `before`; returns how many rows it inserts and deletes."""
@@ -66,12 +73,6 @@ class Bag:
         """Whether writing all of the table is cheaper than finding what to write."""
         files, size = self._table.size()
         return files <= SMALL_FILES and size <= SMALL_BYTES
-
-    @property
-    def _bucket_sql(self) -> str:
-        if self._buckets == 1 or not self._columns:
-            return "0"
-        return f"CAST(pmod(hash({', '.join(quoted(name) for name in self._columns)}), {self._buckets}) AS INT)"
 
     def _inserted(self, change: DataFrame, epoch: int) -> DataFrame:
         added = change.where(F.col(WEIGHT) > 0).withColumn("__n", F.expr(f"explode(sequence(1L, {WEIGHT}))"))

@@ -1,4 +1,4 @@
-"""Runtime room: what readers of a view see. In: its folder and the modes it may be kept in. Out: its answer, a Status.
+"""Runtime room: what readers of a view see. In: its folder. Out: its answer, a Status.
 
 An epoch counts when it is finished and has arrived at its pinned versions: neither an interrupted one nor a part of a
 larger change is looked at. Its table may have gone on since; then the version is that which the next epoch began from.
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import StateError
-from incremental.algebra.upkeep import Lag, Size, Status
+from incremental.algebra.recipe import Recipe
+from incremental.algebra.upkeep import VIEW, Lag, Size, Status
 from incremental.runtime.chain import standing
-from incremental.runtime.choice import Ways
 from incremental.runtime.clock import seconds_since
 from incremental.runtime.feed import MOST_COMMITS, by_commits
 from incremental.runtime.files import rows_in
@@ -26,10 +26,14 @@ from incremental.runtime.store import Store
 
 @dataclass(frozen=True)
 class Published:
-    """The answer of the last epoch that counts."""
+    """The answer of the last epoch that counts, whatever the view's query is by now."""
 
     store: Store
-    ways: Ways
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What its state was built from, if that was noted."""
+        return self.store.journal.recipe(self.entry.intent.fingerprint)
 
     @property
     def entry(self) -> Entry:
@@ -64,7 +68,11 @@ class Published:
         return self.store.table(entry.intent.generation, self._name(entry))
 
     def _name(self, entry: Entry) -> str:
-        return self.ways.of(entry.intent.mode).tables[-1]
+        """The table with the answer: the view's own, else the last state."""
+        names = entry.after or entry.intent.tables
+        if not names:
+            raise StateError(f"the journal of view {self.store.view} does not tell its tables: rebuild the view")
+        return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
 
 
 def status_of(store: Store, base: Callable[[str], Table]) -> Status:

@@ -19,9 +19,9 @@ from incremental.algebra.upkeep import VIEW
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.files import needs_mapping
 from incremental.runtime.hold import held
-from incremental.runtime.layout import quoted
+from incremental.runtime.layout import Stored, quoted
 from incremental.runtime.maintain import Effect
-from incremental.runtime.publish import Bag, moved
+from incremental.runtime.publish import Bag, moved, stored_bag
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -49,9 +49,9 @@ class Recomputed:
         """The view's own table alone."""
         return (VIEW,)
 
-    def sorted_by(self, table: str) -> tuple[str, ...]:
-        """A view's rows lie as they come."""
-        return ()
+    def stored(self, table: str, buckets: int) -> Stored:
+        """A bag of the answer."""
+        return stored_bag(self.columns, buckets)
 
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: run the query, publish what differs."""

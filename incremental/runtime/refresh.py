@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
+from incremental.algebra.errors import DeltafoldError, SourceError, StateError
 from incremental.algebra.report import Report
 from incremental.runtime.causes import explained
 from incremental.runtime.chain import Done, Inputs, Reached, Targets, locked
@@ -20,12 +20,12 @@ from incremental.runtime.epoch import Epoch
 from incremental.runtime.events import told
 from incremental.runtime.feed import difference
 from incremental.runtime.journal import Entry, Intent, Pin
-from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Effect, Incremental
 from incremental.runtime.measure import Measure
 from incremental.runtime.metrics import measured
 from incremental.runtime.parts import following, in_parts, sliced
-from incremental.runtime.reporting import after, nothing, over, report_of, unmoved, with_choice
+from incremental.runtime.redefinition import REBUILD, Redefinition, check_layout, reason, redefinition
+from incremental.runtime.reporting import after, nothing, over, report_of, unmoved, with_choice, with_reason
 from incremental.runtime.store import Store
 
 Progress = Callable[[str], None]
@@ -36,10 +36,13 @@ RESUMED = "resumed"
 
 
 class Refresh:
-    """Refreshes one view; the maintenance is that of the last epoch until another is chosen."""
+    """Refreshes one view; the maintenance is that of the last epoch until another is chosen.
 
-    def __init__(self, store: Store, ways: Ways, inputs: Inputs) -> None:
-        self._store, self._ways, self.inputs = store, ways, inputs
+    on_change: `refuse` or `rebuild` where the query, the schema of what it reads, or settings are others than before.
+    """
+
+    def __init__(self, store: Store, ways: Ways, inputs: Inputs, on_change: str = "refuse") -> None:
+        self._store, self._ways, self.inputs, self._on_change = store, ways, inputs, on_change
         self._maintenance = ways.of(None)
 
     def run(
@@ -61,6 +64,7 @@ class Refresh:
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
     ) -> Report:
         with locked(self._store.folder, self.inputs, LOCK_SECONDS) as below:
+            rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)
             done: Done = {}
             targets = self.inputs.targets(versions or {})
@@ -77,8 +81,9 @@ class Refresh:
             self._maintenance = self._ways.of(done[folder].entry.intent.mode)
             self._same_query(done[folder].entry)
             return done[folder]
-        resumed = self._resume(progress)
-        last = self._store.journal.last()
+        rebuild = self._replaces(progress)
+        resumed = self._resume(progress, rebuild)
+        last = None if rebuild else self._store.journal.last()
         if last is not None:
             self._same_query(last)
             self.inputs.check(last.intent.sources)
@@ -88,7 +93,7 @@ class Refresh:
             report = replace(nothing(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = after(self._next(targets, reached, progress), resumed)
+            report = after(self._next(targets, reached, progress, rebuild), resumed)
             entry = self._store.journal.last()
         assert entry is not None
         done[folder] = Reached(entry, self._ways.of(entry.intent.mode).tables[-1], report)
@@ -131,6 +136,7 @@ class Refresh:
         known = {} if last is None or rebuild else last.intent.sources
         sources = self._maintenance.sources
         pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
+        self.inputs.check_columns(pins, self._ways.current)
         initial = last is None or rebuild
         if not initial and all(pin.before == pin.after and pin.left is None for pin in pins.values()):
             assert last is not None and last.report is not None
@@ -162,6 +168,8 @@ class Refresh:
         self._check_invariant(intent)
         if last is None or last.after != tables:
             self._check_marks(intent)
+        if last is not None:
+            check_layout(self._store, generation, self._maintenance)
         return intent
 
     def _attempt(
@@ -187,6 +195,7 @@ class Refresh:
         def work() -> Effect:
             if not resumed and (intent.part is None or intent.part.number == 1):
                 check(whole, self._maintenance.constraints)
+            journal.keep(self._ways.current.recipe)
             journal.begin(intent)
             return self._maintenance.run(epoch)
 
@@ -202,6 +211,7 @@ class Refresh:
         if not epoch_done(epoch, final):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         report = with_choice(report_of(intent, effect, cost, verdict), choice if intent.part is None else None)
+        report = with_reason(report, reason(self._store, self._ways, intent))
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
@@ -239,20 +249,24 @@ class Refresh:
                 "rebuild the view"
             )
 
+    def _redefinition(self, last: Entry) -> Redefinition | None:
+        return redefinition(self._store.view, self._store.journal, last, self._ways.current, self._maintenance.tables)
+
     def _same_query(self, last: Entry) -> None:
-        if last.intent.fingerprint != self._maintenance.fingerprint:
-            raise ChangedQueryError(
-                f"the query of view {self._store.view}, or a column it reads, changed since its state was built "
-                f"(fingerprint {last.intent.fingerprint} then, {self._maintenance.fingerprint} now): "
-                "rebuild the view, or restore what changed"
-            )
-        kept, now = set(last.after or last.intent.tables), set(self._maintenance.tables)
-        if kept and kept != now:
-            raise ChangedQueryError(
-                f"view {self._store.view} was kept in other tables ({', '.join(sorted(kept))} then, "
-                f"{', '.join(sorted(now))} now), because its policy, publication or declared keys "
-                "were others: rebuild the view, or restore them"
-            )
+        """Refuse to go on from a state of another query, or in other tables; note what the query is."""
+        if found := self._redefinition(last):
+            raise found.refused("rebuild the view, or restore what changed")
+        self._store.journal.keep(self._ways.current.recipe)  # an earlier release did not
+
+    def _replaces(self, progress: Progress | None) -> bool:
+        """Whether what changed since the last epoch asks for a new generation."""
+        last = self._store.journal.last()
+        if last is None or self._on_change != REBUILD:
+            return False
+        self._maintenance = self._ways.of(last.intent.mode)
+        if (found := self._redefinition(last)) and progress is not None:
+            progress(f"rebuilding, since {found.what}")
+        return found is not None
 
     def _declared(self, intent: Intent, last: Entry | None) -> Intent:
         """The intent with what its sources have to fulfil; what nobody checked before it is not relied on in it."""
@@ -261,12 +275,13 @@ class Refresh:
         return replace(intent, constraints=declared, relied=[text for text in declared if text in checked])
 
     def _check_invariant(self, intent: Intent) -> None:
+        read = self._ways.current.recipe.sources
         for name in sorted(self._maintenance.invariant):
             pin = intent.sources[name]
             if pin.before is None or pin.before == pin.after:
                 continue
             changed = difference(self.inputs.tables[name], pin.before, pin.after)
-            if not changed.empty and not changed.frame(all_columns(changed.table, pin.after), True).isEmpty():
+            if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
                 raise SourceError(
                     f"source {name} is declared invariant but changed between its versions {pin.before} and "
                     f"{pin.after}: rebuild the view {intent.view} to take the change in, or restore the source"
@@ -275,11 +290,6 @@ class Refresh:
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
         size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
         return max(1, min(MOST_BUCKETS, size // BUCKET_BYTES))
-
-
-def all_columns(table: Table, version: int) -> list[str]:
-    """The column names of a version."""
-    return table.at(version).columns
 
 
 def epoch_done(epoch: Epoch, table: str) -> bool:

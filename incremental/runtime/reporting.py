@@ -11,6 +11,7 @@ from incremental.runtime.clock import now
 from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.maintain import Effect
 from incremental.runtime.measure import Cost
+from incremental.runtime.redefinition import Redefinition
 
 
 def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
@@ -65,6 +66,13 @@ def with_choice(report: Report, choice: Choice | None) -> Report:
         return report
     sentence = f"{report.sentence} (policy auto: {choice.because})"
     return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
+
+
+def with_reason(report: Report, found: Redefinition | None) -> Report:
+    """The report with what changed since the generation before."""
+    if found is None:
+        return report
+    return replace(report, sentence=f"{report.sentence} ({found.what})", because=found.lines or (found.what,))
 
 
 def after(report: Report, resumed: Report | None) -> Report:

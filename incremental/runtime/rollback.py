@@ -1,4 +1,4 @@
-"""Runtime room: back to an earlier epoch. In: an epoch of the journal. Out: a new generation that begins with it.
+"""Runtime room: back to an earlier epoch, or the last one in other buckets. In: an epoch. Out: a generation of it.
 
 RESTORE would leave the marks of later epochs in the tables, and Delta would skip the next writes of these epochs; so
 the tables are copied at the versions that the journal has for the epoch, as epoch 1 of a new generation, with its pins.
@@ -13,7 +13,7 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, SourceError, StateError
+from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.report import Report
 from incremental.runtime.chain import Progress
@@ -23,15 +23,33 @@ from incremental.runtime.journal import Entry, Intent, lock
 from incremental.runtime.maintain import Effect
 from incremental.runtime.metrics import measured
 from incremental.runtime.publish import COPIES_PER_EPOCH, COPY
+from incremental.runtime.redefinition import check_layout
 from incremental.runtime.refresh import LOCK_SECONDS, Refresh
 from incremental.runtime.reporting import report_of
 from incremental.runtime.storage import Storage, arranged
 
-ROLLED_BACK = "rolled back"
+ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
+MOST_BUCKETS = 4096  # each is a folder and a file
 
 
 class Rollback(Refresh):
-    """Takes one view back."""
+    """Takes one view back, or its last epoch to other buckets."""
+
+    def rebucket(self, buckets: int, progress: Progress | None) -> Report:
+        """Store the last epoch in so many buckets; its state is kept and the sources are not read.
+
+        Raises StateError where that epoch is unfinished, or there is none, or its buckets are so many already.
+        """
+        view = self._store.view
+        if not 1 <= buckets <= MOST_BUCKETS:
+            raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
+        with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+            last = self._store.journal.last()
+            if last is None or not last.complete or not last.after:
+                raise StateError(f"view {view} has no epoch that is finished: refresh it first")
+            if last.intent.buckets == buckets:
+                raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
+            return self._again(last, "move it", buckets, progress)
 
     def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         """Go back to a finished epoch of a generation, by default the last one's.
@@ -46,23 +64,20 @@ class Rollback(Refresh):
         view = self._store.view
         with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
             entry = self._entry(epoch, generation)
-            self._maintenance = self._ways.of(entry.intent.mode)
-            if entry.intent.fingerprint != self._maintenance.fingerprint:
-                raise ChangedQueryError(
-                    f"{named(entry)} of view {view} is of another query: restore that query, or rebuild the view"
-                )
-            self._same_query(entry)
-            self.inputs.check(entry.intent.sources)
-            self._check_files(entry)
-            pins = {
-                name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()
-            }
-            number = self._store.unused_generation()
-            return self._copied(
-                entry,
-                replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None),
-                progress,
-            )
+            return self._again(entry, f"go back to {named(entry)}", entry.intent.buckets, progress)
+
+    def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
+        """An epoch as the first of a new generation."""
+        self._maintenance = self._ways.of(entry.intent.mode)
+        if found := self._redefinition(entry):
+            raise found.refused(f"to {what}, restore what was; else rebuild the view")
+        self.inputs.check(entry.intent.sources)
+        self._check_files(entry)
+        check_layout(self._store, entry.intent.generation, self._maintenance)
+        pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
+        number = self._store.unused_generation()
+        begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
+        return self._copied(entry, replace(begun, buckets=buckets), progress)
 
     def _entry(self, epoch: int, generation: int | None) -> Entry:
         """The journal's entry of the epoch to go to."""
@@ -103,10 +118,11 @@ class Rollback(Refresh):
         journal, epoch = self._store.journal, self._epoch(intent, progress)
         cost = epoch.measure.cost
         journal.begin(intent)
-        effect = self._measured(epoch, f"{intent.view} back to {named(entry)}", lambda: self._copy(entry, epoch))
-        report = report_of(intent, effect, cost, ROLLED_BACK)
-        sentence = f"{intent.view}: back to {named(entry)}, as {named_intent(intent)}, {cost.seconds:.1f} s"
-        report = replace(report, sentence=sentence)
+        moved = intent.buckets != entry.intent.buckets
+        done = f"{named(entry)} in {intent.buckets} buckets" if moved else f"back to {named(entry)}"
+        effect = self._measured(epoch, f"{intent.view} {done}", lambda: self._copy(entry, epoch))
+        report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
+        report = replace(report, sentence=f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s")
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
@@ -117,7 +133,11 @@ class Rollback(Refresh):
             version = (entry.after or {})[name]
             assert version is not None
             with epoch.measure.phase(f"copy {name}"):
-                rows = arranged(old.at(version), entry.intent.buckets, self._maintenance.sorted_by(name))
+                stored = self._maintenance.stored(name, epoch.intent.buckets)
+                rows = old.at(version)
+                if epoch.intent.buckets != entry.intent.buckets:
+                    rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
+                rows = arranged(rows, epoch.intent.buckets, stored.sorted_by)
                 if COPY in rows.columns:  # epochs count from 1 again: their copies must not meet those that are there
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from incremental.algebra.errors import ChangedQueryError, DeltafoldError, StateError
+from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.upkeep import TableUpkeep, Upkeep, amount
 from incremental.catalyst import JavaError
@@ -29,6 +29,7 @@ from incremental.runtime.journal import Entry, lock
 from incremental.runtime.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.runtime.maintain import Maintenance
 from incremental.runtime.metrics import measured
+from incremental.runtime.redefinition import redefinition
 from incremental.runtime.refresh import LOCK_SECONDS
 from incremental.runtime.replacement import partition_condition
 from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
@@ -56,7 +57,7 @@ class Keeping:
         for name in self.maintenance.tables:
             self._say(name)
             table, key = Storage(self.store.spark, self.store.table(generation, name).path), f"g{generation}/{name}"
-            done = self._compacted(table, self.maintenance.sorted_by(name))
+            done = self._compacted(table, self.maintenance.stored(name, 1).sorted_by)
             tables[name] = self._vacuumed(table, done, [need for need in needs if need.table == key])
         for name, pin in last.intent.sources.items():
             table = Storage(self.store.spark, str(self._root / "sources" / name))
@@ -175,10 +176,8 @@ def _upkeep(store: Store, ways: Ways, hours: float, progress: Progress | None) -
         if not last.complete:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
         maintenance = ways.of(last.intent.mode)
-        if maintenance.fingerprint != last.intent.fingerprint:
-            raise ChangedQueryError(
-                f"the query of view {view} changed since its state was built: rebuild the view, or restore the query"
-            )
+        if found := redefinition(view, store.journal, last, ways.current, maintenance.tables):
+            raise found.refused("rebuild the view, or restore what changed")
         try:
             return Keeping(store, maintenance, hours, progress).run(last)
         except JavaError as error:

@@ -102,6 +102,10 @@ class World:
         self.asked.append(("rollback", epoch, generation))
         return REPORT
 
+    def rebucket(self, buckets: int, progress: Callable[[str], None]) -> Report:
+        self.asked.append(("rebucket", buckets))
+        return REPORT
+
     def opened(self, *_: Any) -> tuple[Any, Any]:
         partitions = [f"2024-{month:02}-{day:02}" for month in (5, 6) for day in range(1, 29)]
         warehouse = SimpleNamespace(land=self.land, replay=self.replay, partitions=lambda name: partitions)
@@ -115,6 +119,7 @@ class World:
             status=self.status,
             maintain=self.maintain,
             rollback=self.rollback,
+            rebucket=self.rebucket,
         )
         return warehouse, view
 

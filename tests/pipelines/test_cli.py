@@ -209,7 +209,15 @@ def test_upkeep_and_rollback_say_what_was_done(world: World) -> None:
     assert facts("maintain", "shop")["tables"]["state_1"]["files"] == [9, 2]
     assert call("rollback", "shop", "2").stdout.startswith("Epoch 3: ")
     assert call("rollback", "shop", "2", "--generation", "1").exit_code == 0
-    asked = [("maintain", 24.0), ("maintain", 168.0), ("rollback", 2, None), ("rollback", 2, 1)]
+    assert call("maintain", "shop", "--buckets", "8").exit_code == 0
+    asked = [
+        ("maintain", 24.0),
+        ("maintain", 168.0),
+        ("rollback", 2, None),
+        ("rollback", 2, 1),
+        ("rebucket", 8),
+        ("maintain", 168.0),
+    ]
     assert world.asked == asked
     assert call("maintain", "shop", "--retain", "-1").exit_code == exits.USAGE
 

@@ -37,6 +37,7 @@ def complaint(folder: Path, text: str, **environment: str) -> str:
 def test_the_smallest_declaration_has_the_documented_defaults(tmp_path: Path) -> None:
     declaration = read(tmp_path, MINIMAL)
     assert (declaration.policy, declaration.publish, declaration.schedule) == ("incremental", "auto", None)
+    assert declaration.on_change == "refuse"
     assert declaration.cut.kind == "dynamic"
     assert declaration.sources["sales"].invariant is False
 
@@ -49,6 +50,7 @@ description: Sales
 partitions: {{kind: daily, start: 2013-01-01, end: 2013-12-31}}
 policy: auto
 publish: table
+on_change: rebuild
 schedule: "*/5 6-18 * * mon-fri"
 warehouse: ../lake
 spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partitions: 4}}}}
@@ -59,7 +61,7 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
     assert files.path == f"{tmp_path}/data"
     assert declaration.sources["shops"].delta == "s3a://lake/shops"
     assert declaration.cut == Partitions(kind="daily", start=datetime.date(2013, 1, 1), end=datetime.date(2013, 12, 31))
-    assert declaration.warehouse == f"{tmp_path.parent}/lake"
+    assert (declaration.warehouse, declaration.on_change) == (f"{tmp_path.parent}/lake", "rebuild")
     assert declaration.spark.settings == {"spark.sql.shuffle.partitions": "4"}
 
 

@@ -1,0 +1,48 @@
+"""Recipes are bounded, come back from JSON as they were, and always find a word for a difference."""
+
+from __future__ import annotations
+
+from incremental.algebra.recipe import LONGEST_LINE, MOST_LINES, MOST_SHOWN, Current, Recipe
+
+BUILT = Recipe(
+    "f",
+    ("project k, s", "  group by k: sum(v)", "    source t (k, v)"),
+    (("k", "int"), ("s", "bigint")),
+    {"t": {"k": "int", "v": "int"}},
+    {"zone": "UTC"},
+    {"clean": "1"},
+    ("k", "v", "s"),
+    {"Spark": "4.2.0"},
+)
+TYPES = {"t": {"k": "int", "v": "int", "more": "string"}}
+
+
+def test_back_from_json() -> None:
+    assert Recipe.from_json(BUILT.to_json()) == BUILT
+    assert Recipe.from_json('{"fingerprint": "f", "of_a_later_release": 1}') == Recipe("f")
+
+
+def test_a_recipe_is_bounded() -> None:
+    long = Recipe("g", tuple(f"line {i} {'x' * 1000}" for i in range(5000)))
+    assert len(long.plan) == MOST_LINES
+    assert max(map(len, long.plan)) == LONGEST_LINE
+    said = Current(long, TYPES).since(BUILT)
+    assert len(said) < MOST_SHOWN + 10
+    assert any(line.startswith("… and ") for line in said)
+
+
+def test_each_difference_has_its_words() -> None:
+    now = Recipe(
+        "g", BUILT.plan, BUILT.columns, BUILT.sources, {"zone": "Asia/Tokyo"}, {"tidy": "2"}, (), BUILT.made_by
+    )
+    assert Current(now, {"t": {"k": "string"}}).since(BUILT) == (
+        "column k of source t was int and is string",
+        "column v of source t is gone: it was dropped or renamed",
+        "the setting zone was UTC and is Asia/Tokyo",
+        "the Python function clean is not used any more",
+        "the Python function tidy is new",
+    )
+    assert Current(BUILT, {}).since(BUILT) == ("source t is not declared any more",)
+    assert Current(BUILT, TYPES).since(BUILT) == (
+        "the difference is in a part of the plan that is too long to be kept in words",
+    )
