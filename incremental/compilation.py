@@ -29,7 +29,7 @@ from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal, outline
 from incremental.compiler.lineage import shown_key
 from incremental.compiler.strategy import Publish
-from incremental.language.query import Ordering, Query, QueryText, evaluate
+from incremental.language.query import Ordering, Query, QueryText, evaluate, settings
 from incremental.language.reading import column_types, reading
 from incremental.language.ties import settled
 from incremental.runtime.choice import Cheapest, Choice, Only, Ways
@@ -70,6 +70,10 @@ class Compilation:
         """The answer's columns with Spark's types."""
         ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
         return cast(StructType, StructType.fromDDL(ddl))
+
+    def holds(self, schemas: Mapping[str, StructType]) -> bool:
+        """Whether sources with these schemas, under the settings of now, are what was compiled."""
+        return schemas == self.schemas and settings(self.spark) == self.query.settings
 
     def sample(self, share: float, epoch: int) -> Sample | None:
         """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""

@@ -171,9 +171,10 @@ class View:
         return self.warehouse.schemas() | {name: view.schema for name, view in self.views.items()}
 
     def _reread(self) -> None:
-        """Read the query again where a source was altered since."""
-        if "_compilation" in self.__dict__ and self._schemas() != self._compilation.schemas:
-            self.__dict__.pop("_compilation")
+        """Read the query again where a source, or a setting that it depends on, was altered since."""
+        known: Compilation | None = self.__dict__.get("_compilation")
+        if known is not None and not known.holds(self._schemas()):
+            del self.__dict__["_compilation"]
 
     def _refresh(self) -> Refresh:
         self._reread()
@@ -223,6 +224,7 @@ class View:
 
     def _check_unchanged(self) -> None:
         """Refuse to compare what was built from another query, here or below."""
+        self._reread()
         for name in set(self._compilation.query.sources) & set(self.views):
             self.views[name]._check_unchanged()
         entry = self._published.entry

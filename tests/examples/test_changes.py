@@ -26,6 +26,21 @@ def refusal(view: View) -> str:
     return str(found.value)
 
 
+def test_a_setting_that_changes_between_two_refreshes(scene: Scene) -> None:
+    """Also of a view that is open: rows of before and after would stand in two time zones."""
+    scene.source("t", "v bigint", [(1_714_593_600,)])
+    view = scene.view("select date(timestamp_seconds(v)) d, count(*) n from t group by date(timestamp_seconds(v))")
+    view.refresh()
+    scene.sql("insert into {t} values (1714597200)")
+    zone = scene.spark.conf.get(ZONE)
+    scene.spark.conf.set(ZONE, "Asia/Tokyo")
+    try:
+        assert f"the setting {ZONE} was {zone} and is Asia/Tokyo" in refusal(view)
+    finally:
+        scene.spark.conf.set(ZONE, str(zone))
+    assert checked(view).verdict == "applied"
+
+
 def test_the_difference_is_said(scene: Scene) -> None:
     """In the terms of the query, and not of fingerprints; a state of an older release has none to tell."""
     scene.source("t", "k int, v int", [(1, 1), (2, 2)])
