@@ -198,7 +198,7 @@ class View:
     def _batch(self, versions: Mapping[str, int]) -> DataFrame:
         """The batch query at these versions, on the batch queries of the views that it reads, not on their tables."""
         read, tables = self._compilation.query.sources, self.warehouse.tables()
-        frames = {name: tables[name].at(versions[name]) for name in read if name in tables}
+        frames = {name: tables[name].scanned(versions[name]) for name in read if name in tables}
         for name in set(read) & set(self.views):
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
             frames[name] = self.views[name]._batch(below)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import SparkSession
+
 from incremental import catalyst
 from incremental.catalyst import J
 
@@ -30,6 +32,26 @@ def data_file(action: J) -> File:
     return File(
         (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
     )
+
+
+def as_added(spark: SparkSession, removed: J) -> J:
+    """Delta's AddFile of a file that a commit removed, to read its rows."""
+    none = catalyst.none(spark)
+    actions = catalyst.jvm(spark).org.apache.spark.sql.delta.actions
+    known = catalyst.option(removed.numPhysicalRecords())
+    stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
+    return actions.AddFile(
+        removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None,
+        removed.deletionVector(), none, none, none, none, none,
+    )  # fmt: skip
+
+
+def selects(spark: SparkSession, changed: J) -> bool:
+    """Whether the deletion vectors by which Delta reads changed rows have any."""
+    (relation,) = catalyst.leaves(changed.queryExecution().analyzed())
+    nothing = catalyst.vector(spark, [])
+    files = relation.relation().location().matchingFiles(nothing, nothing)
+    return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))
 
 
 @dataclass(frozen=True)

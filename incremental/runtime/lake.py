@@ -22,7 +22,18 @@ from pyspark.sql.types import StructType
 from incremental import catalyst
 from incremental.algebra.errors import SourceError
 from incremental.catalyst import J, JavaError
-from incremental.runtime.files import Commit, File, Identity, actions_of, data_file, known_files, needs_mapping, rows_in
+from incremental.runtime.files import (
+    Commit,
+    File,
+    Identity,
+    actions_of,
+    as_added,
+    data_file,
+    known_files,
+    needs_mapping,
+    rows_in,
+    selects,
+)
 
 # The marks of a MERGE are session settings, shared by all threads of the session.
 SETTINGS = threading.RLock()
@@ -122,7 +133,7 @@ class Table:
                 removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
                 if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
                     return None
-                left = [data_file(self._as_added(action)) for action in removed]
+                left = [data_file(as_added(self.spark, action)) for action in removed]
                 same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
                 if same and added and not left:
                     return None
@@ -140,17 +151,6 @@ class Table:
         vectors = [vector for file in files if (vector := file.action.deletionVector()) is not None]
         paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
         return all(system.exists(path) for path in paths)
-
-    def _as_added(self, removed: J) -> J:
-        """Delta's AddFile of a file that a commit removed, to read its rows."""
-        none = catalyst.none(self.spark)
-        actions = catalyst.jvm(self.spark).org.apache.spark.sql.delta.actions
-        known = catalyst.option(removed.numPhysicalRecords())
-        stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
-        return actions.AddFile(
-            removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None,
-            removed.deletionVector(), none, none, none, none, none,
-        )  # fmt: skip
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """The rows of some files of a version, deletion vectors applied."""
@@ -173,15 +173,8 @@ class Table:
         reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
         frames = catalyst.sequence(reader.getDeletedAndAddedRows(came, left, self.log, self._at(version), False, spark))
         # it gives rows that went and rows that came back, usually one of them none, which takes reading all files
-        some = [frame for frame in frames if self._selects(frame)] or frames[:1]
+        some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
         return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
-
-    def _selects(self, changed: J) -> bool:
-        """Whether the deletion vectors by which Delta reads changed rows have any."""
-        (relation,) = catalyst.leaves(changed.queryExecution().analyzed())
-        nothing = catalyst.vector(self.spark, [])
-        files = relation.relation().location().matchingFiles(nothing, nothing)
-        return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))
 
     def at(self, version: int) -> DataFrame:
         """The table as of a version; Delta skips files of a large one by the conditions put on it."""
@@ -189,6 +182,10 @@ class Table:
         files = known_files(snapshot)
         if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
             return self._frame(snapshot, files)
+        return self.scanned(version)
+
+    def scanned(self, version: int) -> DataFrame:
+        """The table as of a version, as every reader of it sees it: Delta itself finds the files."""
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
