@@ -63,7 +63,7 @@ def test_a_landing_that_the_disk_refuses(prepared: Prepared, tmp_path: Path) -> 
     world = prepared("one state in place", "landing").copied(tmp_path / "world")
     for stop, fail, says in (
         (("before Table.replace_where", 1), by_spark(errno.ENOSPC), FULL),
-        (("before Landings._remember", 2), by_python(errno.ENOSPC), FULL),
+        (("before Manifest.remember", 2), by_python(errno.ENOSPC), FULL),
     ):
         with watched(stop, lambda fail=fail: fail(world)), pytest.raises(StorageError, match=says):
             land(world)
