@@ -26,6 +26,8 @@ CONTEXT = {
     "SparkPartitionID",
     "MonotonicallyIncreasingID",
 }
+# Spark counts on from query to query
+NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
 # What Spark's SQL of an expression does not say, with its usual value.
 UNSAID = {
     "CsvToStructs": {"options": "Map()"},
@@ -137,6 +139,6 @@ def expression_text(expression: J) -> str:
 
 
 def numbered(text: str) -> str:
-    """Spark's text of a plan or an expression, its numbers of expressions by their first sight."""
+    """Spark's text of a plan or an expression, its numbers of expressions and of recursions by their first sight."""
     seen: dict[str, str] = {}
-    return re.sub(r"#(\d+)L?", lambda m: seen.setdefault(m[1], f"#{len(seen)}"), text)
+    return NUMBER.sub(lambda m: seen.setdefault(m[0].rstrip("L"), f"#{len(seen)}"), text)
