@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from tests.language.schemas import explained, fingerprint
 
 RECOMPUTED = [
-    "with recursive r(c, n) as (select carrier, 1 from flights union all select c, 2 from r where n < 2) select * from r",
-    "with recursive r(c, n) as (select carrier, 1 from flights union all select c, 3 from r where n < 2) select * from r",
+    "with recursive r(c, n) as (select carrier, 1 from flights union all select c, 2 from r where n < 2) table r",
+    "with recursive r(c, n) as (select carrier, 1 from flights union all select c, 3 from r where n < 2) table r",
     "select carrier, day from flights limit 3",
     "select carrier, day from flights limit 4",
     "select carrier, day from flights limit 3 offset 1",
