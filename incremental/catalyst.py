@@ -31,6 +31,13 @@ def session(spark: SparkSession) -> J:
     return cast(Any, spark)._jsparkSession
 
 
+def activate(spark: SparkSession) -> J:
+    """Spark's own SparkSession, made the one that Delta's code finds as the active one of this thread."""
+    found = session(spark)
+    spark_sql(jvm(spark)).classic.SparkSession.setActiveSession(found)
+    return found
+
+
 def context(spark: SparkSession) -> J:
     """Spark's own SparkContext."""
     return cast(Any, spark.sparkContext)._jsc.sc()

@@ -74,9 +74,9 @@ class Table:
 
     @property
     def log(self) -> J:
-        """Delta's log of the table, cached by Delta."""
+        """Delta's log of the table, cached by Delta; what it reads and builds belongs to the session of the table."""
         delta = catalyst.jvm(self.spark).org.apache.spark.sql.delta
-        return delta.DeltaLog.forTable(catalyst.session(self.spark), self.path)
+        return delta.DeltaLog.forTable(catalyst.activate(self.spark), self.path)
 
     def version(self) -> int | None:
         """The latest version, None when there is no table."""

@@ -215,3 +215,18 @@ def fresh(scene: Scene) -> View:
     warehouse = Warehouse(scene.spark, scene.folder / "warehouse")
     warehouse.source("t", Delta(scene.path("t")))
     return warehouse.view("v", QUERY)
+
+
+def test_a_table_is_read_in_the_session_of_its_warehouse(scene: Scene) -> None:
+    """Delta takes the thread's active session unless told; another one has other settings and temporary views."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    other = scene.spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    warehouse = Warehouse(other, scene.folder / "other")
+    warehouse.source("t", Delta(scene.path("t")))
+    scene.spark.createDataFrame([(1,)], "a int").collect()  # makes the first session the active one
+    table = warehouse.tables()["t"]
+    for frame in (table.at(0), table.rows_of(0, list(table.files(0).values()))):
+        frame.createOrReplaceTempView("seen")
+        assert other.sql("select k, v, current_timezone() from seen").collect() == [(1, 1, "Asia/Tokyo")]
+        other.catalog.dropTempView("seen")
