@@ -120,7 +120,7 @@ class Journal:
 
     def arrived(self) -> Entry | None:
         """The newest epoch that is finished and has arrived at its pinned versions."""
-        return next((entry for entry in reversed(self.entries()) if entry.complete), None)
+        return next((entry for entry in map(self._read, reversed(self._files())) if entry.complete), None)
 
     def begin(self, intent: Intent) -> None:
         """Write an intent, whole or not at all."""

@@ -77,10 +77,8 @@ class Published:
 
 def status_of(store: Store, base: Callable[[str], Table]) -> Status:
     """Where a view stands; base: the table of a base source by the way to it. Runs no query."""
-    entries, view = store.journal.entries(), store.view
-    pending = bool(entries) and not entries[-1].complete
-    unfinished = entries[-1].intent.epoch if pending else None
-    done = next((entry for entry in reversed(entries) if entry.complete), None)
+    last, done, view = store.journal.last(), store.journal.arrived(), store.view
+    unfinished = None if last is None or last.complete else last.intent.epoch
     if done is None or done.report is None:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)

@@ -28,7 +28,7 @@ def unmoved(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
         f"{intent.view}: nothing to do, what changed in its sources changes none of its rows: epoch {intent.epoch} "
         f"stands, {spent(cost)}"
     )
-    return measured(replace(nothing(intent.view, last, pins), sentence=sentence), cost)
+    return with_cost(replace(nothing(intent.view, last, pins), sentence=sentence), cost)
 
 
 def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
@@ -43,10 +43,10 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(),
     )  # fmt: skip
-    return measured(report, cost)
+    return with_cost(report, cost)
 
 
-def measured(report: Report, cost: Cost) -> Report:
+def with_cost(report: Report, cost: Cost) -> Report:
     """The report with what its refresh cost."""
     phases = {name: round(seconds, 3) for name, seconds in cost.phases.items()}
     return replace(
