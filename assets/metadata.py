@@ -91,6 +91,7 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
         "versions": dg.MetadataValue.md(_versions(report.versions)),
         CONSUMED: dg.MetadataValue.json(consumed(report, below)),
         **({"because": dg.MetadataValue.text("\n".join(report.because))} if report.because else {}),
+        **({"partitions touched": dg.MetadataValue.json(list(report.partitions))} if report.partitions else {}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
         "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
         **{name: dg.MetadataValue.int(number) for name, number in whole.items()},

@@ -103,6 +103,10 @@ class Warehouse:
         """The schema of every declared source that is no view and has one by now."""
         return self._declared.schemas()
 
+    def partitioned_by(self) -> dict[str, tuple[str, ...]]:
+        """The partition columns of every declared source that is no view and has some by now."""
+        return self._declared.partitioned_by()
+
     def invariant(self) -> frozenset[str]:
         """The sources declared not to change."""
         return frozenset(name for name, declaration in self._declared.sources.items() if declaration.invariant)

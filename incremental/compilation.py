@@ -5,8 +5,8 @@ Out: what it answers, how it is kept, and its batch form; the only place where l
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, cast, get_args
@@ -28,6 +28,7 @@ from incremental.compiler.compile import check_outputs, check_rows, compiled, in
 from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal, outline
 from incremental.compiler.lineage import shown_key
+from incremental.compiler.partitions import PartitionColumns, partition_key
 from incremental.compiler.strategy import Publish
 from incremental.language.query import Ordering, Query, QueryText, evaluate, settings
 from incremental.language.reading import column_types, reading
@@ -46,7 +47,7 @@ OnChange = Literal["refuse", "rebuild"]
 class Compilation:
     """A view's query over sources of known schemas; compiled when first asked for anything.
 
-    kept: what the view's state was built from, if there is one.
+    partitioned_by: the partition columns of sources; kept: what the view's state was built from, if there is one.
     """
 
     spark: SparkSession
@@ -58,6 +59,7 @@ class Compilation:
     invariant: frozenset[str]
     views: frozenset[str] = frozenset()
     constraints: tuple[Constraint, ...] = ()
+    partitioned_by: PartitionColumns = field(default_factory=dict[str, Sequence[str]])
     kept: Recipe | None = None
 
     @property
@@ -97,7 +99,8 @@ class Compilation:
             )
         columns = tuple((column.name, column.type) for column in self.columns)
         mode, sources, text = chosen.maintenance.mode, chosen.maintenance.sources, self.explain(chosen)
-        return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources)
+        key = self.partition_key or ""
+        return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources, key)
 
     @cached_property
     def query(self) -> Query:
@@ -109,6 +112,11 @@ class Compilation:
         check_outputs(query.outputs)
         return query
 
+    @property
+    def partition_key(self) -> str | None:
+        """The answer's column that holds a partition of a source as it is."""
+        return partition_key(self.query.plan, self.query.outputs, self.partitioned_by)
+
     @cached_property
     def ways(self) -> Ways:
         """How the view may be kept under its policy; raises RefusedError."""
@@ -118,9 +126,9 @@ class Compilation:
             if self.query.forbidden or self.policy == "incremental":
                 raise program
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
-            return Only(self.current, Incremental(program, self.query.attributes))
+            return Only(self.current, self._incremental(program))
         elif self.policy == "auto":
-            return Cheapest(self.current, Incremental(program, self.query.attributes), self._recomputed, estimate)
+            return Cheapest(self.current, self._incremental(program), self._recomputed, estimate)
         check_rows(self.query.outputs)
         return Only(self.current, self._recomputed)
 
@@ -159,12 +167,15 @@ class Compilation:
         except RefusedError as error:
             return error
 
+    def _incremental(self, program: Program) -> Incremental:
+        return Incremental(program, self.query.attributes, self.partition_key)
+
     @property
     def _recomputed(self) -> Recomputed:
-        columns = tuple(name for _, name in self.query.outputs)
-        by_definition = self.policy == "definition"
-        facts = among(self.constraints, self.query.sources)
-        return Recomputed(self.query.fingerprint, self.query.sources, columns, self.batch, by_definition, facts)
+        query, columns = self.query, tuple(name for _, name in self.query.outputs)
+        by_definition, facts = self.policy == "definition", among(self.constraints, self.query.sources)
+        options = columns, self.batch, by_definition, facts, self.partition_key
+        return Recomputed(query.fingerprint, query.sources, *options)
 
     @property
     def _refusals(self) -> tuple[Refusal, ...]:

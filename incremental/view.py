@@ -144,7 +144,7 @@ class View:
     def _compilation(self) -> Compilation:
         spark, schemas, invariant = self.warehouse.spark, self._schemas(), self.warehouse.invariant()
         views, facts = frozenset(self.views), self.warehouse.constraints()
-        options = self.policy, self.publish, schemas, invariant, views, facts
+        options = self.policy, self.publish, schemas, invariant, views, facts, self._partitioned_by()
         return Compilation(spark, self.name, self.query, *options, self._store.journal.built())
 
     @property
@@ -169,6 +169,11 @@ class View:
 
     def _schemas(self) -> dict[str, StructType]:
         return self.warehouse.schemas() | {name: view.schema for name, view in self.views.items()}
+
+    def _partitioned_by(self) -> dict[str, tuple[str, ...]]:
+        """The partition columns of each source; of a view, the one that its answer passes on."""
+        passed = {name: view._compilation.partition_key for name, view in self.views.items()}
+        return self.warehouse.partitioned_by() | {name: (key,) for name, key in passed.items() if key is not None}
 
     def _reread(self) -> None:
         """Read the query again where a source, or a setting that it depends on, was altered since."""

@@ -35,7 +35,9 @@ class Report(Json):
     rows_read: records Spark read in all scans, Delta's own logs included; rows_written: records written to tables;
     seconds and phases: wall clock; expected: under policy auto, the seconds that each mode was expected to take, from
     the compiler's estimates and earlier epochs; below: what was done first with the views that this one reads;
-    because: what changed of the query or its sources, line by line, where the view was rebuilt.
+    because: what changed of the query or its sources, line by line, where the view was rebuilt;
+    partitions: the values of the answer's partition key (see Description) among the rows, or the groups of a state that
+    holds the answer, that this epoch touched; None where there is no such key, or too many were touched.
     """
 
     view: str
@@ -58,12 +60,14 @@ class Report(Json):
     expected: dict[str, float] = field(default_factory=dict[str, float])
     below: tuple[Report, ...] = ()
     because: tuple[str, ...] = ()
+    partitions: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports
         given = cast("tuple[Report | dict[str, Any], ...]", self.below)
         object.__setattr__(self, "below", tuple(b if isinstance(b, Report) else Report(**b) for b in given))
         object.__setattr__(self, "because", tuple(self.because))
+        object.__setattr__(self, "partitions", None if self.partitions is None else tuple(self.partitions))
         object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
 
 
@@ -118,7 +122,10 @@ class StateDescription:
 
 @dataclass(frozen=True)
 class Description(Json):
-    """A compiled view as plain data: what a graph needs to know without a Spark."""
+    """A compiled view as plain data: what a graph needs to know without a Spark.
+
+    partition_key: the answer's column that holds a partition of a source as it is, or ''.
+    """
 
     name: str
     fingerprint: str
@@ -127,6 +134,7 @@ class Description(Json):
     columns: tuple[tuple[str, str], ...]
     explain: str
     sources: tuple[str, ...]
+    partition_key: str = ""
 
     def __post_init__(self) -> None:
         given = cast("tuple[StateDescription | dict[str, Any], ...]", self.states)  # JSON has dictionaries

@@ -50,6 +50,16 @@ class Declared:
                 known[name] = nullable(self.table(name).schema())
         return known
 
+    def partitioned_by(self) -> dict[str, tuple[str, ...]]:
+        """The partition columns of every source that has some by now."""
+        known: dict[str, tuple[str, ...]] = {}
+        for name, declaration in self.sources.items():
+            if isinstance(declaration, Files):
+                known[name] = () if declaration.partition_by is None else (declaration.partition_by,)
+            elif (version := self.table(name).version()) is not None:
+                known[name] = tuple(self.table(name).partitioned_by(version))
+        return {name: columns for name, columns in known.items() if columns}
+
     def constraints(self) -> tuple[Constraint, ...]:
         """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
         return constraints(self.sources, {name: types(schema) for name, schema in self.schemas().items()})

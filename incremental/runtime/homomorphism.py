@@ -14,6 +14,7 @@ from incremental.algebra.monoids import Part
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering
+from incremental.runtime.touched import partitions, told
 
 TOUCHED = "__touched"
 
@@ -65,12 +66,16 @@ def unit_weights(change: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Touched:
-    """What h found: groups, the rows of the change, the buckets, and whether a deletion may reach a group's value."""
+    """What h found: groups, the rows of the change, the buckets, and whether a deletion may reach a group's value.
+
+    partitions: of the groups, where the state holds the answer and a partition key (None: unknown).
+    """
 
     groups: int
     rows: int
     buckets: tuple[int, ...]
     reached: bool
+    partitions: tuple[str, ...] | None = None
 
 
 def consolidated(change: DataFrame) -> DataFrame:
@@ -81,8 +86,8 @@ def consolidated(change: DataFrame) -> DataFrame:
     return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
 
 
-def measured(layout: Layout, homomorphic: DataFrame) -> Touched:
-    """One pass over h, which also fills its cache."""
+def measured(layout: Layout, homomorphic: DataFrame, partition_key: str | None) -> Touched:
+    """One pass over h, which also fills its cache; partition_key: the answer's column that holds a partition."""
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
     seen = "true" if layout.state.whole else seen
     row = homomorphic.agg(
@@ -90,6 +95,7 @@ def measured(layout: Layout, homomorphic: DataFrame) -> Touched:
         F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),
         F.collect_set(BUCKET).alias("buckets"),
         F.expr(f"coalesce(bool_or({seen}), false)").alias("reached"),
+        partitions(layout.key_shown(partition_key)).alias("partitions"),
     ).first()
     assert row is not None
-    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"])
+    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], told(row["partitions"]))

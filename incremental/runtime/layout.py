@@ -59,6 +59,11 @@ class Layout:
         """The stored name of a key column."""
         return self._keys[column]
 
+    def key_shown(self, name: str | None) -> str | None:
+        """The stored name of the key column that an answer column published in place shows; None where none is."""
+        shown = {item.column.name: item.scalar.column for item in self._items if isinstance(item.scalar, Reference)}
+        return self._keys.get(shown[name]) if name in shown else None
+
     @property
     def keys(self) -> tuple[str, ...]:
         """The stored names of all key columns, in storage order."""

@@ -32,11 +32,15 @@ from incremental.runtime.restriction import Restriction
 
 @dataclass(frozen=True)
 class Effect:
-    """What an epoch did: touched groups, rows of the change, and the path taken for each table it wrote."""
+    """What an epoch did: touched groups, rows of the change, the path taken for each table it wrote.
+
+    partitions: those of the answer that it touched; None where they are not known.
+    """
 
     groups: int = 0
     change_rows: int = 0
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    partitions: tuple[str, ...] | None = None
 
     @property
     def commits(self) -> int:
@@ -86,12 +90,13 @@ class Maintenance(Protocol):
 
 @dataclass(frozen=True)
 class Incremental:
-    """Maintenance by the program the compiler made."""
+    """Maintenance by the program the compiler made; partition_key: the answer's column that holds a partition."""
 
     mode: ClassVar[str] = "incremental"
     verdict: ClassVar[str] = "applied"
     program: Program
     attributes: Mapping[str, Any]
+    partition_key: str | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -129,13 +134,15 @@ class Incremental:
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: every state, then the view."""
         with ExitStack() as cached:
-            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached).all()
+            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key).all()
 
 
 class Run:
     """One epoch of one program; what it caches is freed with `cached`."""
 
-    def __init__(self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack) -> None:
+    def __init__(
+        self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack, partition_key: str | None
+    ) -> None:
         self._program, self._epoch, self._lowering, self._cached = program, epoch, lowering, cached
         consolidate = not all(state.invertible for state in program.states)
         facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
@@ -143,6 +150,9 @@ class Run:
         self._calculus = Calculus(lowering, self._leaves, self._keep, facts)
         self._paths: dict[str, str] = {}
         self._groups = self._rows = 0
+        self._partition_key = partition_key
+        known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
+        self._partitions: tuple[str, ...] | None = () if known else None
 
     def all(self) -> Effect:
         """Merge every state, inputs first, then publish the view."""
@@ -153,7 +163,7 @@ class Run:
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
-        return Effect(self._groups, self._rows, self._paths)
+        return Effect(self._groups, self._rows, self._paths, self._partitions)
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]
@@ -180,7 +190,9 @@ class Run:
     ) -> Touched | None:
         """Write one state; what was touched, or None where the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
-        found = measured(layout, homomorphic)
+        found = measured(layout, homomorphic, self._partition_key)
+        if layout.in_place is not None:
+            self._partitions = found.partitions
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
         if before is None:
             merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
@@ -234,7 +246,7 @@ class Run:
         if epoch.written(VIEW):
             return
         columns = tuple(name for _, name in self._program.outputs)
-        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets)
+        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key)
         before, change = epoch.before(VIEW), self._calculus.change(self._program.answer)
         if change is None:
             return
@@ -242,9 +254,10 @@ class Run:
         consolidated = self._keep(bag.consolidated(frame))
         if before is not None and consolidated.isEmpty():
             return
-        changed = bag.publish(consolidated, before, epoch.mark(VIEW), needs_mapping(columns))
+        moved = bag.publish(consolidated, before, epoch.mark(VIEW), needs_mapping(columns))
+        self._partitions = moved.partitions
         if not self._program.states:
-            self._rows += changed
+            self._rows += moved.rows
         self._paths[VIEW] = "changed"
 
     def _finish(self) -> None:

@@ -6,7 +6,9 @@ A new copy is numbered by its epoch, so inserting never has to read the table.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -16,6 +18,7 @@ from incremental.runtime.hold import held
 from incremental.runtime.lake import Clause, Mark, Table
 from incremental.runtime.layout import Stored, quoted
 from incremental.runtime.merge import SMALL_BYTES, SMALL_FILES
+from incremental.runtime.touched import partitions, told
 
 COPY, INSERTED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
@@ -27,11 +30,24 @@ def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
     return Stored((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
 
 
-class Bag:
-    """The view table of one view."""
+@dataclass(frozen=True)
+class Moved:
+    """What a change does: rows that come or go, those deleted, their buckets, the partitions of all (None: unknown)."""
 
-    def __init__(self, spark: SparkSession, table: Table, columns: tuple[str, ...], buckets: int) -> None:
+    rows: int
+    deleted: int
+    buckets: tuple[int, ...]
+    partitions: tuple[str, ...] | None
+
+
+class Bag:
+    """The view table of one view; partition_key: the column that tells of which partition a row is."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, columns: tuple[str, ...], buckets: int, partition_key: str | None
+    ) -> None:
         self._spark, self._table, self._columns, self._buckets = spark, table, columns, buckets
+        self._partition_key = partition_key
 
     def consolidated(self, change: DataFrame) -> DataFrame:
         """Equal rows summed, rows that cancel dropped; one row per distinct row with its weight."""
@@ -41,19 +57,18 @@ class Bag:
         bucket = stored_bag(self._columns, self._buckets).bucket
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
-    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> int:
-        """Apply a consolidated, cached change to the version `before`; returns how many rows it inserts and deletes."""
-        row = moved(change)
+    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> Moved:
+        """Apply a consolidated, cached change to the version `before`; returns what it inserts and deletes."""
+        moved = self.moved(change)
         inserted = self._inserted(change, mark.epoch)
-        if before is None or not row["deleted"]:
+        if before is None or not moved.deleted:
             self._append(inserted, mark, name_mapping)
-            return int(row["rows"])
-        stored = self._table.at(before)
-        touched = sorted(row["buckets"])
+            return moved
+        stored, touched = self._table.at(before), list(moved.buckets)
         with held(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
-            if (found := deleted.count()) != row["deleted"]:
+            if (found := deleted.count()) != moved.deleted:
                 raise StateError(
-                    f"the view table {self._table.path} lacks {row['deleted'] - found} of the rows to delete: "
+                    f"the view table {self._table.path} lacks {moved.deleted - found} of the rows to delete: "
                     "somebody changed it; rebuild the view"
                 )
             if self.small:
@@ -62,11 +77,22 @@ class Bag:
                 self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
             else:
                 self._merge(deleted, inserted, touched, mark)
-        return int(row["rows"])
+        return moved
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
         """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
         self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
+
+    def moved(self, change: DataFrame) -> Moved:
+        """What a consolidated change does."""
+        row = change.agg(
+            F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
+            F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
+            F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
+            partitions(self._partition_key).alias("partitions"),
+        ).first()
+        assert row is not None
+        return Moved(row["rows"], row["deleted"], tuple(sorted(row["buckets"])), told(row["partitions"]))
 
     @property
     def small(self) -> bool:
@@ -108,15 +134,4 @@ class Bag:
         self._table.merge(source, condition, clauses, mark)
 
     def _written(self, rows: DataFrame) -> DataFrame:
-        return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.repartition(1)
-
-
-def moved(change: DataFrame) -> Row:
-    """Of a consolidated change: `rows` that come or go, those `deleted`, and the `buckets` of these."""
-    row = change.agg(
-        F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
-        F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
-        F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
-    ).first()
-    assert row is not None
-    return row
+        return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.coalesce(1)

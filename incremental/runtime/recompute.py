@@ -17,18 +17,22 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.upkeep import VIEW
 from incremental.runtime.epoch import Epoch
+from incremental.runtime.extent import BROADCAST_ROWS
 from incremental.runtime.files import needs_mapping
 from incremental.runtime.hold import held
 from incremental.runtime.layout import Stored, quoted
 from incremental.runtime.maintain import Effect
-from incremental.runtime.publish import Bag, moved, stored_bag
+from incremental.runtime.publish import Bag, Moved, stored_bag
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A view kept by running its query again; `by_definition` compares two answers instead of answer and view."""
+    """A view kept by running its query again; `by_definition` compares two answers instead of answer and view.
+
+    partition_key: the answer's column that holds a partition of a source.
+    """
 
     mode: ClassVar[str] = "recompute"
     verdict: ClassVar[str] = "recomputed"
@@ -38,6 +42,7 @@ class Recomputed:
     batch: Batch
     by_definition: bool
     constraints: tuple[Constraint, ...] = ()
+    partition_key: str | None = None
 
     @property
     def invariant(self) -> frozenset[str]:
@@ -57,25 +62,29 @@ class Recomputed:
         """One epoch: run the query, publish what differs."""
         if epoch.written(VIEW):
             return Effect()
-        before, bag = epoch.before(VIEW), Bag(epoch.spark, epoch.tables[VIEW], self.columns, epoch.intent.buckets)
+        before, table = epoch.before(VIEW), epoch.tables[VIEW]
+        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key)
         with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
             if before is None:
-                rows = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
+                moved = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
             else:
-                rows = self._exchange(new, bag, epoch, before)
-        return Effect(0, rows, {VIEW: "recompute"}) if rows or before is None or epoch.resumed else Effect()
+                moved = self._exchange(new, bag, epoch, before)
+        if not moved.rows and before is not None and not epoch.resumed:
+            return Effect()
+        return Effect(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
-    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> int:
-        """Publish a consolidated answer, unless it is what the view holds; returns the rows that differ."""
-        change, mark = bag.consolidated(minus(new, self._old(epoch, before))), epoch.mark(VIEW)
+    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> Moved:
+        """Publish a consolidated answer, unless it is what the view holds; returns what differs."""
+        change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
-            rows = int(moved(change)["rows"])
-            if rows or epoch.resumed:
-                bag.replace(new, mark)
-            return rows
-        with held(change) as difference:
+            few = new.count() <= BROADCAST_ROWS  # what one task does soon needs no shuffle
+            moved = bag.moved(bag.consolidated(change.coalesce(1) if few else change))
+            if moved.rows or epoch.resumed:
+                bag.replace(new.coalesce(1) if few else new, mark)
+            return moved
+        with held(bag.consolidated(change)) as difference:
             if not epoch.resumed and difference.isEmpty():
-                return 0
+                return Moved(0, 0, (), ())
             return bag.publish(difference, before, mark, needs_mapping(self.columns))
 
     def _answer(self, epoch: Epoch) -> DataFrame:

@@ -16,9 +16,11 @@ from incremental.runtime.redefinition import Redefinition
 
 def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     """The report of a refresh with nothing to do."""
-    versions = shown(pins)
-    sentence = f"{view}: nothing to do, no row changed since epoch {last.intent.epoch}"
-    return Report(view, last.intent.epoch, last.intent.generation, "nothing to do", sentence, versions, finished=now())
+    versions, intent = shown(pins), last.intent
+    sentence = f"{view}: nothing to do, no row changed since epoch {intent.epoch}"
+    return Report(
+        view, intent.epoch, intent.generation, "nothing to do", sentence, versions, finished=now(), partitions=()
+    )
 
 
 def unmoved(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
@@ -41,7 +43,7 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
     )
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
-        commits=effect.commits, paths=dict(effect.paths), finished=now(),
+        commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
     )  # fmt: skip
     return with_cost(report, cost)
 
