@@ -7,7 +7,7 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test soak ui lint bench bench-tpch clean setup constraints audit
+.PHONY: demo test browser soak ui lint bench bench-tpch clean setup constraints audit
 
 demo: $(READY)
 	$(BIN)/python -m pipelines.demo
@@ -18,6 +18,10 @@ test: lint
 # An hour of random work with kills; the seed is printed first, and --seed does the same again.
 soak: $(READY)
 	$(BIN)/python -m tests.soak
+
+# The browser that a test looks at Dagster's pages with; without it that part is skipped, and said to be.
+browser:
+	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; }
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .

@@ -25,9 +25,8 @@ PROJECT = Path(__file__).parents[2]
 LOCATION, REPOSITORY = "assets.definitions:defs", "__repository__"
 
 LAUNCH = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
-  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
-BACKFILL = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
-  ... on PartitionBackfill { status } ... on PythonError { message } } }"""
+  __typename ... on PythonError { message } } }"""
+BACKFILLS = """{ partitionBackfillsOrError { ... on PartitionBackfills { results { status } } } }"""
 RUNS = """{ runsOrError { ... on Runs { results {
   runId status jobName assetSelection { path } tags { key value } } } } }"""
 
@@ -48,14 +47,14 @@ class Server:
         assert "errors" not in found, found["errors"]
         return found["data"]
 
-    def backfill(self, **params: Any) -> str:
-        """Launches a backfill; its id."""
+    def backfill(self, **params: Any) -> None:
+        """Launches a backfill."""
         launched = self.ask(LAUNCH, params=params)["launchPartitionBackfill"]
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
-        return launched["backfillId"]
 
-    def backfill_status(self, identity: str) -> str:
-        return self.ask(BACKFILL, id=identity)["partitionBackfillOrError"]["status"]
+    def backfills(self) -> list[str]:
+        """How all backfills stand, the newest first."""
+        return [each["status"] for each in self.ask(BACKFILLS)["partitionBackfillsOrError"]["results"]]
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, oldest first."""

@@ -1,0 +1,84 @@
+"""Test room: a person before Dagster's pages. In: a server, a folder for pictures. Out: clicks, and what is to be read.
+
+Chromium is Debian's own (`make browser`), without a window and without a word to anybody but the server.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from tests.assets.server import Server
+
+QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who looks at a page, and takes a picture of what was found."""
+
+    page: Page
+    address: str
+    pictures: Path
+
+    def opens(self, path: str) -> None:
+        self.page.goto(self.address + path)
+
+    def backfills(self, asset: str, partitions: str) -> None:
+        """Materialises a range of an asset's partitions, by clicking."""
+        self.opens(f"/assets/{asset}")
+        self.button("Materialize").click()
+        chosen = self.page.get_by_placeholder("ex: ")
+        chosen.fill(partitions)
+        chosen.press("Enter")
+        self.photographs("backfill")
+        self.button("Launch backfill").click()
+        expect(self.page.get_by_placeholder("ex: ")).to_be_hidden()
+
+    def sees_partitions(self, asset: str, **numbers: int) -> None:
+        """The states of an asset's partitions are told as numbers beside the bar."""
+        self.opens(f"/assets/{asset}?view=partitions")
+        for state, number in numbers.items():
+            expect(self.page.get_by_text(f"{state.capitalize()} ({number})")).to_be_visible()
+        self.photographs("partitions")
+
+    def reads(self, asset: str) -> dict[str, str]:
+        """The metadata of an asset's last materialisation, as the page shows it."""
+        self.opens(f"/assets/{asset}")
+        expect(self.page.get_by_role("row").filter(has_text="verdict")).to_be_visible()
+        self.photographs("view")
+        rows = [row.get_by_role("cell").all_inner_texts() for row in self.page.get_by_role("row").all()]
+        return {cells[0].strip(): cells[-1].strip() for cells in rows if len(cells) == 3}
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name)
+
+    def photographs(self, name: str) -> None:
+        self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
+
+
+def chromium() -> str | None:
+    """Where the browser is, if it is on this machine."""
+    return shutil.which("chromium")
+
+
+@contextlib.contextmanager
+def person(server: Server, pictures: Path) -> Iterator[Person]:
+    """Opens the browser, and closes it."""
+    pictures.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as player:
+        browser = player.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1400, "height": 2000})
+        page.set_default_timeout(SECONDS * 1000)
+        expect.set_options(timeout=SECONDS * 1000)
+        # what Dagster asks of a newcomer lies over whatever comes first
+        page.add_locator_handler(page.get_by_role("button", name="Skip"), lambda skip: skip.click())
+        yield Person(page, f"http://127.0.0.1:{server.port}", pictures)
+        browser.close()
