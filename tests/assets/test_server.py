@@ -1,4 +1,4 @@
-"""`dagster dev`, for real: backfills launched by clicking and through GraphQL, and the view equal to batch afterwards."""
+"""`dagster dev`, for real: backfills launched by clicks and through GraphQL, and the view equal to batch afterwards."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 from pyspark.sql import SparkSession
 
 from assets import keys
-from pipelines import catalogue
 from incremental.runtime.cache import cache_folder
+from pipelines import catalogue
 from tests.assets import sales
 from tests.assets.browser import Person, chromium, person
 from tests.assets.server import LOCATION, REPOSITORY, Server, dagster_dev, instance_of
