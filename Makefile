@@ -7,7 +7,7 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test browser soak ui lint bench bench-tpch clean setup constraints audit
+.PHONY: demo test browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
 demo: $(READY)
 	$(BIN)/python -m pipelines.demo
@@ -37,6 +37,9 @@ bench: $(READY)
 
 bench-tpch: $(READY)
 	$(BIN)/python -m benchmarks tpch
+
+bench-memory: $(READY)
+	$(BIN)/python -m benchmarks memory
 
 setup: $(READY)
 

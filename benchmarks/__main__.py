@@ -1,10 +1,10 @@
-"""`python -m benchmarks [group-by | join-group-by | tpch] …`: measure, print a table, write JSON beside the cache."""
+"""`python -m benchmarks [group-by | join-group-by | tpch | memory] …`: measure, print a table, write JSON."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import group_by, join_group_by, tpch
+from benchmarks import group_by, join_group_by, memory, tpch
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
@@ -21,8 +21,12 @@ def main() -> None:
     experiment.add_argument("--policy", choices=("auto", "incremental"), default="auto", help="of the views")
     experiment.add_argument("--rounds", type=int, default=tpch.ROUNDS, help="of refresh functions, the last counts")
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
+    experiment = experiments.add_parser("memory")
+    experiment.add_argument("--rows", type=int, default=80_000_000, help="of about 150 bytes each")
     chosen = parser.parse_args()
     match chosen.experiment:
+        case "memory":
+            memory.run(chosen.rows)
         case "tpch":
             tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, chosen.verify)
         case "join-group-by":

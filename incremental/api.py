@@ -90,7 +90,8 @@ class Warehouse:
 
         on_change: what a refresh does when the query, the schema of what it reads, or Spark's settings are others than
         the state was built with: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
-        Raises QueryError where Spark cannot analyse it, SourceError where a source has no data yet.
+        Raises QueryError for a name or an option that cannot be. The query is read when the view is first used: what
+        Spark cannot analyse is a QueryError then, a source without data a SourceError.
         """
         check_options(name, policy, on_change)
         return View(self, name, query, policy, publish, dict(self._views), on_change)

@@ -81,11 +81,11 @@ class View:
         The views that its query reads go to the same versions first; `versions` may name what only they read.
         Raises RefusedError, SourceError, BusyError, ChangedQueryError; nothing is half done after any of them.
         """
-        return self._refresh().run(versions, progress, chunk=chunk)
+        return self._refresh().run(versions, progress, chunk=checked(chunk))
 
     def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
         """Build the state anew as the next generation; readers keep the old one until it is complete."""
-        return self._refresh().run(None, progress, rebuild=True, chunk=chunk)
+        return self._refresh().run(None, progress, rebuild=True, chunk=checked(chunk))
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch in the query's order; that of the old query until a rebuild is done."""
@@ -235,3 +235,10 @@ class View:
         entry = self._published.entry
         if found := redefinition(self.name, self._store.journal, entry, self._compilation.current):
             raise found.refused("rebuild the view before it is verified, or restore what changed")
+
+
+def checked(chunk: int | None) -> int | None:
+    """The bytes of a part; raises QueryError for none."""
+    if chunk is not None and chunk < 1:
+        raise QueryError(f"a change cannot be taken in parts of {chunk} bytes: give 1 or more, or None for all at once")
+    return chunk

@@ -5,9 +5,10 @@ The lines go to Python's logger `deltafold`, which is silent unless DELTAFOLD_LO
 
     {"event": "refresh finished", "time": "2024-05-03T06:00:00Z", "work": "3f2a…", "view": "totals", "epoch": 3, …}
 
-Work begins, and is finished or failed: refresh, rollback, upkeep, landing, verification; within a refresh every epoch,
-those of views below too, and parts. `work` is the same in all events of one piece of work. A line never holds a row, a
-value of one, or a setting: of an error it has what `DeltafoldError.logged` says, of any other exception its class.
+Work begins, and is finished or failed: refresh, rollback, rebucket, upkeep, landing, verification; within a refresh
+every epoch, those of views below too, and parts. `work` is the same in all events of one piece of work. A line never
+holds a row, a value of one, or a setting: of an error it has what `DeltafoldError.logged` says, of any other exception
+its class.
 """
 
 from __future__ import annotations

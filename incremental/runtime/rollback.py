@@ -8,6 +8,7 @@ from the pinned versions, which gives the same rows. Readers keep the old genera
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -40,6 +41,19 @@ class Rollback(Refresh):
 
         Raises StateError where that epoch is unfinished, or there is none, or its buckets are so many already.
         """
+        return self._observed("rebucket", partial(self._rebucket, buckets, progress))
+
+    def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
+        """Go back to a finished epoch of a generation, by default the last one's.
+
+        Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
+        """
+        return self._observed("rollback", partial(self._to, epoch, generation, progress))
+
+    def _observed(self, what: str, work: Callable[[], Report]) -> Report:
+        return measured(self._store, self.inputs, lambda: told(what, {"view": self._store.view}, work))
+
+    def _rebucket(self, buckets: int, progress: Progress | None) -> Report:
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
             raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
@@ -50,15 +64,6 @@ class Rollback(Refresh):
             if last.intent.buckets == buckets:
                 raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
             return self._again(last, "move it", buckets, progress)
-
-    def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
-        """Go back to a finished epoch of a generation, by default the last one's.
-
-        Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
-        """
-        work = partial(self._to, epoch, generation, progress)
-        view = {"view": self._store.view}
-        return measured(self._store, self.inputs, lambda: told("rollback", view, work))
 
     def _to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         view = self._store.view

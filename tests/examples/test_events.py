@@ -86,6 +86,12 @@ def test_refreshes_are_told_and_measured(scene: Scene, log: Path, numbers: Path)
     assert samples(numbers)["source_lag_rows", "sales"] == 1
     assert view.verify().ok
     assert told(log)[-1]["ok"] is True
+    view.refresh()
+    view.rebucket(2)
+    view.rollback(1, generation=1)
+    ended = [(line["event"], line["generation"]) for line in told(log) if line["event"].endswith("finished")]
+    assert ended[-2:] == [("rebucket finished", 2), ("rollback finished", 3)]
+    assert samples(numbers)["generation",] == 3
     view.drop()
     assert not list(numbers.iterdir())
 

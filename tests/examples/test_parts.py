@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from incremental.algebra.errors import QueryError
 from incremental.runtime import maintain
 from tests.examples.scene import Scene, checked, confirm, rows
 
@@ -67,6 +68,16 @@ def test_a_failure_between_and_within_parts(scene: Scene, monkeypatch: pytest.Mo
     report = view.refresh()
     confirm(view)
     assert any("(part " in known.sentence for known in view.history()) and "(part" not in report.sentence
+
+
+def test_parts_of_no_bytes(scene: Scene) -> None:
+    """An endless number of empty epochs is refused before anything is begun."""
+    scene.source("t", "k int", [(1,)])
+    view = scene.view("select k from t")
+    for work in (view.refresh, view.rebuild):
+        with pytest.raises(QueryError, match="parts of 0 bytes: give 1 or more"):
+            work(chunk=0)
+    assert not view.history()
 
 
 def test_rebuilding_in_parts(scene: Scene) -> None:

@@ -1,0 +1,99 @@
+"""Test room: a Spark standalone cluster on the loopback. In: a folder for it. Out: its address, workers to be killed.
+
+Each process is a group of its own, so that a worker goes together with its executor, as a machine does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.request import urlopen
+
+from incremental.runtime.java import launch_environment, provide_java
+
+SECONDS = 90
+
+
+@dataclass
+class Cluster:
+    """A running master and its workers."""
+
+    folder: Path
+    port: int
+    page: int
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+
+    @property
+    def address(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    @property
+    def alive(self) -> int:
+        """How many workers the master knows to be alive; 0 before it answers."""
+        try:
+            with urlopen(f"http://127.0.0.1:{self.page}/json/", timeout=10) as answer:
+                return sum(worker["state"] == "ALIVE" for worker in json.load(answer)["workers"])
+        except OSError:
+            return 0
+
+    def start(self, role: str, *arguments: str) -> None:
+        """A master or a worker, by Spark's own class for it."""
+        environment = os.environ | launch_environment(provide_java())
+        name = f"org.apache.spark.deploy.{role.lower()}.{role}"
+        command = [f"{environment['SPARK_HOME']}/bin/spark-class", name, "--host", "127.0.0.1", *arguments]
+        with (self.folder / f"{role}-{len(self.started)}.log").open("wb") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        self.started.append(process)
+
+    def kill_a_worker(self) -> None:
+        """One machine less: the last worker and its executor, without a word of farewell."""
+        end(self.started.pop())
+
+    def wait(self, workers: int) -> None:
+        """Until so many workers are alive; AssertionError when it takes too long."""
+        deadline = time.monotonic() + SECONDS
+        while self.alive != workers:
+            assert time.monotonic() < deadline, f"not {workers} workers: see {self.folder}"
+            time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A master and workers of one core and a GB each; all ended with the block."""
+    folder.mkdir()
+    port, page = free_ports(2)
+    found = Cluster(folder, port, page)
+    try:
+        found.start("Master", "--port", str(found.port), "--webui-port", str(found.page))
+        for number in range(workers):
+            place = ("--work-dir", str(folder / f"worker-{number}"), "--webui-port", "0")
+            found.start("Worker", "--cores", "1", "--memory", "1G", *place, found.address)
+        found.wait(workers)
+        yield found
+    finally:
+        for process in found.started:
+            end(process)
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports of the loopback that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
