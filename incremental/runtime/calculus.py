@@ -236,7 +236,7 @@ class Calculus:
             return self._lowering.join(node, self._held(node.left, change) if mixed else change, right)
         held = self._hold(frame)
         known = [one for one, _, null_safe in node.keys if not null_safe]
-        reach = extent(self._lowering, held, known)
+        reach = extent(self._lowering, held, known, worth=True)
         right = within(self._lowering, right, [other for _, other, null_safe in node.keys if not null_safe], reach)
         mine = held.select(*(self._lowering.over(held, self._lowering.expression(key)) for key in keys))
         others = [self._lowering.expression(other) for _, other, _ in node.keys]
@@ -250,7 +250,8 @@ class Calculus:
         touched = self._hold(self._restriction.touched(node, change))
         keys = [(one, other) for one, other, null_safe in node.keys if not null_safe]
         left_keys, right_keys = [one for one, _ in keys], [other for _, other in keys]
-        reach = extent(self._lowering, touched, right_keys)
+        worth = self.worth(node.left) or self.worth(node.right)
+        reach = extent(self._lowering, touched, right_keys, worth)
         if not reach.rows:
             return []
         reached = within(self._lowering, self.after(node.left), left_keys, reach)
@@ -272,7 +273,7 @@ class Calculus:
             named = [(column, column.name) for column in node.keys]
             touched = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
             keys = [Reference(column) for column in node.keys]
-            reach = extent(self._lowering, touched, keys, nulls_match=True)
+            reach = extent(self._lowering, touched, keys, self.worth(node.child), nulls_match=True)
             if not reach.rows:
                 return None
             attributes = [self._lowering.attribute(column) for column in node.keys]

@@ -1,7 +1,7 @@
-"""Runtime room: how far a small change reaches. In: its rows, held, and its keys. Out: their number and ranges.
+"""Runtime room: how far a small change reaches. In: its rows, held, and its keys. Out: their number and intervals.
 
-The ranges become literal conditions on what the change meets, so that Delta skips files: Spark's own optimiser does not
-do this across a join.
+The intervals become literal conditions on what the change meets, so that Delta skips files: Spark's own optimiser does
+not do this across a join.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from incremental import catalyst
 from incremental.algebra.plan import Scalar
 from incremental.catalyst import J
+from incremental.runtime.intervals import Interval, Range, narrowed, range_of
 from incremental.runtime.lowering import Lowering, Relation
 
 SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # types whose text is a literal anywhere
@@ -26,10 +28,10 @@ SMALL_BYTES = 256 << 20  # a change that Spark expects to be larger is not compu
 
 @dataclass(frozen=True)
 class Extent:
-    """The number of rows, and the least and greatest value of each key as text (None: unknown)."""
+    """The number of rows, and the intervals in which the values of each key lie (None: unknown)."""
 
     rows: int
-    ranges: tuple[tuple[str, str] | None, ...]
+    ranges: tuple[tuple[Interval, ...] | None, ...]
 
     @property
     def small(self) -> bool:
@@ -42,33 +44,50 @@ def expected_bytes(frame: DataFrame) -> int:
     return int(str(catalyst.optimised(frame).stats().sizeInBytes()))
 
 
-def extent(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], nulls_match: bool = False) -> Extent:
-    """One job over held rows whose columns have the names of the plan's; nulls_match: a NULL key equals another."""
+def extent(
+    lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], worth: bool, nulls_match: bool = False
+) -> Extent:
+    """One job over held rows whose columns have the names of the plan's, or two.
+
+    worth: what they meet is so large that a second job pays, to find more than one interval; nulls_match: a NULL key
+    equals another.
+    """
     known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
     chosen = [(i, lowering.over(frame, key)) for i, key in known]
     found = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
     found += [F.count(key).alias(f"known_{i}") for i, key in chosen]
     row = frame.agg(F.count(F.lit(1)).alias("rows"), *found).first()
     assert row is not None
-    ranges: list[tuple[str, str] | None] = [None] * len(keys)
-    for i, _ in chosen:
+    ranges: list[tuple[Interval, ...] | None] = [None] * len(keys)
+    wide: dict[int, Range] = {}
+    for i, key in chosen:
         if row[f"known_{i}"] and not (nulls_match and row[f"known_{i}"] < row["rows"]):
-            ranges[i] = (row[f"min_{i}"], row[f"max_{i}"])
+            least, greatest = row[f"min_{i}"], row[f"max_{i}"]
+            ranges[i] = ((least, greatest),)
+            if worth and (found_range := range_of(key, keys[i].type, least, greatest)):
+                wide[i] = found_range
+    if wide:
+        for i, intervals in zip(wide, narrowed(frame, list(wide.values())), strict=True):
+            ranges[i] = intervals
     return Extent(row["rows"], tuple(ranges))
 
 
 def within(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], found: Extent) -> Relation:
-    """The rows of a relation whose keys lie in the ranges of the keys that they are to equal."""
+    """The rows of a relation whose keys lie in the intervals of the keys that they are to equal."""
     plan = relation.plan
-    expressions, logical = lowering.catalyst.expressions, lowering.catalyst.plans.logical
-    for key, ends in zip(keys, found.ranges, strict=True):
-        if ends is None or not SKIPPABLE.fullmatch(key.type):
-            continue
-        low, high = (catalyst.parsed(lowering.spark, f"CAST('{text}' AS {key.type})") for text in ends)
-        value = lowering.expression(key)
-        bounds = (expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
-        plan = logical.Filter(expressions.And(*bounds), plan)
+    for key, intervals in zip(keys, found.ranges, strict=True):
+        if intervals is not None and SKIPPABLE.fullmatch(key.type):
+            conditions = [between(lowering, key, interval) for interval in intervals]
+            condition = reduce(lowering.catalyst.expressions.Or, conditions)
+            plan = lowering.catalyst.plans.logical.Filter(condition, plan)
     return Relation(plan, relation.weighted)
+
+
+def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
+    """Whether a key lies in an interval."""
+    expressions, value = lowering.catalyst.expressions, lowering.expression(key)
+    low, high = (catalyst.parsed(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
+    return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
 
 
 def hinted(lowering: Lowering, plan: J) -> J:

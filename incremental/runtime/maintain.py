@@ -226,7 +226,8 @@ class Run:
         if attributes:
             references = [Reference(key) for key in layout.state.keys]
             named = keys.toDF(*(key.name for key in layout.state.keys))
-            reach = extent(self._lowering, named, references, nulls_match=True)
+            worth = self._calculus.worth(layout.state.input)
+            reach = extent(self._lowering, named, references, worth, nulls_match=True)
             rows = within(self._lowering, rows, references, reach)
             rows = Restriction(self._lowering).of_keys(rows, attributes, keys, reach.small)
         frame = self._lowering.frame(rows, [(column, column.name) for column in inputs(layout.state)])

@@ -101,7 +101,7 @@ class Products:
                 known = self._lowering.leaf(held, [(column.name, column) for column in columns], known.weighted)
                 inside = frozenset[str]()
                 if small:
-                    reach = extent(self._lowering, held, [one for one, _ in step.equalities])
+                    reach = extent(self._lowering, held, [one for one, _ in step.equalities], worth=True)
                     if not reach.rows:
                         return None
                     few = reach.small

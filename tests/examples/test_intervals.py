@@ -1,0 +1,83 @@
+"""Intervals of a change's keys: they contain all of them, and leave out what lies far from any."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from incremental.runtime import calculus, extent, lake
+from incremental.runtime.intervals import MOST, SLICES, narrowed, range_of, runs, scale
+from tests.examples.scene import Scene, checked
+
+DAY = date(2024, 5, 1)
+VALUES = {
+    "tinyint": [-128, 127, 126],
+    "bigint": [-(2**63), 2**63 - 1, 5, 2**53 + 1],
+    "int": [7, 1_000_000, 1_000_007, 8],
+    "date": [DAY, DAY + timedelta(40_000), DAY - timedelta(700_000)],
+    "decimal(12,2)": [Decimal("-0.01"), Decimal("9999999999.99"), Decimal("12.34")],
+    "decimal(30,4)": [Decimal("-" + "9" * 26 + ".9999"), Decimal("9" * 26 + ".9999"), Decimal("0.0001")],
+}
+
+
+@given(st.sets(st.integers(0, SLICES - 1), min_size=1))
+def test_runs_contain_all_slices(slices: set[int]) -> None:
+    """Few, in order, apart from each other, and tight: each ends where a slice does."""
+    found = runs(list(slices))
+    assert len(found) <= MOST
+    assert all(any(first <= each <= last for first, last in found) for each in slices)
+    assert {end for pair in found for end in pair} <= slices
+    assert all(last < first for (_, last), (first, _) in pairwise(found))
+    if len(found) < MOST:
+        assert sum(last - first + 1 for first, last in found) == len(slices)
+
+
+@pytest.mark.parametrize("type_", VALUES)
+def test_every_value_lies_in_an_interval(spark: SparkSession, type_: str) -> None:
+    """Protects from a rounded bound, which would lose rows of the answer: Spark itself compares here."""
+    values = VALUES[type_]
+    frame = spark.createDataFrame([(value,) for value in [*values, None]], f"k {type_}")
+    found = range_of(F.col("k"), type_, str(min(values)), str(max(values)))
+    if type_ == "tinyint":
+        assert found is None  # no more values than slices
+        return
+    assert found is not None
+    (intervals,) = narrowed(frame, [found])
+    assert 1 < len(intervals) <= len(values)
+    inside = " OR ".join(f"k BETWEEN CAST('{low}' AS {type_}) AND CAST('{high}' AS {type_})" for low, high in intervals)
+    assert frame.where(f"k IS NOT NULL AND NOT ({inside})").count() == 0
+
+
+def test_types_without_a_scale() -> None:
+    """What cannot be numbered exactly keeps its one range."""
+    assert [scale(type_) for type_ in ("string", "double", "timestamp", "decimal(38,0)", "decimal(30,8)")] == [None] * 5
+    assert range_of(F.col("k"), "date", "2024-05-01", "+12024-05-01") is None
+
+
+@pytest.mark.parametrize("join", ["join", "left join"])
+def test_a_change_at_both_ends_reads_nothing_between(scene: Scene, join: str) -> None:
+    """Today's rows and a correction of last spring: the eight files between are not read."""
+    for name in ("t", "d"):
+        spread = scene.spark.range(0, 1000, 1, 10).selectExpr("int(id div 100 * 1000 + id % 100) k", "int(id % 100) v")
+        writer = spread.toDF("k", f"{name}_v").write.format("delta").option("delta.enableDeletionVectors", "true")
+        writer.save(scene.path(name))
+        scene.declare(name)
+    views = [scene.view(f"select t.k, t_v, d_v from d {join} t on t.k = d.k", name) for name in ("narrow", "wide")]
+    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (extent, calculus)]
+    with mock.patch.object(lake, "WHOLE_BYTES", 0), large[0], large[1]:
+        for view in views:
+            view.refresh()
+        scene.sql("delete from {t} where k in (3, 9003)")
+        narrow = checked(views[0])
+        with mock.patch.object(extent, "range_of", lambda *_: None):
+            wide = checked(views[1])
+    assert narrow.change_rows == wide.change_rows > 0
+    assert narrow.rows_read < wide.rows_read - 750  # but for what Delta reads of its own logs
