@@ -6,9 +6,11 @@ It makes an epoch ten times faster, so that many more queries and histories can 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unittest import mock
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +23,7 @@ from incremental.algebra.sources import SourceDeclaration
 from incremental.compiler.compile import compiled
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
-from incremental.runtime import calculus, extent
+from incremental.runtime import calculus, intervals
 from incremental.runtime.checks import check
 from incremental.runtime.declared import nullable
 from incremental.runtime.epoch import Epoch
@@ -218,17 +220,13 @@ class MemoryView:
         intent = Intent("v", 1, self.epoch, "f", self.buckets, pins, before, constraints=facts, relied=relied)
         measure = Measure(self.spark)
         epoch = Epoch(self.spark, intent, self.sources, self.tables, measure)
-        # both ways of meeting an input: whole where it is small, within the change's keys where it is large
-        calculus.WORTH_BYTES = 0 if self.epoch % 2 else extent.WORTH_BYTES
         try:
-            with measure.all("epoch"):
+            with measure.all("epoch"), met_as_if_large(self.epoch % 2 == 1):
                 check(epoch, self.maintenance.constraints)
                 self.paths = self.maintenance.run(epoch).paths
         except SourceError:
             self.epoch -= 1
             raise
-        finally:
-            calculus.WORTH_BYTES = extent.WORTH_BYTES
         self.pins = {name: pin.after for name, pin in pins.items()}
         return measure
 
@@ -255,3 +253,13 @@ def declared_facts(
     declared: Mapping[str, SourceDeclaration], schemas: Mapping[str, StructType]
 ) -> tuple[Constraint, ...]:
     return constraints(declared, {name: types(schema) for name, schema in schemas.items()})
+
+
+@contextmanager
+def met_as_if_large(large: bool) -> Generator[None]:
+    """Small inputs are met whole, large ones within a few intervals of the keys of the change."""
+    if not large:
+        yield
+        return
+    with mock.patch.object(calculus, "WORTH_BYTES", 0), mock.patch.object(intervals, "SLICES", 3):
+        yield
