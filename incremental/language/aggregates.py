@@ -6,6 +6,8 @@ key and every argument is a column, each aggregate a `Call`, and what stands aro
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import SparkSession
 
 from incremental import catalyst
@@ -14,10 +16,15 @@ from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Projec
 from incremental.catalyst import J
 from incremental.language.names import Names, type_text
 from incremental.language.scalars import Scalars, expression_text
+from incremental.language.subqueries import has_subquery
 
 INTEGRAL = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
 ORDERED = {"First", "Last", "NthValue"}
 MOMENTS = {"StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "CovSample", "CovPopulation", "Corr"}
+
+
+Meet = Callable[[Plan, list[J]], tuple[Plan, list[J]]]
+"""A plan joined with the scalar subqueries of expressions, and these with columns of it in their place."""
 
 
 class Aggregates:
@@ -27,27 +34,40 @@ class Aggregates:
         self._spark, self._names, self._scalars = spark, names, scalars
         self._mode = "ansi" if spark.conf.get("spark.sql.ansi.enabled") == "true" else "legacy"
 
-    def translate(self, node: J, child: Plan) -> Plan:
-        """The three nodes of one Catalyst Aggregate over `child`."""
+    def translate(self, node: J, child: Plan, meet: Meet) -> Plan:
+        """The three nodes of one Catalyst Aggregate over `child`; subqueries are met below it or above it."""
         below: list[Item] = []
-        keys = tuple(self._key(expression, below) for expression in catalyst.sequence(node.groupingExpressions()))
-        keys = tuple(dict.fromkeys(keys))
+        child, outputs = self._arguments_met(child, catalyst.sequence(node.aggregateExpressions()), meet)
+        child, groupings = meet(child, catalyst.sequence(node.groupingExpressions()))
+        keys = tuple(dict.fromkeys(self._key(expression, below) for expression in groupings))
         calls: dict[J, Call] = {}
-        above = [
-            Item(
-                self._names.column(named.toAttribute()), self._scalars.scalar(self._without_calls(named, calls, below))
-            )
-            for named in catalyst.sequence(node.aggregateExpressions())
-        ]
+        columns, answers = zip(
+            *((self._names.column(n.toAttribute()), self._without_calls(n, calls, below)) for n in outputs), strict=True
+        )
         needed = dict.fromkeys([*keys, *(c for call in calls.values() for c in call.arguments)])
         given = {item.column.name: item for item in below}
         inputs = tuple(given.get(column.name, Item(column, Reference(column))) for column in needed)
         grouped = Aggregate(Project(child, inputs) if below else child, keys, tuple(calls.values()))
+        met, answers = meet(grouped, list(answers))
+        above = [Item(column, self._scalars.scalar(e)) for column, e in zip(columns, answers, strict=True)]
         if tuple(item.scalar for item in above) == tuple(Reference(column) for column in grouped.columns) and all(
             item.scalar == Reference(item.column) for item in above
         ):
             return grouped
-        return Project(grouped, tuple(above))
+        return Project(met, tuple(above))
+
+    def _arguments_met(self, child: Plan, outputs: list[J], meet: Meet) -> tuple[Plan, list[J]]:
+        """The subqueries within aggregates, which are for the rows below."""
+
+        def replace(node: J) -> J | None:
+            nonlocal child
+            if catalyst.kind(node) != "AggregateExpression" or not has_subquery(self._spark, node):
+                return None
+            child, (found,) = meet(child, [node])
+            return found
+
+        outputs = [catalyst.rewrite(self._spark, each, replace) for each in outputs]
+        return child, outputs
 
     def _key(self, expression: J, below: list[Item]) -> Column:
         if catalyst.kind(expression) == "AttributeReference":

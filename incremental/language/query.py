@@ -23,6 +23,7 @@ from incremental.catalyst import J
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
 from incremental.language.statement import check_statement
+from incremental.language.subqueries import leaves
 from incremental.language.ties import determined
 from incremental.language.translate import Translation
 
@@ -99,6 +100,7 @@ def read_query(
     translation = Translation(clone, relations, names)
     normal = normal_form(clone, determined(clone, plan))
     algebra = translation.whole(normal)
+    check_complete(clone, normal, relations, algebra)
     user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
     columns = [translation.names.column(a) for a in catalyst.sequence(normal.output())]
     outputs = tuple(zip(columns, user_names, strict=True))
@@ -111,6 +113,17 @@ def read_query(
         translation.names.attributes,
         tuple(translation.names.made),
     )
+
+
+def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
+    """Refuse a query that reads a source where the translation does not see it: a change of it would be missed."""
+    numbers = {int(leaf.rdd().id()) for leaf in leaves(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"}
+    unseen = {relations[number] for number in numbers if number in relations} - set(sources(algebra))
+    if unseen:
+        raise QueryError(
+            f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule: "
+            "write it as a join, or as a view of its own that is declared as a source"
+        )
 
 
 def settings(spark: SparkSession) -> tuple[tuple[str, str], ...]:

@@ -1,6 +1,11 @@
-"""Language room: scalar subqueries without correlation. In: a subquery's plan. Out: a plan with exactly one row."""
+"""Language room: scalar subqueries without correlation. In: a subquery's plan. Out: a plan with exactly one row.
+
+They are met where a projection, a condition or a group-by reads them; elsewhere they are refused.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -25,6 +30,30 @@ def one_row(spark: SparkSession, node: J) -> J:
         single = f"if(count(1) > 1, {error}, min({{0}}))"
     frame = catalyst.frame(spark, node)
     return normal_form(spark, catalyst.analysed(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
+
+
+def has_subquery(spark: SparkSession, expression: J) -> bool:
+    """Whether a query stands within an expression, or a plan."""
+    pattern = catalyst.module(catalyst.catalyst(spark).trees, "TreePattern").PLAN_EXPRESSION()
+    return bool(expression.containsPattern(pattern))
+
+
+def inner_plans(spark: SparkSession, node: J) -> list[J]:
+    """The plans of the subqueries within the expressions of one node."""
+    parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
+    return [part.plan() for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
+
+
+def leaves(spark: SparkSession, plan: J) -> Iterator[J]:
+    """The leaves of a plan, and of all subqueries within its expressions."""
+    yield from catalyst.leaves(plan)
+    if has_subquery(spark, plan):
+        waiting = [plan]
+        while waiting:
+            node = waiting.pop()
+            waiting += catalyst.sequence(node.children())
+            for inner in inner_plans(spark, node):
+                yield from leaves(spark, inner)
 
 
 def constants(node: J) -> list[J]:

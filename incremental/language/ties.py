@@ -86,8 +86,8 @@ class Ties:
             if catalyst.kind(node) == "WindowExpression":
                 function, spec = node.windowFunction(), node.windowSpec()
                 if catalyst.kind(function) == "AggregateExpression":
-                    ranged = catalyst.kind(spec.frameSpecification().frameType()).startswith("Range")
-                    return not ranged or catalyst.kind(function.aggregateFunction()) in PEERLESS
+                    frame, peerless = spec.frameSpecification(), catalyst.kind(function.aggregateFunction()) in PEERLESS
+                    return not ranged(frame) or (peerless and not by_distance(frame))
                 return catalyst.kind(function) not in RANKING
         return False
 
@@ -125,6 +125,16 @@ def depends_on_peers(named: J) -> bool:
         if catalyst.kind(node) == "AggregateExpression" and catalyst.kind(node.aggregateFunction()) in PEERLESS:
             frame = next(n for n in catalyst.nodes(named) if catalyst.kind(n) == "SpecifiedWindowFrame")
             edge = frame.lower() if catalyst.kind(node.aggregateFunction()) == "First" else frame.upper()
-            ranged = catalyst.kind(frame.frameType()).startswith("Range")
-            return ranged and not catalyst.kind(edge).startswith("Unbounded")
+            return by_distance(frame) or (ranged(frame) and not catalyst.kind(edge).startswith("Unbounded"))
     return False
+
+
+def ranged(frame: J) -> bool:
+    """Whether a frame reaches as far as values do, not rows."""
+    return catalyst.kind(frame.frameType()).startswith("Range")
+
+
+def by_distance(frame: J) -> bool:
+    """Whether an edge lies a distance away, which Spark allows for one order column alone: no other can settle it."""
+    edges = [catalyst.kind(edge) for edge in (frame.lower(), frame.upper())]
+    return ranged(frame) and not all(edge.startswith(("Unbounded", "CurrentRow")) for edge in edges)

@@ -45,7 +45,8 @@ from incremental.language.aggregates import Aggregates
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, expression_text, numbered
-from incremental.language.subqueries import one_row
+from incremental.language.shapes import conjuncts, is_projected_sort, is_session
+from incremental.language.subqueries import has_subquery, inner_plans, one_row
 from incremental.language.ties import depends_on_peers
 from incremental.language.used import used_attributes
 
@@ -54,6 +55,7 @@ JOINS: Mapping[str, JoinKind] = {
     "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
 LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
+MEETING = {"Project", "Filter", "Aggregate", "Join"}  # with scalar subqueries within their expressions
 
 
 class Translation:
@@ -76,6 +78,11 @@ class Translation:
         name = catalyst.kind(node)
         if name in TRANSPARENT:
             return self.plan(node.child())
+        within = has_subquery(self._spark, node) and name not in MEETING
+        if within and (inner := inner_plans(self._spark, node)):
+            return self._foreign(
+                node, f"a subquery stands within Spark's operator {name}", "compute it in a query that is joined", inner
+            )
         rule = getattr(self, f"_{name.lower()}", None)
         if rule is None:
             return self._foreign(
@@ -153,7 +160,7 @@ class Translation:
         lasting = [key for key in keys if not is_session(key)]
         if len(lasting) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):
             return self._grouped(node, lasting, node.aggregateExpressions())
-        return self._aggregates.translate(node, self.plan(node.child()))
+        return self._aggregates.translate(node, self.plan(node.child()), self._with_subqueries)
 
     def _flatmapgroupsinpandas(self, node: J) -> Plan:
         function = catalyst.vector(self._spark, [node.functionExpr()])
@@ -183,11 +190,15 @@ class Translation:
             return self._foreign(
                 node, f"Spark's {text} join has no incremental rule", "write it as an inner or outer join"
             )
-        condition = catalyst.option(node.condition())
+        condition, shown = catalyst.option(node.condition()), left
+        if condition is not None:
+            left, (condition,) = self._with_subqueries(left, [condition])
         scalar = None if condition is None else self.scalars.scalar(condition)
         parts = [] if condition is None else conjuncts(condition)
         keys = tuple(key for part in parts for key in self._equality(part, left, right))
-        return Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
+        join = Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
+        extra = set(left.columns) - set(shown.columns)
+        return narrow(join, tuple(Item(c, Reference(c)) for c in join.columns if c not in extra))
 
     def _equality(self, condition: J, left: Plan, right: Plan) -> list[tuple[Scalar, Scalar, bool]]:
         kind = catalyst.kind(condition)
@@ -240,14 +251,15 @@ class Translation:
 
     def _unionloop(self, node: J) -> Plan:
         because = "a recursive query is a fixpoint, which has no incremental rule"
-        return self._foreign(node, because, "rewrite it without recursion", "WITH RECURSIVE")
+        return self._foreign(node, because, "rewrite it without recursion", name="WITH RECURSIVE")
 
     def _unionloopref(self, node: J) -> Plan:
         return Values(tuple(self.names.column(a) for a in catalyst.sequence(node.output())), "what the last round gave")
 
-    def _foreign(self, node: J, because: str, instead: str, name: str | None = None) -> Plan:
+    def _foreign(self, node: J, because: str, instead: str, inner: Sequence[J] = (), name: str | None = None) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
+        children += tuple(self.whole(normal_form(self._spark, plan)) for plan in inner)
         said = [numbered(str(node.simpleString(1000)))]
         said += [expression_text(self.scalars.renamed(e)) for e in catalyst.sequence(node.expressions())]
         kind = catalyst.kind(node)
@@ -273,23 +285,6 @@ class Translation:
     @staticmethod
     def _value(named: J) -> J:
         return named.child() if catalyst.kind(named) == "Alias" else named
-
-
-def is_session(key: J) -> bool:
-    """Whether a grouping key is a session: which rows share one depends on the rows between them."""
-    return catalyst.kind(key) == "AttributeReference" and bool(key.metadata().contains("spark.sessionWindow"))
-
-
-def conjuncts(condition: J) -> list[J]:
-    """What a condition is the conjunction of."""
-    if catalyst.kind(condition) != "And":
-        return [condition]
-    return [part for side in catalyst.sequence(condition.children()) for part in conjuncts(side)]
-
-
-def is_projected_sort(node: J) -> bool:
-    """Whether a projection only stands between a limit and the order that decides what it keeps."""
-    return catalyst.kind(node) == "Project" and catalyst.kind(node.child()) == "Sort"
 
 
 def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:

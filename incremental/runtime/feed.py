@@ -90,8 +90,9 @@ def difference(table: Table, before: int | None, after: int) -> Difference:
         return Difference(table, before, after, old, new, remapped=True)
     if before is not None and before < after <= before + MOST_COMMITS:
         commits = table.commits(before, after)
-        if commits is not None:
-            return by_commits(table, before, after, commits)
+        found = None if commits is None else by_commits(table, before, after, commits)
+        if found is not None:
+            return found
     return by_snapshots(table, before, after)
 
 
@@ -129,20 +130,21 @@ def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
     return Difference(table, before, after, left, came)
 
 
-def by_commits(table: Table, before: int, after: int, commits: list[Commit]) -> Difference:
+def by_commits(table: Table, before: int, after: int, commits: list[Commit]) -> Difference | None:
     """The same from what each commit added and removed; a file that came and left again is in neither.
 
-    A compaction is passed over, unless what came before it can no longer be read from the files it replaced.
+    A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where
+    one that was passed over was taken back (RESTORE), so that a file would have to come, or to leave, twice.
     """
     left: dict[Identity, File] = {}
     came: dict[Identity, File] = {}
     for commit in commits:
         if commit.compacts and table.present([file for file in commit.removed if file.identity in came]):
             continue
-        for file in commit.removed:
-            if came.pop(file.identity, None) is None:
-                left[file.identity] = file
-        for file in commit.added:
-            if left.pop(file.identity, None) is None:
-                came[file.identity] = file
+        for one, other, files in ((came, left, commit.removed), (left, came, commit.added)):
+            for file in files:
+                if one.pop(file.identity, None) is None:
+                    if file.identity in other:
+                        return None
+                    other[file.identity] = file
     return Difference(table, before, after, tuple(left.values()), tuple(came.values()))

@@ -97,9 +97,9 @@ def lag(table: Table, version: int) -> Lag:
     if behind == 0:
         return Lag(0, 0)
     commits = table.commits(version, version + behind) if 0 < behind <= MOST_COMMITS else None
-    if commits is None:
+    found = None if commits is None else by_commits(table, version, version + behind, commits)
+    if found is None:
         return Lag(behind, None)
-    found = by_commits(table, version, version + behind, commits)
     left, came, shrunk, rest = found.sides()
     # of a file that only got another deletion vector, as many rows as the vector grew
     rows = rows_in([*left, *came]) + abs(rows_in(shrunk) - rows_in(rest))

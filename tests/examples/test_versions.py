@@ -230,3 +230,20 @@ def test_a_table_is_read_in_the_session_of_its_warehouse(scene: Scene) -> None:
         frame.createOrReplaceTempView("seen")
         assert other.sql("select k, v, current_timezone() from seen").collect() == [(1, 1, "Asia/Tokyo")]
         other.catalog.dropTempView("seen")
+
+
+def test_a_compaction_that_is_taken_back(scene: Scene) -> None:
+    """The files from before it come a second time, which a list of what came and left cannot say."""
+    scene.source("t", "k int, v int", [(i % 5, i) for i in range(40)])
+    views = [scene.view(QUERY), scene.view("select k, v from t where v > 1", "bag")]
+    for view in views:
+        checked(view)
+    scene.sql("update {t} set v = v + 1 where k < 2")
+    scene.sql("optimize {t}")
+    scene.sql("restore table {t} to version as of 1")
+    for view in views:
+        assert view.status().lag["t"].versions == 3
+        checked(view)
+    scene.sql("restore table {t} to version as of 2")
+    for view in views:
+        checked(view)

@@ -16,6 +16,11 @@ REFUSED = {
         "select carrier, last_value(seats) over (partition by carrier order by day) n from flights",
         "last", "among peers", "ROWS instead of RANGE",
     ),
+    "a range frame by distance": (
+        "select carrier, first_value(seats) over (order by seats range between 1 preceding and current row) n "
+        "from flights",
+        "first", "among peers", "ROWS instead of RANGE",
+    ),
     "rand": ("select carrier, rand() r from flights", "rand(", "another value each time", "deterministic"),
     "uuid below a group-by": (
         "select u, count(*) from (select uuid() u from flights) group by u", "uuid(", "another value", "deterministic",

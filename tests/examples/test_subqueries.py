@@ -1,0 +1,42 @@
+"""Scalar subqueries wherever a query may have them: a change of what they read is a change of the answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.algebra.errors import RefusedError
+from tests.corpus.world import World, checked
+
+QUERIES = (
+    "select k, max(v) m, (select sum(w) from b) t from a group by k",
+    "select count(*) n, (select max(w) from b) t from a",
+    "select k, sum(v + (select max(w) from b)) s from a group by k",
+    "select k + (select max(w) from b) kk, count(*) n from a group by k + (select max(w) from b)",
+    "select k, max(v) filter (where v < (select avg(w) from b)) m from a group by k",
+    "select k, sum(v), (select max(w) from b) x from a group by rollup(k)",
+    "select k, percentile(v, 0.5) + (select max(w) from b) p from a group by k",
+    "select a.k, b.w from a left join b on a.v = b.w and a.v < (select avg(w) from b)",
+)
+
+
+def sources(world: World) -> None:
+    world.source("a", "k int, v int", [(i % 3, i) for i in range(12)])
+    world.source("b", "w int", [(i,) for i in range(12)])
+
+
+def test_a_subquery_is_read_wherever_it_stands(world: World) -> None:
+    """Protects from one that is taken for a constant, or for NULL, while its source goes unread."""
+    sources(world)
+    views = [world.view(query) for query in QUERIES]
+    for change in ("", "insert into {b} values (100)", "delete from {b}", "update {a} set v = v + 1 where k = 1"):
+        if change:
+            world.sql(change)
+        for view in views:
+            checked(view)
+
+
+def test_a_subquery_without_a_rule_is_refused(world: World) -> None:
+    """An operator that Spark evaluates whole would see its sources empty."""
+    sources(world)
+    with pytest.raises(RefusedError, match="a subquery stands within Spark's operator Generate"):
+        checked(world.view("select explode(array(1, (select max(w) from b))) e from a"))
