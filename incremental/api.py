@@ -93,7 +93,7 @@ class Warehouse:
         Raises QueryError for a name or an option that cannot be. The query is read when the view is first used: what
         Spark cannot analyse is a QueryError then, a source without data a SourceError.
         """
-        check_options(name, policy, on_change)
+        check_options(name, policy, publish, on_change)
         return View(self, name, query, policy, publish, dict(self._views), on_change)
 
     def tables(self) -> dict[str, Table]:

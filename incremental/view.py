@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -81,6 +81,7 @@ class View:
         The views that its query reads go to the same versions first; `versions` may name what only they read.
         Raises RefusedError, SourceError, BusyError, ChangedQueryError; nothing is half done after any of them.
         """
+        check_versions(versions)
         return self._refresh().run(versions, progress, chunk=checked(chunk))
 
     def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
@@ -235,6 +236,13 @@ class View:
         entry = self._published.entry
         if found := redefinition(self.name, self._store.journal, entry, self._compilation.current):
             raise found.refused("rebuild the view before it is verified, or restore what changed")
+
+
+def check_versions(versions: object) -> None:
+    """Refuse versions that are not numbers by source; raises QueryError."""
+    given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
+    if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
+        raise QueryError(f"versions are Delta version numbers by source, such as {{'orders': 12}}, not {versions!r}")
 
 
 def checked(chunk: int | None) -> int | None:

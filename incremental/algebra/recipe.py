@@ -62,7 +62,7 @@ def moved_columns(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str
     for source, columns in old.sources.items():
         for name, was in columns.items():
             if source not in now:
-                said.append(f"source {source} is not declared any more")
+                said.append(f"source {source} is not declared any more, or its table is gone")
                 break
             is_now = now[source].get(name)
             if is_now is None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.secrets import INSTEAD, covered, has_password
 
 Malformed = Literal["fail", "quarantine"]
+Format = Literal["csv", "json", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Files:
     """
 
     path: str
-    format: Literal["csv", "json", "parquet"]
+    format: Format
     schema: str
     partition_by: str | None = None
     invariant: bool = False
@@ -77,6 +78,8 @@ class Files:
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
+        if self.format not in get_args(Format):
+            raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}; land others as one")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         if fault:
             raise SourceError(f"{self.path}: {fault}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from incremental.algebra.errors import QueryError
 from incremental.algebra.plan import Column, Filter, Item, Opaque, Plan, Project, Reference, StateRead
 from incremental.algebra.program import InPlace, Publication, State, Table
 
@@ -21,8 +20,6 @@ def publication(
     """The cheapest publication that still gives readers an ordinary table."""
     if publish == "table":
         return Table("the pipeline asks for a table of its own")
-    if publish != "auto":
-        raise QueryError(f"there is no publication {publish!r}: use auto or table")
     chain: list[tuple[Item, ...]] = []
     node = answer
     while isinstance(node, Project):

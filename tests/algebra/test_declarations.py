@@ -1,0 +1,43 @@
+"""What cannot be is refused where it is said, without a Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.sources import Files
+from incremental.compilation import check_options
+from incremental.view import check_versions
+
+OPTIONS = {"name": "v", "policy": "auto", "publish": "auto", "on_change": "refuse"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("name", "a-b", "no name for a view"),
+        ("policy", "lazy", "no policy 'lazy'"),
+        ("publish", "x", "no publication 'x'"),
+        ("on_change", "ask", "on_change cannot be 'ask'"),
+    ],
+)
+def test_options_of_a_view(option: str, value: str, said: str) -> None:
+    """Protects from a misspelling that is found the next night."""
+    with pytest.raises(QueryError, match=said):
+        check_options(**{**OPTIONS, option: value})
+
+
+def test_a_format_that_is_not_landed() -> None:
+    with pytest.raises(SourceError, match="csv, json or parquet, not 'orc'"):
+        Files("folder", "orc", "k int")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("versions", [[0], {"a": "0"}, {"a": True}, 3])
+def test_versions_that_are_none(versions: Any) -> None:
+    """A text or a list would fail deep within a refresh."""
+    with pytest.raises(QueryError, match="Delta version numbers by source"):
+        check_versions(versions)
+    check_versions({"a": 0})
+    check_versions(None)
