@@ -44,6 +44,14 @@ def inner_plans(spark: SparkSession, node: J) -> list[J]:
     return [part.plan() for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
 
 
+def told_by_rows(spark: SparkSession, node: J) -> list[J]:
+    """The same, but for an order by the subquery alone: its value is that of every row, whatever it is."""
+    if catalyst.kind(node) != "Sort":
+        return inner_plans(spark, node)
+    orders = [order for order in catalyst.sequence(node.order()) if catalyst.kind(order.child()) != "ScalarSubquery"]
+    return inner_plans(spark, node) if any(has_subquery(spark, order) for order in orders) else []
+
+
 def leaves(spark: SparkSession, plan: J) -> Iterator[J]:
     """The leaves of a plan, and of all subqueries within its expressions."""
     yield from catalyst.leaves(plan)
@@ -52,7 +60,7 @@ def leaves(spark: SparkSession, plan: J) -> Iterator[J]:
         while waiting:
             node = waiting.pop()
             waiting += catalyst.sequence(node.children())
-            for inner in inner_plans(spark, node):
+            for inner in told_by_rows(spark, node):
                 yield from leaves(spark, inner)
 
 

@@ -46,7 +46,7 @@ from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, expression_text, numbered
 from incremental.language.shapes import conjuncts, is_projected_sort, is_session
-from incremental.language.subqueries import has_subquery, inner_plans, one_row
+from incremental.language.subqueries import has_subquery, inner_plans, one_row, told_by_rows
 from incremental.language.ties import depends_on_peers
 from incremental.language.used import used_attributes
 
@@ -232,6 +232,9 @@ class Translation:
         stack: list[J] = []
         below = node
         while catalyst.kind(below) in LIMITS or is_projected_sort(below):
+            if inner := told_by_rows(self._spark, below):
+                because = "a subquery stands within what a LIMIT orders or shows"
+                return self._foreign(node, because, "compute it in a query below the LIMIT", inner)
             stack.append(below)
             below = below.child()
         child = self.plan(below)

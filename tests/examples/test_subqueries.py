@@ -35,8 +35,24 @@ def test_a_subquery_is_read_wherever_it_stands(world: World) -> None:
             checked(view)
 
 
-def test_a_subquery_without_a_rule_is_refused(world: World) -> None:
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ("select explode(array(1, (select max(w) from b))) e from a", "Spark's operator Generate"),
+        ("select k, v from a order by v * (select max(w) - 50 from b) limit 2", "what a LIMIT orders"),
+    ],
+)
+def test_a_subquery_without_a_rule_is_refused(world: World, query: str, where: str) -> None:
     """An operator that Spark evaluates whole would see its sources empty."""
     sources(world)
-    with pytest.raises(RefusedError, match="a subquery stands within Spark's operator Generate"):
-        checked(world.view("select explode(array(1, (select max(w) from b))) e from a"))
+    with pytest.raises(RefusedError, match=f"a subquery stands within {where}"):
+        checked(world.view(query))
+
+
+def test_what_a_limit_shows(world: World) -> None:
+    """The order is by a column that is not shown, so Spark's projection stands above it."""
+    sources(world)
+    view = world.view("select (select max(w) from b) m, k from a order by v limit 2")
+    checked(view)
+    world.sql("insert into {b} values (100)")
+    checked(view)
