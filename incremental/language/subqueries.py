@@ -40,6 +40,8 @@ def has_subquery(spark: SparkSession, expression: J) -> bool:
 
 def inner_plans(spark: SparkSession, node: J) -> list[J]:
     """The plans of the subqueries within the expressions of one node."""
+    if not has_subquery(spark, node):
+        return []
     parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
     return [part.plan() for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
 

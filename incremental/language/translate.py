@@ -46,7 +46,7 @@ from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, expression_text, numbered
 from incremental.language.shapes import conjuncts, is_projected_sort, is_session
-from incremental.language.subqueries import has_subquery, inner_plans, one_row, told_by_rows
+from incremental.language.subqueries import inner_plans, one_row, told_by_rows
 from incremental.language.ties import depends_on_peers
 from incremental.language.used import used_attributes
 
@@ -78,8 +78,7 @@ class Translation:
         name = catalyst.kind(node)
         if name in TRANSPARENT:
             return self.plan(node.child())
-        within = has_subquery(self._spark, node) and name not in MEETING
-        if within and (inner := inner_plans(self._spark, node)):
+        if name not in MEETING and (inner := inner_plans(self._spark, node)):
             return self._foreign(
                 node, f"a subquery stands within Spark's operator {name}", "compute it in a query that is joined", inner
             )

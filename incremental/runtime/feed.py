@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from incremental.algebra.program import WEIGHT
-from incremental.runtime.files import Commit, File, Identity
+from incremental.runtime.files import File, Identity
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
 
@@ -88,12 +88,8 @@ def difference(table: Table, before: int | None, after: int) -> Difference:
     if before is not None and (table.origin is not table or remapped(table, before, after)):
         old, new = tuple(table.origin.files(before).values()), tuple(table.files(after).values())
         return Difference(table, before, after, old, new, remapped=True)
-    if before is not None and before < after <= before + MOST_COMMITS:
-        commits = table.commits(before, after)
-        found = None if commits is None else by_commits(table, before, after, commits)
-        if found is not None:
-            return found
-    return by_snapshots(table, before, after)
+    found = None if before is None else by_commits(table, before, after)
+    return by_snapshots(table, before, after) if found is None else found
 
 
 def remapped(table: Table, before: int, after: int) -> bool:
@@ -130,12 +126,16 @@ def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
     return Difference(table, before, after, left, came)
 
 
-def by_commits(table: Table, before: int, after: int, commits: list[Commit]) -> Difference | None:
+def by_commits(table: Table, before: int, after: int) -> Difference | None:
     """The same from what each commit added and removed; a file that came and left again is in neither.
 
     A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where
-    one that was passed over was taken back (RESTORE), so that a file would have to come, or to leave, twice.
+    one that was passed over was taken back (RESTORE), so that a file would have to come, or to leave, twice; where the
+    log does not tell every commit, and where these are many or lead backwards.
     """
+    commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
+    if commits is None:
+        return None
     left: dict[Identity, File] = {}
     came: dict[Identity, File] = {}
     for commit in commits:

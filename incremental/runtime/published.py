@@ -17,7 +17,7 @@ from incremental.algebra.recipe import Recipe
 from incremental.algebra.upkeep import VIEW, Lag, Size, Status
 from incremental.runtime.chain import standing
 from incremental.runtime.clock import seconds_since
-from incremental.runtime.feed import MOST_COMMITS, by_commits
+from incremental.runtime.feed import by_commits
 from incremental.runtime.files import rows_in
 from incremental.runtime.journal import Entry
 from incremental.runtime.lake import Table
@@ -96,8 +96,7 @@ def lag(table: Table, version: int) -> Lag:
     behind = 0 if latest is None else latest - version
     if behind == 0:
         return Lag(0, 0)
-    commits = table.commits(version, version + behind) if 0 < behind <= MOST_COMMITS else None
-    found = None if commits is None else by_commits(table, version, version + behind, commits)
+    found = by_commits(table, version, version + behind)
     if found is None:
         return Lag(behind, None)
     left, came, shrunk, rest = found.sides()

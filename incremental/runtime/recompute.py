@@ -80,7 +80,7 @@ class Recomputed:
             few = new.count() <= BROADCAST_ROWS  # what one task does soon needs no shuffle
             moved = bag.moved(bag.consolidated(change.coalesce(1) if few else change))
             if moved.rows or epoch.resumed:
-                bag.replace(new.coalesce(1) if few else new, mark)
+                bag.replace(new, mark)
             return moved
         with held(bag.consolidated(change)) as difference:
             if not epoch.resumed and difference.isEmpty():

@@ -49,13 +49,13 @@ class Person:
             expect(self.page.get_by_text(f"{state.capitalize()} ({number})")).to_be_visible()
         self.photographs("partitions")
 
-    def reads(self, asset: str) -> dict[str, str]:
-        """The metadata of an asset's last materialisation, as the page shows it."""
+    def sees_metadata(self, asset: str, **told: str) -> None:
+        """What an asset's last materialisation says; waits for each entry, as the page comes bit by bit."""
         self.opens(f"/assets/{asset}")
-        expect(self.page.get_by_role("row").filter(has_text="verdict")).to_be_visible()
+        for name, text in told.items():
+            named = self.page.get_by_role("cell", name=name, exact=True)
+            expect(self.page.get_by_role("row").filter(has=named).get_by_role("cell").last).to_contain_text(text)
         self.photographs("view")
-        rows = [row.get_by_role("cell").all_inner_texts() for row in self.page.get_by_role("row").all()]
-        return {cells[0].strip(): cells[-1].strip() for cells in rows if len(cells) == 3}
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name)
