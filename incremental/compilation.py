@@ -168,7 +168,8 @@ class Compilation:
             return error
 
     def _incremental(self, program: Program) -> Incremental:
-        return Incremental(program, self.query.attributes, self.partition_key)
+        circumstances = tuple(self.query.settings), tuple(sorted(releases(self.spark).items()))
+        return Incremental(program, self.query.attributes, self.partition_key, circumstances)
 
     @property
     def _recomputed(self) -> Recomputed:

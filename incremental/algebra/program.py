@@ -6,11 +6,15 @@ over their tables that gives the view.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.monoids import Monoid, Part
-from incremental.algebra.plan import Call, Column, Item, Plan, Source, walk
+from incremental.algebra.plan import Call, Column, Item, Plan, Source, StateRead, walk
 
 BUCKET, ROWS, WEIGHT = "__bucket", "__rows", "__weight"
 RESERVED = "__"
@@ -51,6 +55,12 @@ class State:
     def whole(self) -> bool:
         """Whether every touched group is computed anew, because an aggregate of it has no merge."""
         return any(slot.monoid.whole for slot in self.slots)
+
+    @property
+    def reads(self) -> tuple[Column, ...]:
+        """The columns of its input that h reads."""
+        arguments = [column for slot in self.slots for column in slot.call.arguments]
+        return tuple(dict.fromkeys([*self.keys, *arguments]))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -105,3 +115,33 @@ class Program:
         """Every source the query reads, in order of first occurrence."""
         plans = (*(state.input for state in self.states), self.answer)
         return tuple(dict.fromkeys(n.relation for plan in plans for n in walk(plan) if isinstance(n, Source)))
+
+    def digests(self, circumstances: object) -> dict[str, str]:
+        """What each state holds, whatever it and its aggregates are called: 16 hexadecimal digits by name.
+
+        circumstances: what else the rows depend on. The same in every process.
+        """
+        found: dict[str, str] = {}
+        for state in self.states:  # those that others read come first
+            calls = tuple(replace(slot.call, column=Column("", slot.call.column.type)) for slot in state.slots)
+            monoids = tuple(slot.monoid for slot in state.slots)
+            holds = canonical((state.input, state.keys, calls, monoids, circumstances), found)
+            found[state.name] = hashlib.sha256(holds.encode()).hexdigest()[:16]
+        return found
+
+
+def canonical(value: Any, states: Mapping[str, str]) -> str:
+    """A text that differs where two plans do; states: what stands for the name of a state."""
+    match value:
+        case StateRead(state=state, columns=columns):
+            return f"StateRead({states[state]}, {canonical(columns, states)})"
+        case frozenset():
+            return str(sorted(canonical(each, states) for each in cast("frozenset[Any]", value)))
+        case tuple():
+            return f"({', '.join(canonical(each, states) for each in cast('tuple[Any, ...]', value))})"
+        case _ if dataclasses.is_dataclass(value):
+            shown = [field.name for field in dataclasses.fields(value) if field.repr]
+            parts = [f"{name}={canonical(getattr(value, name), states)}" for name in shown]
+            return f"{type(value).__name__}({', '.join(parts)})"
+        case _:
+            return repr(value)

@@ -17,7 +17,8 @@ class Volume:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Expected seconds of a refresh by the program, and of running the query anew."""
+    """Expected seconds of a refresh by the program, and of running the query anew; least: were operators free."""
 
     refresh: float
     recompute: float
+    least: float

@@ -59,12 +59,12 @@ LINEAR = Operator(
 INNER = Operator(
     "inner, cross and comma joins on any condition, uncorrelated scalar subqueries",
     "one term for each input that changed: the inputs before it as they are now, those after it as they were",
-    "none", "the other inputs, within the range of the change's keys", "as any change",
+    "none", "the other inputs, within the intervals of the change's keys", "as any change",
 )  # fmt: skip
 OUTER = Operator(
     "left, right and full joins, IN, EXISTS and their negations, correlated subqueries, LATERAL, INTERSECT, EXCEPT",
     "Δl, then the rows that a changed row of r can match, before and after",
-    "none; one for each GROUP BY within", "both inputs, within the range of the change's keys", "as any change",
+    "none; one for each GROUP BY within", "both inputs, within the intervals of the change's keys", "as any change",
 )  # fmt: skip
 ADDITIVE = Operator(
     f"GROUP BY and totals: {classified('subtract')}", "state ⊗ h(ΔS), one MERGE", KEYED, "touched buckets of the state",

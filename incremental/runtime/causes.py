@@ -6,7 +6,7 @@ Py4J's own message is "An error occurred while calling o12.save"; what a person 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,15 +76,16 @@ def of_disk(error: Exception, folder: Path) -> StorageError | None:
     return None
 
 
-def explained(run: Callable[[], Result]) -> Result:
-    """Run, and turn what Spark says of missing files into a sentence."""
+def explained(run: Callable[[], Result], places: Mapping[str, str]) -> Result:
+    """Run, and turn what Spark says of missing files into a sentence; places: what is read, by the path it is at."""
     try:
         return run()
     except JavaError as error:
         text = str(error)
         if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
+            owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(
-                "a data file of a pinned source version is gone (VACUUM removed it, or somebody deleted it): "
+                f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it): "
                 "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
             ) from error
         if "as Decimal(37," in text:

@@ -23,7 +23,8 @@ from incremental.runtime.recompute import Recomputed
 
 TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
 CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
-RECENT = 20  # epochs that are looked at
+RECENT = 100  # epochs that are looked at
+TRIAL = 2.0  # a recompute that was never timed is taken to cost so many times its least: it may be tried once for that
 LATEST = 3  # epochs of a mode whose seconds correct the estimates
 
 
@@ -98,6 +99,9 @@ class Cheapest:
         factors = corrections(entries)
         unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
+        if self.recomputed.mode not in factors:
+            most = [*bounds(entries), *([TRIAL * found.least] if self.incremental.mode in factors else [])]
+            expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
         weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
         return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
@@ -132,7 +136,17 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
     taken: dict[str, list[float]] = {}
     for entry in entries:
         report, mode = entry.report, entry.intent.mode
-        loaded = mode == Incremental.mode and entry.intent.epoch == 1
-        if report is not None and report.estimates.get(mode) and not loaded and report.verdict != "resumed":
+        if report is not None and report.estimates.get(mode) and not loads(entry) and report.verdict != "resumed":
             taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
     return {mode: statistics.median(ratios[-LATEST:]) for mode, ratios in taken.items()}
+
+
+def bounds(entries: Sequence[Entry]) -> list[float]:
+    """Seconds that a recompute stays below: a first load runs the whole query, and writes states besides."""
+    whole = [entry.report for entry in entries if loads(entry) and entry.intent.part is None]
+    return [report.seconds for report in whole if report is not None and report.verdict != "resumed"]
+
+
+def loads(entry: Entry) -> bool:
+    """Whether states were filled for the first time, or began to be."""
+    return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

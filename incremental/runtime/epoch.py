@@ -25,6 +25,7 @@ from incremental.runtime.measure import Measure
 from incremental.runtime.parts import Slice
 from incremental.runtime.products import Direction
 from incremental.runtime.restriction import Restriction
+from incremental.runtime.reuse import Reused
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Epoch:
     """What an epoch works on.
 
     sources: landed or external tables by source name; tables: the view's own tables by name, the last one final;
-    resumed: whether an earlier attempt may have written some of them.
+    resumed: whether an earlier attempt may have written some of them; reused: states that another generation has.
     """
 
     spark: SparkSession
@@ -41,6 +42,7 @@ class Epoch:
     tables: Mapping[str, Table]
     measure: Measure
     resumed: bool = False
+    reused: Mapping[str, Reused] = field(default_factory=dict[str, Reused])
 
     @property
     def initial(self) -> bool:
@@ -54,6 +56,15 @@ class Epoch:
 
     def _difference(self, table: Table, pin: Pin) -> Difference:
         return table.moved if isinstance(table, Slice) else difference(table, pin.before, pin.after)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What is read, in words, by the path it is at."""
+        said: dict[str, str] = {}
+        for name, pin in self.intent.sources.items():
+            versions = f"version {pin.after}" if pin.before is None else f"versions {pin.before} to {pin.after}"
+            said[self.sources[name].path] = f"source {name} ({versions})"
+        return said
 
     def application(self, table: str) -> str:
         """Delta's transaction application of a table in this generation."""
@@ -73,6 +84,10 @@ class Epoch:
             return False
         done = self.tables[table].epoch(self.application(table))
         return done is not None and done >= self.intent.epoch
+
+    def reached(self, table: str) -> bool:
+        """Whether it was written in this epoch; of a first attempt its version tells, without a Spark job."""
+        return self.marked(table) if self.resumed else self.tables[table].version() != self.before(table)
 
     def before(self, table: str) -> int | None:
         """A table's version when the epoch began."""

@@ -63,7 +63,8 @@ class Part:
 class Intent:
     """An epoch as it was begun: everything a second attempt needs to do exactly the same.
 
-    constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too.
+    constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
+    states: of each state a digest of what it holds, then its stored columns (Layout.merged).
     """
 
     view: str
@@ -78,6 +79,7 @@ class Intent:
     constraints: list[str] = field(default_factory=list[str])
     relied: list[str] = field(default_factory=list[str])
     part: Part | None = None
+    states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
     def arrives(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from incremental import catalyst
 from incremental.algebra.monoids import Part
 from incremental.algebra.plan import Column, Item, Reference
-from incremental.algebra.program import BUCKET, RESERVED, ROWS, InPlace, Slot, State
+from incremental.algebra.program import BUCKET, RESERVED, ROWS, InPlace, Program, Slot, State
 from incremental.catalyst import J
 from incremental.runtime.lowering import Lowering
 
@@ -51,6 +51,12 @@ class Layout:
         shown = {item.scalar.column: item.column.name for item in self._items if isinstance(item.scalar, Reference)}
         self._keys = {key: shown.get(key, f"{RESERVED}{key.name}_key") for key in state.keys}
 
+    @classmethod
+    def of(cls, program: Program, state: State, buckets: int) -> Layout:
+        """How a state of a program is stored."""
+        shows = program.publication
+        return cls(state, shows if isinstance(shows, InPlace) and shows.state == state.name else None, buckets)
+
     @property
     def _items(self) -> tuple[Item, ...]:
         return self.in_place.items if self.in_place else ()
@@ -82,6 +88,11 @@ class Layout:
     def parts(self) -> tuple[tuple[Slot, Part, str], ...]:
         """Every stored monoid column with its name."""
         return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.monoid.parts)
+
+    @property
+    def merged(self) -> tuple[str, ...]:
+        """What ⊗ merges by, and what it merges: the keys and the monoids' columns."""
+        return (*self.keys, *(name for _, _, name in self.parts))
 
     @property
     def watched(self) -> tuple[tuple[Slot, Part, str], ...]:

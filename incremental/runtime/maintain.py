@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.plan import Column, Join, KeyLocal, Reference, walk
+from incremental.algebra.plan import Join, KeyLocal, Reference, walk
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.algebra.upkeep import VIEW
 from incremental.runtime.calculus import Calculus
@@ -28,6 +28,7 @@ from incremental.runtime.lowering import Lowering
 from incremental.runtime.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
 from incremental.runtime.publish import Bag, stored_bag
 from incremental.runtime.restriction import Restriction
+from incremental.runtime.reuse import REUSED
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ class Maintenance(Protocol):
         """Table names in the order of their commits; the answer is in the last."""
         ...
 
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """Of each state a digest of what it holds, then its stored columns (Layout.merged)."""
+        ...
+
     def stored(self, table: str, buckets: int) -> Stored:
         """How one of its tables is stored in so many buckets."""
         ...
@@ -90,13 +96,17 @@ class Maintenance(Protocol):
 
 @dataclass(frozen=True)
 class Incremental:
-    """Maintenance by the program the compiler made; partition_key: the answer's column that holds a partition."""
+    """Maintenance by the program the compiler made.
+
+    partition_key: the answer's column that holds a partition; circumstances: what the rows of states depend on besides.
+    """
 
     mode: ClassVar[str] = "incremental"
     verdict: ClassVar[str] = "applied"
     program: Program
     attributes: Mapping[str, Any]
     partition_key: str | None = None
+    circumstances: object = None
 
     @property
     def fingerprint(self) -> str:
@@ -124,11 +134,17 @@ class Incremental:
         states = tuple(state.name for state in self.program.states)
         return states if isinstance(self.program.publication, InPlace) else (*states, VIEW)
 
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """By the program and the layouts of its states."""
+        digests = self.program.digests(self.circumstances)
+        return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
+
     def stored(self, table: str, buckets: int) -> Stored:
         """A state by its layout, sorted by its lineage key; else a bag of the answer."""
         for state in self.program.states:
             if state.name == table:
-                return layout_of(self.program, state, buckets).stored
+                return Layout.of(self.program, state, buckets).stored
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> Effect:
@@ -167,16 +183,11 @@ class Run:
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]
-        layout = layout_of(self._program, state, self._epoch.intent.buckets)
+        layout = Layout.of(self._program, state, self._epoch.intent.buckets)
         before = self._epoch.before(state.name)
-        change = self._calculus.change(state.input)
         touched: DataFrame | None = None
         found: Touched | None = None
-        if change is not None:
-            rows = self._lowering.frame(change, [(column, column.name) for column in inputs(state)])
-            if not state.invertible and any(isinstance(node, Join | KeyLocal) for node in walk(state.input)):
-                rows = consolidated(rows)  # a row that one term adds and another removes was never there
-            homomorphic = self._keep(lifted(layout, rows, self._lowering))
+        if (homomorphic := self._homomorphic(state, layout)) is not None:
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
             written = self._epoch.written(state.name)
             found = None if written else self._merge(state, layout, table, before, homomorphic)
@@ -184,6 +195,18 @@ class Run:
         after = table.version() if touched is not None else before
         assert after is not None
         self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
+
+    def _homomorphic(self, state: State, layout: Layout) -> DataFrame | None:
+        """h of what changed in a state's input, or of all of it as an earlier generation has it; None for no change."""
+        if (reused := self._epoch.reused.get(state.name)) is not None:
+            return self._keep(reused.under(layout))
+        change = self._calculus.change(state.input)
+        if change is None:
+            return None
+        rows = self._lowering.frame(change, [(column, column.name) for column in state.reads])
+        if not state.invertible and any(isinstance(node, Join | KeyLocal) for node in walk(state.input)):
+            rows = consolidated(rows)  # a row that one term adds and another removes was never there
+        return self._keep(lifted(layout, rows, self._lowering))
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame
@@ -196,7 +219,7 @@ class Run:
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
         if before is None:
             merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
-            self._paths[state.name] = "first load"
+            self._paths[state.name] = REUSED if state.name in self._epoch.reused else "first load"
             return found
         if not found.groups or (not found.rows and not state.keys):
             return None
@@ -230,7 +253,7 @@ class Run:
             reach = extent(self._lowering, named, references, worth, nulls_match=True)
             rows = within(self._lowering, rows, references, reach)
             rows = Restriction(self._lowering).of_keys(rows, attributes, keys, reach.small)
-        frame = self._lowering.frame(rows, [(column, column.name) for column in inputs(layout.state)])
+        frame = self._lowering.frame(rows, [(column, column.name) for column in layout.state.reads])
         fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
         if not attributes:
@@ -272,16 +295,3 @@ class Run:
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame cached until the end of the epoch; it spills to disk."""
         return self._cached.enter_context(held(frame))
-
-
-def layout_of(program: Program, state: State, buckets: int) -> Layout:
-    """How a state of a program is stored."""
-    publication = program.publication
-    in_place = publication if isinstance(publication, InPlace) and publication.state == state.name else None
-    return Layout(state, in_place, buckets)
-
-
-def inputs(state: State) -> tuple[Column, ...]:
-    """The columns of a state's input that h reads."""
-    arguments = [column for slot in state.slots for column in slot.call.arguments]
-    return tuple(dict.fromkeys([*state.keys, *arguments]))

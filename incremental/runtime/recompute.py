@@ -54,6 +54,11 @@ class Recomputed:
         """The view's own table alone."""
         return (VIEW,)
 
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
     def stored(self, table: str, buckets: int) -> Stored:
         """A bag of the answer."""
         return stored_bag(self.columns, buckets)

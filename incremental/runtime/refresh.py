@@ -26,6 +26,7 @@ from incremental.runtime.metrics import measured
 from incremental.runtime.parts import following, in_parts, sliced
 from incremental.runtime.redefinition import REBUILD, Redefinition, check_layout, reason, redefinition
 from incremental.runtime.reporting import after, nothing, over, report_of, unmoved, with_choice, with_reason
+from incremental.runtime.reuse import reused, stood
 from incremental.runtime.store import Store
 
 Progress = Callable[[str], None]
@@ -151,6 +152,9 @@ class Refresh:
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
         self._maintenance = choice.maintenance
         intent = self._intent(None if initial else last, pins, self._store.unused_generation() if rebuild else None)
+        if rebuild and (earlier := stood(intent, last, self.inputs, self._ways.current, chunk)):
+            rebuilt = self._attempt(replace(intent, sources=earlier), progress, verdict, last=last, choice=choice)
+            return after(self._next(targets, reached, progress, chunk=chunk), rebuilt)
         if chunk is not None and intent.mode == Incremental.mode:
             intent = in_parts(intent, self.inputs.of(pins), chunk)
         return self._attempt(intent, progress, verdict, last=last, choice=choice)
@@ -163,7 +167,8 @@ class Refresh:
         tables = {name: self._store.table(generation, name).version() for name in self._maintenance.tables}
         fingerprint, mode = self._maintenance.fingerprint, self._maintenance.mode
         kept = {} if last is None else tables
-        intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode)
+        states = self._maintenance.states
+        intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
         intent = self._declared(intent, last)
         self._check_invariant(intent)
         if last is None or last.after != tables:
@@ -208,7 +213,7 @@ class Refresh:
             journal.finish(kept, report, last.after)
             journal.withdraw(intent)
             return unmoved(last, intent.sources, cost)
-        if not epoch_done(epoch, final):
+        if not epoch.reached(final):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         report = with_choice(report_of(intent, effect, cost, verdict), choice if intent.part is None else None)
         report = with_reason(report, reason(self._store, self._ways, intent))
@@ -219,13 +224,14 @@ class Refresh:
         """What an epoch works on."""
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
         measure = Measure(self._store.spark, progress)
-        return Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
+        sources, states = self.inputs.of(intent.sources), reused(self._store, intent)
+        return Epoch(self._store.spark, intent, sources, tables, measure, resumed, states)
 
     def _measured(self, epoch: Epoch, title: str, work: Callable[[], Effect]) -> Effect:
         """Do an epoch's work, counting what it costs; where it fails, say what is to be done."""
         try:
             with epoch.measure.all(title):
-                return explained(work)
+                return explained(work, epoch.places)
         except DeltafoldError as error:
             self._failed(epoch, error)
             raise
@@ -290,11 +296,3 @@ class Refresh:
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
         size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
         return max(1, min(MOST_BUCKETS, size // BUCKET_BYTES))
-
-
-def epoch_done(epoch: Epoch, table: str) -> bool:
-    """Whether the final table carries the epoch's mark; of a first attempt its version tells, without a Spark job."""
-    if not epoch.resumed:
-        return epoch.tables[table].version() != epoch.before(table)
-    done = epoch.tables[table].epoch(epoch.application(table))
-    return done is not None and done >= epoch.intent.epoch

@@ -12,6 +12,7 @@ from incremental.runtime.journal import Entry, Intent, Pin
 from incremental.runtime.maintain import Effect
 from incremental.runtime.measure import Cost
 from incremental.runtime.redefinition import Redefinition
+from incremental.runtime.reuse import REUSED
 
 
 def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
@@ -41,6 +42,8 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
         f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {effect.change_rows} changed rows, "
         f"{effect.groups} groups, {spent(cost)}, {effect.commits} Delta commits"
     )
+    if taken := [name for name, path in effect.paths.items() if path == REUSED]:
+        sentence += f", {', '.join(taken)} {REUSED}"
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
@@ -78,12 +81,14 @@ def with_reason(report: Report, found: Redefinition | None) -> Report:
 
 
 def after(report: Report, resumed: Report | None) -> Report:
-    """What a refresh says that finished an interrupted epoch first."""
+    """What a refresh says that finished an interrupted epoch first, or began anew where the last one stood."""
     if resumed is None:
         return report
     if report.verdict == "nothing to do":
         return resumed
-    return replace(report, sentence=f"{report.sentence}; before it, epoch {resumed.epoch} was resumed")
+    what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
+    sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}"
+    return replace(report, sentence=sentence, because=report.because or resumed.because)
 
 
 def over(report: Report, below: Sequence[Report]) -> Report:

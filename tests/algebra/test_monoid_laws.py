@@ -26,7 +26,6 @@ from incremental.language.query import Query, evaluate, read_query
 from incremental.runtime.homomorphism import lifted
 from incremental.runtime.layout import Layout
 from incremental.runtime.lowering import Lowering, Relation
-from incremental.runtime.maintain import inputs
 from tests.algebra.bags import KINDS, MOMENTS, Kind, bags
 
 CASES, SEED = 30, 7
@@ -72,7 +71,7 @@ class Laboratory:
         state = layout.state
         lowering = self.lowering
         relation = lowered(lowering, state.input, frame)
-        rows = lowering.frame(relation, [(column, column.name) for column in inputs(state)])
+        rows = lowering.frame(relation, [(column, column.name) for column in state.reads])
         return lifted(layout, rows, lowering)
 
 

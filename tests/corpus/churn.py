@@ -8,26 +8,26 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, NumericType, StringType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, DateType, NumericType, StringType
 
-from tests.corpus.lakes import MemoryLake
+from incremental.runtime.layout import quoted
+from tests.corpus.lakes import Lake
 from tests.corpus.memory import MemoryTable
 
 FIRST = 70  # per cent of the pool
 
 
 class Churn:
-    """Tables in memory and the pools that feed them."""
+    """The pools that feed the tables of a lake."""
 
-    def __init__(self, spark: SparkSession, pools: Mapping[str, DataFrame], seed: int) -> None:
-        self._random, self._seed = random.Random(seed), seed
-        self._pools = {name: MemoryTable(spark, f"pool of {name}", frame) for name, frame in pools.items()}
-        self.tables = {
-            name: MemoryTable(spark, name, pool.at(0).where(self._between(pool.at(0), 0, FIRST)))
-            for name, pool in self._pools.items()
-        }
+    def __init__(
+        self, spark: SparkSession, pools: Mapping[str, DataFrame], lakes: Mapping[str, Lake], seed: int
+    ) -> None:
+        self._random, self._seed, self._lakes = random.Random(seed), seed, lakes
+        self._pools = {name: MemoryTable(spark, f"pool of {name}", frame).at(0) for name, frame in pools.items()}
+        for name, pool in self._pools.items():
+            lakes[name].write(pool.where(self._between(name, 0, FIRST)), "append")
 
     def step(self, names: Sequence[str]) -> None:
         """Change about half of the tables, at least one."""
@@ -37,34 +37,34 @@ class Churn:
                 self._random.choice([self._insert, self._delete, self._update])(name)
 
     def _insert(self, name: str) -> None:
-        pool = self._pools[name].at(0)
         start = self._random.randrange(FIRST - 5, 100)
-        MemoryLake(self.tables[name]).write(pool.where(self._between(pool, start, start + 6)), "append")
+        self._lakes[name].write(self._pools[name].where(self._between(name, start, start + 6)), "append")
 
     def _delete(self, name: str) -> None:
-        lake = MemoryLake(self.tables[name])
         start = self._random.randrange(100)
-        lake.write(lake.rows().where(~self._between(lake.rows(), start, start + 8)), "overwrite")
+        self._lakes[name].delete(self._between(name, start, start + 8))
 
     def _update(self, name: str) -> None:
         """Correct one column of some rows."""
-        lake = MemoryLake(self.tables[name])
-        rows = lake.rows()
-        field = self._random.choice(rows.schema.fields)
-        old, start = F.col(field.name), self._random.randrange(100)
-        match field.dataType:
-            case NumericType():
-                new = (old + 1).cast(field.dataType)
-            case DateType():
-                new = F.date_add(old, 1)
-            case StringType():
-                new = F.lit(None).cast("string")
-            case _:
-                new = old
-        lake.write(
-            rows.withColumn(field.name, F.when(self._between(rows, start, start + 8), new).otherwise(old)), "overwrite"
-        )
+        field = self._random.choice(self._pools[name].schema.fields)
+        start = self._random.randrange(100)
+        value = corrected(quoted(field.name), field.dataType)
+        self._lakes[name].update({quoted(field.name): value}, self._between(name, start, start + 8))
 
-    def _between(self, rows: DataFrame, start: int, end: int) -> Column:
-        bucket = F.pmod(F.xxhash64(*rows.columns, F.lit(self._seed)), F.lit(100))
-        return (bucket >= start) & (bucket < end)
+    def _between(self, name: str, start: int, end: int) -> str:
+        columns = ", ".join(map(quoted, self._pools[name].columns))
+        bucket = f"pmod(xxhash64({columns}, {self._seed}), 100)"
+        return f"{bucket} >= {start} and {bucket} < {end}"
+
+
+def corrected(column: str, kind: DataType) -> str:
+    """Another value of a column, as SQL."""
+    match kind:
+        case NumericType():
+            return f"cast({column} + 1 as {kind.simpleString()})"
+        case DateType():
+            return f"date_add({column}, 1)"
+        case StringType():
+            return "cast(null as string)"
+        case _:
+            return column

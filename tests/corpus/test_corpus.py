@@ -1,4 +1,4 @@
-"""Queries that users really have, maintained in memory under random churn: equal to Spark's answer after each step."""
+"""Queries that users really have, in every mode and under random churn: equal to Spark's answer after each step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.tpc import ORDERS, benchmark
+from benchmarks.tpc import benchmark
 from incremental.api import Delta
 from tests.corpus.churn import Churn
-from tests.corpus.memory import MemoryView
+from tests.corpus.lakes import DeltaLake, MemoryLake
+from tests.corpus.memory import MemoryTable, MemoryView
 from tests.corpus.nexmark import NEXMARK, nexmark_tables
 from tests.corpus.world import checked
 from tests.examples.scene import Scene
@@ -19,10 +20,16 @@ from tests.examples.scene import checked as on_delta
 
 STEPS = 2
 SAMPLE = {"tpch": (9, 13, 15, 16, 20, 21), "tpcds": (1, 36, 67), "nexmark": (4, 5, 6, 9, 15)}
+BY_DEFINITION = {"tpch": (13,), "tpcds": (), "nexmark": (5, 18)}
+ON_DELTA = {"tpch": (3, 21), "tpcds": (), "nexmark": (5,)}
 
 
 def numbers(name: str) -> list[int]:
     return list(range(1, {"tpch": 23, "tpcds": 100}[name])) if name != "nexmark" else list(NEXMARK)
+
+
+CASES = [(name, number) for name in SAMPLE for number in numbers(name)]
+corpus = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda part: str(part))
 
 
 @cache
@@ -32,56 +39,52 @@ def pools(spark: SparkSession, name: str) -> dict[str, DataFrame]:
     return {table: spark.createDataFrame(rows) for table, rows in benchmark(name).tables.items()}
 
 
-CASES = [(name, number) for name in SAMPLE for number in numbers(name)]
-
-
-DEFINED = [("tpch", 13), ("nexmark", 5), ("nexmark", 18)]
-ON_DELTA = (3, 13, 21)
-
-
-@pytest.mark.parametrize(("name", "number"), CASES, ids=lambda part: str(part))
-def test_query_under_churn(spark: SparkSession, long: bool, name: str, number: int) -> None:
-    """The one promise, for a query of a benchmark."""
-    if not long and number not in SAMPLE[name]:
-        pytest.skip("only with --long")
+def asked(spark: SparkSession, name: str, number: int) -> tuple[str, dict[str, DataFrame]]:
+    """A query, and the pools of the tables that it reads."""
     text = NEXMARK[number] if name == "nexmark" else benchmark(name).queries[number]
-    all_pools = pools(spark, name)
-    used = {table: frame for table, frame in all_pools.items() if table in text}
-    churn = Churn(spark, used, seed=number)
-    view = MemoryView(spark, text, churn.tables)  # none of them is refused
+    return text, {table: pool for table, pool in pools(spark, name).items() if table in text}
+
+
+def check_in_memory(spark: SparkSession, name: str, number: int, steps: int, definition: bool) -> None:
+    text, used = asked(spark, name, number)
+    tables = {table: MemoryTable(spark, table) for table in used}
+    churn = Churn(spark, used, {table: MemoryLake(tables[table]) for table in used}, seed=number)
+    view = MemoryView(spark, text, tables, definition=definition)  # none of them is refused
     checked(view)
-    for _ in range(STEPS):
+    for _ in range(steps):
         churn.step(view.query.sources)
         checked(view)
 
 
-@pytest.mark.parametrize(("name", "number"), DEFINED, ids=lambda part: str(part))
-def test_query_by_definition(spark: SparkSession, name: str, number: int) -> None:
+@corpus
+def test_query_in_memory(spark: SparkSession, long: bool, name: str, number: int) -> None:
+    """The one promise, for a query of a benchmark."""
+    skip_unless(long or number in SAMPLE[name])
+    check_in_memory(spark, name, number, STEPS, definition=False)
+
+
+@corpus
+def test_query_by_definition(spark: SparkSession, long: bool, name: str, number: int) -> None:
     """The oracle itself: the batch answer after, less the batch answer before."""
-    text = NEXMARK[number] if name == "nexmark" else benchmark(name).queries[number]
-    churn = Churn(spark, {table: frame for table, frame in pools(spark, name).items() if table in text}, seed=number)
-    view = MemoryView(spark, text, churn.tables, definition=True)
-    checked(view)
-    churn.step(view.query.sources)
-    checked(view)
+    skip_unless(long or number in BY_DEFINITION[name])
+    check_in_memory(spark, name, number, 1, definition=True)
 
 
-def test_queries_on_delta(spark: SparkSession, tmp_path: Path) -> None:
-    """A sample of TPC-H over Delta tables: orders come with their items, go with them, and others are corrected."""
+@corpus
+def test_query_on_delta(spark: SparkSession, long: bool, tmp_path: Path, name: str, number: int) -> None:
+    """The same over Delta tables, changed by SQL, with its state in Delta tables."""
+    skip_unless(long or number in ON_DELTA[name])
+    text, used = asked(spark, name, number)
     scene = Scene(spark, tmp_path)
-    for name, frame in pools(spark, "tpch").items():
-        key = ORDERS.get(name)
-        kept = frame if key is None else frame.where(f"{key} % 10 <> 0")
-        kept.write.format("delta").option("delta.enableDeletionVectors", "true").save(scene.path(name))
-        scene.warehouse.source(name, Delta(scene.path(name)))
-    views = [scene.view(benchmark("tpch").queries[number], f"q{number}") for number in ON_DELTA]
-    for view in views:
-        on_delta(view)
-    for name, key in ORDERS.items():
-        new = pools(spark, "tpch")[name].where(f"{key} % 40 = 0")
-        new.write.format("delta").mode("append").save(scene.path(name))
-        scene.sql(f"delete from {{{name}}} where {key} % 40 = 7")
-    scene.sql("update {customer} set c_mktsegment = 'BUILDING' where c_custkey % 9 = 0")
-    scene.sql("update {supplier} set s_nationkey = 20 where s_suppkey % 2 = 0")
-    verdicts = [on_delta(view).verdict for view in views]
-    assert verdicts.count("applied") >= 2  # so little data gives some queries no answer at all
+    churn = Churn(spark, used, {table: DeltaLake(spark, scene.path(table)) for table in used}, seed=number)
+    for table in used:
+        scene.warehouse.source(table, Delta(scene.path(table)))
+    view = scene.view(text, policy="incremental")
+    on_delta(view)
+    churn.step(list(used))
+    on_delta(view)
+
+
+def skip_unless(asked_for: bool) -> None:
+    if not asked_for:
+        pytest.skip("only with --long")

@@ -8,7 +8,7 @@ import pytest
 
 from incremental.algebra.errors import DeltafoldError, RefusedError
 from incremental.compiler import cost
-from incremental.runtime import maintain
+from incremental.runtime import choice, maintain
 from tests.corpus import world as in_memory
 from tests.corpus.world import World
 from tests.examples.scene import Scene, checked, confirm, rows
@@ -73,6 +73,33 @@ def test_auto_takes_the_cheaper_mode(scene: Scene, monkeypatch: pytest.MonkeyPat
     assert (report.verdict, report.generation) == ("recomputed", 3)
     scene.sql("update {t} set v = v")
     assert checked(view).verdict == "nothing to do"
+
+
+def test_a_first_load_tells_what_recomputing_takes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recompute that was never timed counted as dear as estimated, though the whole query had run in seconds."""
+    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
+    monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
+    load = checked(view)
+    assert load.paths != {"view": "recompute"} and load.expected["recompute"] > 1000
+    scene.sql("insert into {t} values (1, 10)")
+    assert checked(view).expected["recompute"] == load.seconds
+
+
+def test_auto_tries_a_recompute_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mode that is thought dearer than it is would never be timed, and never taken, however slow the other is."""
+    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
+    monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
+    monkeypatch.setattr(choice, "bounds", lambda _: [])
+    assert checked(view).generation == 1
+    scene.sql("insert into {t} values (1, 10)")
+    assert checked(view).verdict == "applied"
+    monkeypatch.setattr(choice, "TRIAL", 1e-3)  # as if reading the source were nothing beside the refresh
+    scene.sql("insert into {t} values (1, 11)")
+    assert checked(view).verdict == "recomputed"
+    scene.sql("insert into {t} values (1, 12)")
+    assert checked(view).expected["recompute"] < 100  # it is known now
 
 
 def test_auto_resumes_in_the_mode_it_began_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ EXPECTED = (
     r"the files of epoch \d+ of generation \d+ of view \w+ were removed",
 )
 GONE = (  # where a view went back, or was asked to, what was vacuumed meanwhile is needed again
-    r"a data file of a pinned source version is gone",
+    r"a data file of .* is gone",
     r"can no longer be read",
     r"has gone on to .* and has no epoch at",
 )
