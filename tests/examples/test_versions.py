@@ -102,7 +102,7 @@ def test_vacuumed_version(careless: Scene) -> None:
     checked(view)
     scene.insert("t", "k int, v int", [(1, 5), (3, 3)], mode="overwrite")
     scene.sql("vacuum {t} retain 0 hours")
-    with pytest.raises(SourceError, match=r"of source t \(versions 0 to 1\) is gone .VACUUM removed it"):
+    with pytest.raises(SourceError, match=r"of source t \(versions 0 to 3\) is gone .VACUUM removed it"):
         view.refresh()
     assert rows(view) == [(1, 1, 1), (2, 2, 2)]
     view.rebuild()
