@@ -104,10 +104,12 @@ class View:
         """Compare the view with the batch query at its last epoch's versions, duplicates counted.
 
         share: the part of the keys (without any, of the rows) to compare; another one after each epoch.
-        Raises ChangedQueryError where the view, or one that it reads, was built from another query.
+        Raises ChangedQueryError where the view, or one that it reads, was built from another query, SourceError where a
+        source is another table than the one of its last epoch.
         """
         self._check_unchanged()
         intent = self._published.entry.intent
+        self._inputs().check({name: pin for name, pin in intent.sources.items() if name not in self.views})
         sample, versions = self._compilation.sample(share, intent.epoch), standing(intent.sources)
         return verified(intent, versions, self._batch(versions), self.answer(), sample)
 
