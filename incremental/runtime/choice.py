@@ -20,6 +20,7 @@ from incremental.runtime.journal import Entry, Journal, Pin
 from incremental.runtime.lake import Table
 from incremental.runtime.maintain import Incremental, Maintenance
 from incremental.runtime.recompute import Recomputed
+from incremental.runtime.reuse import COPIED, REUSED
 
 TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
 CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
@@ -100,7 +101,8 @@ class Cheapest:
         unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
-            most = [*bounds(entries), *([TRIAL * found.least] if self.incremental.mode in factors else [])]
+            most = [found.recompute * factor for factor in bounds(entries)]
+            most += [TRIAL * found.least] if self.incremental.mode in factors else []
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
         weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
@@ -142,9 +144,14 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def bounds(entries: Sequence[Entry]) -> list[float]:
-    """Seconds that a recompute stays below: a first load runs the whole query, and writes states besides."""
-    whole = [entry.report for entry in entries if loads(entry) and entry.intent.part is None]
-    return [report.seconds for report in whole if report is not None and report.verdict != "resumed"]
+    """How many times its estimate a recompute takes at most: a first load runs the whole query, and writes states.
+
+    One in parts tells nothing, nor does one of tables that were taken over or copied.
+    """
+    reports = [entry.report for entry in entries if loads(entry) and entry.intent.part is None and entry.report]
+    whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
+    known = [(each.seconds, each.estimates.get(Recomputed.mode)) for each in whole]
+    return [seconds / estimate for seconds, estimate in known if estimate]
 
 
 def loads(entry: Entry) -> bool:

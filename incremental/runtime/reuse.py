@@ -23,7 +23,7 @@ from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.storage import Storage
 from incremental.runtime.store import Store
 
-REUSED = "reused"
+REUSED, COPIED = "reused", "copied"  # the paths of tables that were not computed
 
 
 @dataclass(frozen=True)

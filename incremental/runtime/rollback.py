@@ -27,6 +27,7 @@ from incremental.runtime.publish import COPIES_PER_EPOCH, COPY
 from incremental.runtime.redefinition import check_layout
 from incremental.runtime.refresh import LOCK_SECONDS, Refresh
 from incremental.runtime.reporting import report_of
+from incremental.runtime.reuse import COPIED
 from incremental.runtime.storage import Storage, arranged
 
 ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
@@ -146,7 +147,7 @@ class Rollback(Refresh):
                 if COPY in rows.columns:  # epochs count from 1 again: their copies must not meet those that are there
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)
-        return Effect(paths=dict.fromkeys(epoch.tables, "copied"))
+        return Effect(paths=dict.fromkeys(epoch.tables, COPIED))
 
 
 def is_of(entry: Entry, generation: int) -> bool:

@@ -83,7 +83,7 @@ def test_a_first_load_tells_what_recomputing_takes(scene: Scene, monkeypatch: py
     load = checked(view)
     assert load.paths != {"view": "recompute"} and load.expected["recompute"] > 1000
     scene.sql("insert into {t} values (1, 10)")
-    assert checked(view).expected["recompute"] == load.seconds
+    assert checked(view).expected["recompute"] < 10 * load.seconds
 
 
 def test_auto_tries_a_recompute_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
