@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from incremental.runtime.feed import Difference, difference
+from incremental.runtime.feed import Difference, by_snapshots, difference
 from incremental.runtime.files import File, Identity
 from incremental.runtime.journal import Intent, Part, Pin
 from incremental.runtime.lake import Table
@@ -85,6 +85,9 @@ def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:
     Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
     files by one schema.
     """
+    told = {name: difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
+    if len(list(parts(told, most))) < 2:  # what was only compacted is not much
+        return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = changes(tables, pins)
     number = len(list(parts(found, most)))
@@ -147,8 +150,13 @@ def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
 
 
 def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, Difference]:
-    """What all parts together move, by source."""
-    return {name: difference(tables[name], pin.start, pin.after) for name, pin in pins.items()}
+    """What all parts together move, by source: by the files of both versions.
+
+    What commits tell is a difference of the same rows, but no exchange of files where a compaction was passed over and
+    its file left later; and it is another one when what the compaction replaced has been vacuumed.
+    """
+    told = {name: difference(tables[name], pin.start, pin.after) for name, pin in pins.items()}
+    return {n: d if d.remapped else by_snapshots(d.table, d.before, d.after) for n, d in told.items()}
 
 
 def parts(found: Mapping[str, Difference], most: int) -> Iterator[list[Move]]:
