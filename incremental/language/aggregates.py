@@ -41,14 +41,13 @@ class Aggregates:
         child, groupings = meet(child, catalyst.sequence(node.groupingExpressions()))
         keys = tuple(dict.fromkeys(self._key(expression, below) for expression in groupings))
         calls: dict[J, Call] = {}
-        columns, answers = zip(
-            *((self._names.column(n.toAttribute()), self._without_calls(n, calls, below)) for n in outputs), strict=True
-        )
+        columns = [self._names.column(node.toAttribute()) for node in outputs]
+        answers = [self._without_calls(node, calls, below) for node in outputs]
         needed = dict.fromkeys([*keys, *(c for call in calls.values() for c in call.arguments)])
         given = {item.column.name: item for item in below}
         inputs = tuple(given.get(column.name, Item(column, Reference(column))) for column in needed)
         grouped = Aggregate(Project(child, inputs) if below else child, keys, tuple(calls.values()))
-        met, answers = meet(grouped, list(answers))
+        met, answers = meet(grouped, answers)
         above = [Item(column, self._scalars.scalar(e)) for column, e in zip(columns, answers, strict=True)]
         if tuple(item.scalar for item in above) == tuple(Reference(column) for column in grouped.columns) and all(
             item.scalar == Reference(item.column) for item in above

@@ -101,8 +101,7 @@ class Cheapest:
         unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
-            most = [found.recompute * factor for factor in bounds(entries)]
-            most += [TRIAL * found.least] if self.incremental.mode in factors else []
+            most = bounds(found, entries, timed=self.incremental.mode in factors)
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
         weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
@@ -143,15 +142,17 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
     return {mode: statistics.median(ratios[-LATEST:]) for mode, ratios in taken.items()}
 
 
-def bounds(entries: Sequence[Entry]) -> list[float]:
-    """How many times its estimate a recompute takes at most: a first load runs the whole query, and writes states.
+def bounds(found: Estimate, entries: Sequence[Entry], timed: bool) -> list[float]:
+    """What a recompute that was never timed takes at most; timed: whether refreshes were, so that it can be compared.
 
-    One in parts tells nothing, nor does one of tables that were taken over or copied.
+    A first load runs the whole query, and writes states. One in parts tells nothing, nor does one of tables that were
+    taken over or copied.
     """
     reports = [entry.report for entry in entries if loads(entry) and entry.intent.part is None and entry.report]
     whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
     known = [(each.seconds, each.estimates.get(Recomputed.mode)) for each in whole]
-    return [seconds / estimate for seconds, estimate in known if estimate]
+    loaded = [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
+    return [*loaded, TRIAL * found.least] if timed else loaded
 
 
 def loads(entry: Entry) -> bool:

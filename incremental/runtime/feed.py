@@ -83,19 +83,14 @@ class Difference:
 
 def difference(table: Table, before: int | None, after: int) -> Difference:
     """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
-    if before == after and table.origin is table:
-        return Difference(table, before, after, (), ())
-    if before is not None and (table.origin is not table or remapped(table, before, after)):
-        old, new = tuple(table.origin.files(before).values()), tuple(table.files(after).values())
-        return Difference(table, before, after, old, new, remapped=True)
-    found = None if before is None else by_commits(table, before, after)
-    return by_snapshots(table, before, after) if found is None else found
+    told = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
+    return told or by_snapshots(table, before, after)
 
 
 def remapped(table: Table, before: int, after: int) -> bool:
-    """Whether a column's name came to mean other data of the same files (renamed, or dropped and added again)."""
-    if not table.mapped:
-        return False
+    """Whether files are read otherwise than before: a column was renamed, or dropped and added again, or the table."""
+    if table.origin is not table or not table.mapped:
+        return table.origin is not table
     old, new = (physical_names(table.schema(version)) for version in (before, after))
     return any(name in new and new[name] != physical for name, physical in old.items())
 
@@ -119,11 +114,14 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
 
 
 def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
-    """The definition: the files of one version and not of the other."""
-    old, new = {} if before is None else table.files(before), table.files(after)
-    left = tuple(file for identity, file in old.items() if identity not in new)
-    came = tuple(file for identity, file in new.items() if identity not in old)
-    return Difference(table, before, after, left, came)
+    """The definition: the files of one version and not of the other; all of both where they are read otherwise."""
+    if before == after and table.origin is table:
+        return Difference(table, before, after, (), ())
+    apart = before is not None and remapped(table, before, after)
+    old, new = {} if before is None else table.origin.files(before), table.files(after)
+    left = tuple(file for identity, file in old.items() if apart or identity not in new)
+    came = tuple(file for identity, file in new.items() if apart or identity not in old)
+    return Difference(table, before, after, left, came, apart)
 
 
 def by_commits(table: Table, before: int, after: int) -> Difference | None:

@@ -155,8 +155,7 @@ def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, D
     What commits tell is a difference of the same rows, but no exchange of files where a compaction was passed over and
     its file left later; and it is another one when what the compaction replaced has been vacuumed.
     """
-    told = {name: difference(tables[name], pin.start, pin.after) for name, pin in pins.items()}
-    return {n: d if d.remapped else by_snapshots(d.table, d.before, d.after) for n, d in told.items()}
+    return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
 
 def parts(found: Mapping[str, Difference], most: int) -> Iterator[list[Move]]:

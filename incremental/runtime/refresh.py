@@ -195,7 +195,8 @@ class Refresh:
     ) -> Report:
         journal, resumed = self._store.journal, verdict == RESUMED
         whole = self._epoch(intent, progress, resumed)
-        epoch, cost = replace(whole, sources=sliced(whole.sources, intent.sources, intent.part)), whole.measure.cost
+        cost, sources = whole.measure.cost, sliced(whole.sources, intent.sources, intent.part)
+        epoch = replace(whole, sources=sources, reused=reused(self._store, intent))
 
         def work() -> Effect:
             if not resumed and (intent.part is None or intent.part.number == 1):
@@ -224,8 +225,7 @@ class Refresh:
         """What an epoch works on."""
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
         measure = Measure(self._store.spark, progress)
-        sources, states = self.inputs.of(intent.sources), reused(self._store, intent)
-        return Epoch(self._store.spark, intent, sources, tables, measure, resumed, states)
+        return Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
 
     def _measured(self, epoch: Epoch, title: str, work: Callable[[], Effect]) -> Effect:
         """Do an epoch's work, counting what it costs; where it fails, say what is to be done."""

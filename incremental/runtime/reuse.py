@@ -51,14 +51,18 @@ def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
     last = earlier[-1]
     if not all(same(pin, last.intent.sources.get(name)) for name, pin in intent.sources.items()):
         return {}
-    there = {digest: (name, tuple(merged)) for name, (digest, *merged) in last.intent.states.items()}
     found: dict[str, Reused] = {}
-    for name, (digest, *_) in intent.states.items():
-        old, merged = there.get(digest, ("", ()))
+    for name, (old, *merged) in common(intent, last.intent).items():
         version = (last.after or {}).get(old)
         if version is not None:
-            found[name] = Reused(store.table(last.intent.generation, old).at(version), merged)
+            found[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
     return found
+
+
+def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
+    """Of each state that both have: what it is called in the last one, and its columns there."""
+    there = {digest: [name, *merged] for name, (digest, *merged) in last.states.items()}
+    return {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
 
 
 def stood(
@@ -70,9 +74,8 @@ def stood(
     """
     if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
         return None
-    there = {digest for digest, *_ in last.intent.states.values()}
-    common = [digest in there for digest, *_ in intent.states.values()]
-    if not any(common) or (chunk is not None and not all(common)):
+    number = len(common(intent, last.intent))
+    if number == 0 or (chunk is not None and number < len(intent.states)):
         return None
     if not set(intent.sources) <= set(last.intent.sources):
         return None
@@ -87,7 +90,7 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
         inputs.check_columns(pins, current)
         tables = inputs.of(pins)
         stores = {name: Storage(tables[name].spark, tables[name].path) for name in pins}
-        return not any(stores[name].missing(pin.after) for name, pin in pins.items())
+        return all(stores[name].whole(pin.after) for name, pin in pins.items())
     except SourceError:
         return False
 

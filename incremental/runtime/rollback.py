@@ -14,7 +14,7 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import SourceError, StateError
+from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.report import Report
 from incremental.runtime.chain import Progress
@@ -110,11 +110,7 @@ class Rollback(Refresh):
         """Refuse an epoch whose tables cannot be read any more."""
         for name, version in (entry.after or {}).items():
             table = Storage(self._store.spark, self._store.table(entry.intent.generation, name).path)
-            try:
-                gone = version is None or table.version() is None or bool(table.missing(version))
-            except SourceError:
-                gone = True
-            if gone:
+            if version is None or table.version() is None or not table.whole(version):
                 raise StateError(
                     f"the files of {named(entry)} of view {self._store.view} were removed (vacuum, or its generation "
                     "was superseded): choose a later epoch, or refresh to the versions of that time"
@@ -128,7 +124,8 @@ class Rollback(Refresh):
         done = f"{named(entry)} in {intent.buckets} buckets" if moved else f"back to {named(entry)}"
         effect = self._measured(epoch, f"{intent.view} {done}", lambda: self._copy(entry, epoch))
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
-        report = replace(report, sentence=f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s")
+        sentence = f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s{vacuumed(epoch)}"
+        report = replace(report, sentence=sentence)
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
@@ -148,6 +145,15 @@ class Rollback(Refresh):
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)
         return Effect(paths=dict.fromkeys(epoch.tables, COPIED))
+
+
+def vacuumed(epoch: Epoch) -> str:
+    """What is gone of the versions that an epoch stands at, for its sentence."""
+    pins = epoch.intent.sources
+    stores = {name: Storage(epoch.spark, epoch.sources[name].path) for name in pins}
+    gone = [f"version {pin.after} of source {name}" for name, pin in pins.items() if not stores[name].whole(pin.after)]
+    rest = " are gone: a refresh that needs them will ask for a rebuild"
+    return f"; files of {', '.join(gone)}{rest}" if gone else ""
 
 
 def is_of(entry: Entry, generation: int) -> bool:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental import catalyst
+from incremental.algebra.errors import SourceError
 from incremental.algebra.program import BUCKET
 from incremental.catalyst import J, JavaError
 from incremental.runtime.files import actions_of
@@ -128,9 +129,12 @@ class Storage(Table):
             return None
         return 0.0
 
-    def missing(self, version: int) -> list[str]:
-        """The files of a version that are gone. Raises SourceError where the log does not tell its files any more."""
-        return [file.identity[0] for file in self.files(version).values() if not self.present([file])]
+    def whole(self, version: int) -> bool:
+        """Whether a version can still be read: the log tells its files, and all of them are there."""
+        try:
+            return self.present(list(self.files(version).values()))
+        except SourceError:
+            return False
 
     def usage(self) -> tuple[int, int]:
         """Files and bytes on the disk, those of old versions too, Delta's log not counted."""

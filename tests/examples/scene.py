@@ -39,6 +39,13 @@ class Scene:
         known = {path.name: f"delta.`{path}`" for path in self.folder.iterdir()}
         self.spark.sql(text.format(**known)).collect()
 
+    def vacuum(self, name: str) -> None:
+        """Remove the files of older versions of a source at once, as Delta allows where its check is off."""
+        check = "spark.databricks.delta.retentionDurationCheck.enabled"
+        self.spark.conf.set(check, "false")
+        self.sql(f"vacuum {{{name}}} retain 0 hours")
+        self.spark.conf.unset(check)
+
     def view(self, query: Any, name: str = "v", **options: Any) -> View:
         return self.warehouse.view(name, query, **options)
 

@@ -100,3 +100,20 @@ def test_empty_table_of_groups_below_a_total(world: World) -> None:
     world.sql("delete from {t}")
     checked(view)
     assert tuple(row(view)) == (0, None)
+
+
+def test_groups_of_which_no_column_is_read(world: World) -> None:
+    """Spark prunes what only counts; the groups are still there, each once."""
+    world.source("t", "k int, v int", [(1, 1), (1, 1), (2, 2), (None, 3)])
+    views = [
+        world.view("select count(*) n from (select k from t group by k)"),
+        world.view("select count(*) n from (select distinct k, v from t)"),
+        world.view("select count(*) n from (select k from t intersect select v from t)"),
+        world.view("select 'group' what from (select k from t group by k)"),
+        world.view("select count(*) n from (select k, sum(v) s from t group by k having sum(v) > 2)"),
+    ]
+    for change in ("", "insert into {t} values (3, 3), (1, 7)", "delete from {t} where k = 1 or k is null"):
+        if change:
+            world.sql(change)
+        for view in views:
+            checked(view)

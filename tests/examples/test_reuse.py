@@ -109,9 +109,6 @@ def test_a_part_of_a_query_over_files_that_are_gone(sold: Scene) -> None:
     inner = "(select k, max(v) m from t group by k)"
     checked(sold.view(f"select m, count(*) n from {inner} q group by m"))
     sold.insert("t", "k int, v int", [(1, 5), (3, 3)], mode="overwrite")
-    key = "spark.databricks.delta.retentionDurationCheck.enabled"
-    sold.spark.conf.set(key, "false")
-    sold.sql("vacuum {t} retain 0 hours")
-    sold.spark.conf.unset(key)
+    sold.vacuum("t")
     report = checked(changed(sold, f"select m, count(*) n, sum(k) s from {inner} q group by m"))
     assert (report.verdict, report.epoch, report.paths["state_1"]) == ("rebuilt", 1, "first load")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, StateError
+from incremental.algebra.errors import ChangedQueryError, SourceError, StateError
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -61,6 +61,26 @@ def test_what_cannot_be_gone_back_to(scene: Scene) -> None:
     with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view v were removed"):
         view.rollback(1)
     assert view.refresh().verdict == "nothing to do"
+
+
+def test_back_to_versions_that_were_vacuumed(scene: Scene) -> None:
+    """The view can go back, since its own files are there; that the way forward may be closed is said at once."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = scene.view(QUERY)
+    checked(view)
+    before = rows(view)
+    scene.insert("t", "k int, v int", [(1, 5), (3, 3)], mode="overwrite")
+    checked(view)
+    scene.vacuum("t")
+    report = view.rollback(1)
+    assert rows(view) == before
+    assert report.sentence.endswith(
+        "; files of version 0 of source t are gone: a refresh that needs them will ask for a rebuild"
+    )
+    with pytest.raises(SourceError, match="rebuild the view"):
+        view.refresh()
+    view.rebuild()
+    confirm(view)
 
 
 def test_a_branch_goes_its_own_way(scene: Scene) -> None:

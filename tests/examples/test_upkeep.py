@@ -122,7 +122,7 @@ def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:
     pinned = view._published.entry.intent.sources["totals"].after
     done = totals.maintain(0).tables["state_1"]
     assert "view v" in done.kept[0]
-    assert not table(totals).missing(pinned)
+    assert table(totals).whole(pinned)
     totals.rebuild()
     assert totals.maintain(0).generations == ()
     assert view.refresh().verdict == "applied"
