@@ -68,10 +68,11 @@ def unstorable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
 def incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
     """The reasons against columns whose values Delta's MERGE cannot compare."""
     for column in columns:
-        if "MAP<" in column.type.upper() or column.type.lower() in ("variant", "void"):
-            because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be told apart"
-            instead = "cast it to a type" if column.type.lower() == "void" else "use map_entries or to_json of it"
-            yield Refusal(f"column {column.name}", because, instead)
+        because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be told apart"
+        if column.type.lower() == "void":
+            yield Refusal("a NULL without a type", because, "cast it to a type, or leave it out")
+        elif "MAP<" in column.type.upper() or column.type.lower() == "variant":
+            yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")
 
 
 def join_text(node: Join) -> str:

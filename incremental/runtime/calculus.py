@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from pyspark.sql import DataFrame
 
@@ -44,44 +44,11 @@ from incremental.algebra.plan import (
 )
 from incremental.algebra.product import produced
 from incremental.runtime.extent import SMALL_BYTES, WORTH_BYTES, expected_bytes, extent, within
+from incremental.runtime.leaves import Leaves
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.products import Direction, Products
 from incremental.runtime.restriction import Restriction
-
-Leaf = Source | StateRead
-
-
-class Leaves(Protocol):
-    """What the leaves of a plan are in one refresh."""
-
-    @property
-    def initial(self) -> bool:
-        """Whether there is no epoch before this one."""
-        ...
-
-    def changed(self, leaf: Leaf) -> bool:
-        """Whether its rows may differ between before and after."""
-        ...
-
-    def before(self, leaf: Leaf) -> Relation:
-        """Its rows when the epoch began."""
-        ...
-
-    def after(self, leaf: Leaf) -> Relation:
-        """Its rows when the epoch is done."""
-        ...
-
-    def change(self, leaf: Leaf) -> Relation:
-        """What leads from before to after; asked only where it changed."""
-        ...
-
-    def direction(self, leaf: Source) -> Direction | None:
-        """Whether its changed rows all came, or all left; None where it is not known."""
-        ...
-
-    def bytes(self, leaf: Leaf) -> int:
-        """What its table takes, about."""
-        ...
+from incremental.runtime.undone import undoable, undone
 
 
 class Calculus:
@@ -247,7 +214,8 @@ class Calculus:
         self, node: Join, change: Relation, columns: tuple[Column, ...]
     ) -> list[tuple[Sequence[Column], Relation]]:
         """What the left rows that a touched right row can match give after, less what they gave before."""
-        touched = self._hold(self._restriction.touched(node, change))
+        change = self._held(node.right, change)
+        touched = self._restriction.touched(node, change)
         keys = [(one, other) for one, other, null_safe in node.keys if not null_safe]
         left_keys, right_keys = [one for one, _ in keys], [other for _, other in keys]
         worth = self.worth(node.left) or self.worth(node.right)
@@ -256,20 +224,32 @@ class Calculus:
             return []
         reached = within(self._lowering, self.after(node.left), left_keys, reach)
         reached = self._held(node.left, self._restriction.matched(node, reached, touched, reach.small))
-        sides = (
-            within(self._lowering, side, right_keys, reach)
-            for side in (self.before(node.right), self.after(node.right))
-        )
-        old, new = (
-            self._lowering.join(node, reached, self._restriction.partners(node, side, touched, reach.small))
-            for side in sides
+
+        def reachable(side: Relation) -> Relation:
+            side = within(self._lowering, side, right_keys, reach)
+            return self._restriction.partners(node, side, touched, reach.small)
+
+        new, old = (
+            self._lowering.join(node, reached, side) for side in self._sides(node.right, reachable, change, reach.small)
         )
         return [(columns, new), self._lowering.negated(columns, old)]
 
+    def _sides(
+        self, plan: Plan, reachable: Callable[[Relation], Relation], change: Relation, few: bool
+    ) -> tuple[Relation, Relation]:
+        """What a change can reach in a plan, after and before it; a large plan is read once where few rows changed."""
+        new = reachable(self.after(plan))
+        if not (few and self.worth(plan) and undoable(plan.columns)):
+            return new, reachable(self.before(plan))
+        new = self._held(plan, new)
+        return new, undone(self._lowering, plan.columns, new, reachable(change))
+
     def _key_local(self, node: KeyLocal, change: Relation) -> Relation | None:
         """F of the touched keys' rows after, less the same before; without keys, of all rows."""
-        sides = [self.after(node.child), self.before(node.child)]
-        if node.keys:
+        if not node.keys:
+            sides = self.after(node.child), self.before(node.child)
+        else:
+            change = self._held(node.child, change)
             named = [(column, column.name) for column in node.keys]
             touched = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
             keys = [Reference(column) for column in node.keys]
@@ -277,8 +257,12 @@ class Calculus:
             if not reach.rows:
                 return None
             attributes = [self._lowering.attribute(column) for column in node.keys]
-            sides = [within(self._lowering, side, keys, reach) for side in sides]
-            sides = [self._restriction.of_keys(side, attributes, touched, reach.small) for side in sides]
+
+            def reachable(side: Relation) -> Relation:
+                side = within(self._lowering, side, keys, reach)
+                return self._restriction.of_keys(side, attributes, touched, reach.small)
+
+            sides = self._sides(node.child, reachable, change, reach.small)
         new, old = (self._lowering.key_local(node, side) for side in sides)
         return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negated(node.columns, old)])
 

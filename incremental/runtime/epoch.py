@@ -13,13 +13,13 @@ from incremental import catalyst
 from incremental.algebra.constraints import AppendOnly, Constraint
 from incremental.algebra.plan import Source, StateRead
 from incremental.algebra.program import BUCKET
-from incremental.runtime.calculus import Leaf
 from incremental.runtime.extent import BROADCAST_ROWS
 from incremental.runtime.feed import Difference, difference
 from incremental.runtime.homomorphism import Touched
 from incremental.runtime.journal import Intent, Pin
 from incremental.runtime.lake import Mark, Table
 from incremental.runtime.layout import Layout, quoted
+from incremental.runtime.leaves import Leaf
 from incremental.runtime.lowering import Lowering, Relation
 from incremental.runtime.measure import Measure
 from incremental.runtime.parts import Slice

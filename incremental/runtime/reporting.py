@@ -42,13 +42,18 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
         f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {effect.change_rows} changed rows, "
         f"{effect.groups} groups, {spent(cost)}, {effect.commits} Delta commits"
     )
-    if taken := [name for name, path in effect.paths.items() if path == REUSED]:
-        sentence += f", {', '.join(taken)} {REUSED}"
+    sentence += taken_over(effect.paths)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
     )  # fmt: skip
     return with_cost(report, cost)
+
+
+def taken_over(paths: Mapping[str, str]) -> str:
+    """The states that were not computed, for the end of a sentence."""
+    taken = [name for name, path in paths.items() if path == REUSED]
+    return f", {', '.join(taken)} {REUSED}" if taken else ""
 
 
 def with_cost(report: Report, cost: Cost) -> Report:
@@ -87,7 +92,7 @@ def after(report: Report, resumed: Report | None) -> Report:
     if report.verdict == "nothing to do":
         return resumed
     what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
-    sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}"
+    sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{taken_over(resumed.paths)}"
     return replace(report, sentence=sentence, because=report.because or resumed.because)
 
 

@@ -49,7 +49,7 @@ def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
     if not earlier or earlier[-1].intent.fingerprint == intent.fingerprint:
         return {}
     last = earlier[-1]
-    if not all(same(pin, last.intent.sources.get(name)) for name, pin in intent.sources.items()):
+    if not all(same(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
         return {}
     found: dict[str, Reused] = {}
     for name, (old, *merged) in common(intent, last.intent).items():
@@ -70,6 +70,7 @@ def stood(
 ) -> dict[str, Pin] | None:
     """Where to begin instead: the pins of the last epoch, if it has a state of this one, and the rest can be read.
 
+    A source that is new stays where it is.
     chunk: bytes that an epoch may take in, if they are limited: then nothing but states may be read.
     """
     if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
@@ -77,9 +78,8 @@ def stood(
     number = len(common(intent, last.intent))
     if number == 0 or (chunk is not None and number < len(intent.states)):
         return None
-    if not set(intent.sources) <= set(last.intent.sources):
-        return None
-    pins = {name: replace(last.intent.sources[name], before=None, left=None, start=None) for name in intent.sources}
+    earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
+    pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in earlier.items()}
     return pins if readable(pins, inputs, current) else None
 
 
@@ -95,6 +95,6 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
         return False
 
 
-def same(pin: Pin, other: Pin | None) -> bool:
+def same(pin: Pin, other: Pin) -> bool:
     """Whether two epochs lead to the same rows of a source."""
-    return other is not None and (pin.after, pin.identity) == (other.after, other.identity)
+    return (pin.after, pin.identity) == (other.after, other.identity)

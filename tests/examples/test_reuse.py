@@ -54,11 +54,26 @@ def test_what_came_since_is_an_epoch_of_its_own(sold: Scene) -> None:
     view = changed(sold, f"{GROUPED} having sum(v) > 12")
     report = checked(view)
     assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
-    assert "before it, epoch 1 was rebuilt" in report.sentence and report.because
+    assert "before it, epoch 1 was rebuilt, state_1 reused" in report.sentence and report.because
     assert [(each.verdict, each.paths.get("state_1")) for each in view.history()[-2:]] == [
         ("rebuilt", "reused"),
         ("applied", "rewrite"),
     ]
+
+
+def test_a_join_with_a_source_that_was_not_read_before(sold: Scene) -> None:
+    """The state is taken over where it stood, the new source as it is now; then both go on."""
+    checked(sold.view(GROUPED))
+    sold.source("u", "k int, name string", [(1, "one"), (7, "seven")])
+    sold.sql("insert into {u} values (2, 'two')")
+    sold.sql("insert into {t} values (1, 100)")
+    view = changed(sold, f"select q.*, name from ({GROUPED}) q left join u on q.k = u.k")
+    report = checked(view)
+    assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
+    assert "state_1 reused" in report.sentence
+    sold.sql("delete from {t} where k = 2")
+    sold.sql("update {u} set k = 3 where k = 7")
+    assert checked(view).epoch == 3
 
 
 def test_a_crash_between(sold: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ REFUSED = {
     "map in a view of rows": (
         "select map(carrier, seats) m from flights", "column m", "cannot compare values", "map_entries",
     ),
+    "group by NULL": ("select count(*) from flights group by NULL", "NULL without a type", "void", "leave it out"),
 }  # fmt: skip
 
 
