@@ -39,7 +39,7 @@ def run(rows: int) -> None:
     view.refresh(chunk=PART, progress=lambda step: console.print(step))
     parts = list(view.history())
     spark.sql(f"DELETE FROM delta.`{folder / 'run' / 'events'}` WHERE v % 1000 = 0")
-    change = view.refresh(chunk=PART, progress=lambda step: console.print(step))
+    change = view.refresh(progress=lambda step: console.print(step))
     show(console, spark, folder / "run", parts, change, view)
 
 

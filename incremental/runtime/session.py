@@ -120,6 +120,8 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         # answers do not depend on where the machine stands; small shuffles for few cores
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
+        # what every broadcast, sort and group-by takes first, and what a broadcast keeps: 16 to 64 MB otherwise
+        "spark.buffer.pageSize": "4m",
         # into so many tasks Delta's VACUUM divides even an empty folder: 10,000 otherwise
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, min(cores, 200))),
     }
