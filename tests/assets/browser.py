@@ -17,7 +17,7 @@ QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-SECONDS = 30
+SECONDS = 180  # a busy machine takes half a minute to show the first page
 
 
 @dataclass(frozen=True)

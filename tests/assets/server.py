@@ -42,7 +42,7 @@ class Server:
         """The data of a GraphQL query's answer."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = Request(f"http://127.0.0.1:{self.port}/graphql", body, {"Content-Type": "application/json"})
-        with urlopen(request, timeout=30) as answer:
+        with urlopen(request, timeout=120) as answer:
             found = json.load(answer)
         assert "errors" not in found, found["errors"]
         return found["data"]
