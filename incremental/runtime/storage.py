@@ -6,6 +6,7 @@ is false, so that change feeds of other tools see nothing) and keeps the marks o
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -86,12 +87,12 @@ class Storage(Table):
         cast(Any, self.spark).sql(f"OPTIMIZE delta.{quoted(self.path)}{where}").collect()
 
     def remove_older(self, hours: float) -> None:
-        """Remove the files that no version of the last hours has."""
+        """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
         # in a session of its own: these settings are for nobody else
         spark = catalyst.isolated(self.spark)
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         spark.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # its commits would look like changes
-        DeltaTable.forPath(spark, self.path).vacuum(hours)
+        DeltaTable.forPath(spark, self.path).vacuum(math.ceil(hours))  # Delta rounds 0.4 hours to none
 
     def clone(self, origin: Table, version: int) -> None:
         """Make this table a shallow clone of a version of another: its files are read where they are."""

@@ -196,6 +196,18 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(scene: Scene) -> Non
     confirm(view)
 
 
+def test_a_part_of_an_hour_is_retained_as_a_whole_one(scene: Scene) -> None:
+    """Protects from Delta's rounding, which takes 0.4 hours for none."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = scene.view(QUERY)
+    view.refresh()
+    scene.sql("update {t} set v = v + 1")
+    view.refresh()
+    assert view.maintain(0.4).tables["state_1"].removed == 0
+    assert view.maintain(0).tables["state_1"].removed > 0
+    confirm(view)
+
+
 def interrupt(view: View) -> None:
     """A refresh that dies after it has written a table."""
     with watched() as run:

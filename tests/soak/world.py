@@ -201,9 +201,8 @@ def chain(view: str) -> list[str]:
 
 @contextmanager
 def settings(merged: bool) -> Iterator[None]:
-    """merged: even small tables are merged, and lie in buckets; and upkeep keeps a minute more than it has to."""
+    """merged: even small tables are merged, and lie in buckets."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("incremental.runtime.storage.MARGIN_HOURS", 1 / 60))
         for name, value in MERGED.items() if merged else ():
             stack.enter_context(mock.patch(f"incremental.runtime.{name}", value))
         yield
