@@ -143,16 +143,19 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def bounds(found: Estimate, entries: Sequence[Entry], timed: bool) -> list[float]:
-    """What a recompute that was never timed takes at most; timed: whether refreshes were, so that it can be compared.
+    """What a recompute that was never timed takes at most; timed: whether refreshes were, to be compared with."""
+    return [*loaded(found, entries), TRIAL * found.least] if timed else loaded(found, entries)
 
-    A first load runs the whole query, and writes states. One in parts tells nothing, nor does one of tables that were
-    taken over or copied.
+
+def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:
+    """What first loads tell of a recompute: they ran the whole query, and wrote states.
+
+    One in parts tells nothing, nor does one of tables that were taken over or copied.
     """
     reports = [entry.report for entry in entries if loads(entry) and entry.intent.part is None and entry.report]
     whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
     known = [(each.seconds, each.estimates.get(Recomputed.mode)) for each in whole]
-    loaded = [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
-    return [*loaded, TRIAL * found.least] if timed else loaded
+    return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
 
 
 def loads(entry: Entry) -> bool:
