@@ -12,11 +12,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Printed
 
 from incremental import catalyst
 from incremental.api import Delta, Report, View, Warehouse
 from incremental.runtime.cache import cache_folder
+from incremental.runtime.lake import Table
 from incremental.runtime.session import start
 
 QUERY = "SELECT k, count(*) AS n, sum(v) AS total, max(text) AS most FROM events GROUP BY k"
@@ -57,10 +58,11 @@ def show(
 ) -> None:
     """Sizes, seconds, the process's peak, what was spilled, and whether the answer is right."""
     spilled = spill(spark)
-    table = Table("what", "measured", title=f"data larger than memory: a heap of {HEAP}, parts of {PART / GB:g} GB")
+    table = Printed("what", "measured", title=f"data larger than memory: a heap of {HEAP}, parts of {PART / GB:g} GB")
     for what, measured in (
         ("input", f"{size(folder / 'events') / GB:.2f} GB"),
-        ("state", f"{size(Path(view.path)) / GB:.2f} GB in the last version and older ones"),
+        ("state", f"{Table(spark, view.path).size()[1] / GB:.2f} GB"),
+        ("state with older versions", f"{size(Path(view.path)) / GB:.2f} GB"),
         ("first load", f"{sum(p.seconds for p in parts):.0f} s in {len(parts)} parts"),
         ("change", f"{change.seconds:.0f} s, {change.change_rows} rows"),
         ("peak of the process", f"{peak(spark) / GB:.2f} GB resident"),
@@ -89,5 +91,7 @@ def peak(spark: SparkSession) -> int:
 
 def spill(spark: SparkSession) -> tuple[int, int]:
     """Bytes of memory that all stages spilled, and what they took on disk."""
-    stages = catalyst.sequence(catalyst.context(spark).statusStore().stageList(None))
+    store = catalyst.context(spark).statusStore()
+    no_quantiles = getattr(store, "stageList$default$4")()
+    stages = catalyst.sequence(store.stageList(None, False, False, no_quantiles, None))
     return sum(int(s.memoryBytesSpilled()) for s in stages), sum(int(s.diskBytesSpilled()) for s in stages)
