@@ -239,17 +239,22 @@ class Calculus:
     ) -> tuple[Relation, Relation]:
         """What a change can reach in a plan, after and before it; a large plan is read once where few rows changed."""
         new = reachable(self.after(plan))
-        if not (few and self.worth(plan) and undoable(plan.columns)):
+        if not (few and self._undoes(plan)):
             return new, reachable(self.before(plan))
         new = self._held(plan, new)
         return new, undone(self._lowering, plan.columns, new, reachable(change))
+
+    def _undoes(self, plan: Plan) -> bool:
+        """Whether a plan's rows before are found by taking a small change back."""
+        return self.worth(plan) and undoable(plan.columns)
 
     def _key_local(self, node: KeyLocal, change: Relation) -> Relation | None:
         """F of the touched keys' rows after, less the same before; without keys, of all rows."""
         if not node.keys:
             sides = self.after(node.child), self.before(node.child)
         else:
-            change = self._held(node.child, change)
+            if self._undoes(node.child):  # else its keys alone are asked for
+                change = self._held(node.child, change)
             named = [(column, column.name) for column in node.keys]
             touched = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
             keys = [Reference(column) for column in node.keys]

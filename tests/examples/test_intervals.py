@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -62,6 +64,14 @@ def test_types_without_a_scale() -> None:
     assert range_of(F.col("k"), "date", "2024-05-01", "+12024-05-01") is None
 
 
+@contextmanager
+def met_as_if_large() -> Generator[None]:
+    """Small tables are met as large ones are."""
+    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (extent, calculus)]
+    with mock.patch.object(lake, "WHOLE_BYTES", 0), large[0], large[1]:
+        yield
+
+
 @pytest.mark.parametrize("join", ["join", "left join"])
 def test_a_change_at_both_ends_reads_nothing_between(scene: Scene, join: str) -> None:
     """Today's rows and a correction of last spring: the eight files between are not read."""
@@ -71,8 +81,7 @@ def test_a_change_at_both_ends_reads_nothing_between(scene: Scene, join: str) ->
         writer.save(scene.path(name))
         scene.declare(name)
     views = [scene.view(f"select t.k, t_v, d_v from d {join} t on t.k = d.k", name) for name in ("narrow", "wide")]
-    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (extent, calculus)]
-    with mock.patch.object(lake, "WHOLE_BYTES", 0), large[0], large[1]:
+    with met_as_if_large():
         for view in views:
             view.refresh()
         scene.sql("delete from {t} where k in (3, 9003)")
@@ -98,8 +107,7 @@ def test_what_was_follows_from_what_is(scene: Scene, query: str) -> None:
         writer.save(scene.path(name))
         scene.declare(name)
     views = [scene.view(query, name) for name in ("once", "twice")]
-    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (extent, calculus)]
-    with mock.patch.object(lake, "WHOLE_BYTES", 0), large[0], large[1]:
+    with met_as_if_large():
         for view in views:
             view.refresh()
         scene.sql("delete from {t} where k in (3, 1900) and t_v = 3")
