@@ -128,8 +128,8 @@ def by_commits(table: Table, before: int, after: int) -> Difference | None:
     """The same from what each commit added and removed; a file that came and left again is in neither.
 
     A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where
-    one that was passed over was taken back (RESTORE), so that a file would have to come, or to leave, twice; where the
-    log does not tell every commit, and where these are many or lead backwards.
+    one that was passed over was taken back (RESTORE), so that a file would have to come, or to leave, twice, be it with
+    another deletion vector; where the log does not tell every commit, and where these are many or lead backwards.
     """
     commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
     if commits is None:
@@ -145,4 +145,6 @@ def by_commits(table: Table, before: int, after: int) -> Difference | None:
                     if file.identity in other:
                         return None
                     other[file.identity] = file
+    if any(len({path for path, _ in side}) < len(side) for side in (left, came)):
+        return None
     return Difference(table, before, after, tuple(left.values()), tuple(came.values()))

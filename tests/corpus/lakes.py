@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -58,6 +59,11 @@ class DeltaLake:
             f"when matched and k = 1 then delete when matched then update set {assignments(values)} "
             "when not matched then insert (k, u, v) values (1, n.other, 0.5)"
         )
+
+    def restore(self, back: int) -> None:
+        """What the table was some versions ago, or at first."""
+        latest = DeltaTable.forPath(self.spark, self.path).history(1).select("version").collect()[0][0]
+        self._sql(f"restore table {self.table} to version as of {max(0, latest - back)}")
 
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)

@@ -236,3 +236,17 @@ def test_a_compaction_that_is_taken_back(scene: Scene) -> None:
     scene.sql("restore table {t} to version as of 2")
     for view in views:
         checked(view)
+
+
+def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(scene: Scene) -> None:
+    """It came with one deletion vector, and comes with another: its rows were read by what only one of them leaves."""
+    scene.source("t", "k int, v int", [(i % 5, i) for i in range(40)])
+    views = [scene.view(QUERY), scene.view("select k, v from t where v > 1", "bag")]
+    for view in views:
+        checked(view)
+    scene.sql("update {t} set v = v + 1 where k < 2")
+    scene.sql("optimize {t}")
+    scene.sql("restore table {t} to version as of 0")
+    scene.sql("delete from {t} where k = 3")
+    for view in views:
+        checked(view)
