@@ -128,23 +128,26 @@ def by_commits(table: Table, before: int, after: int) -> Difference | None:
     """The same from what each commit added and removed; a file that came and left again is in neither.
 
     A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where
-    one that was passed over was taken back (RESTORE), so that a file would have to come, or to leave, twice, be it with
-    another deletion vector; where the log does not tell every commit, and where these are many or lead backwards.
+    one that was passed over was taken back (RESTORE): its files would come beside themselves, perhaps with another
+    deletion vector, and what it made leaves, perhaps vacuumed; where the log does not tell every commit, and where
+    these are many or lead backwards.
     """
     commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
     if commits is None:
         return None
     left: dict[Identity, File] = {}
     came: dict[Identity, File] = {}
+    replaced = set[str]()
     for commit in commits:
         if commit.compacts and table.present([file for file in commit.removed if file.identity in came]):
+            replaced.update(file.identity[0] for file in commit.removed)
             continue
+        if any(file.identity[0] in replaced for file in commit.added):
+            return None
         for one, other, files in ((came, left, commit.removed), (left, came, commit.added)):
             for file in files:
                 if one.pop(file.identity, None) is None:
                     if file.identity in other:
                         return None
                     other[file.identity] = file
-    if any(len({path for path, _ in side}) < len(side) for side in (left, came)):
-        return None
     return Difference(table, before, after, tuple(left.values()), tuple(came.values()))

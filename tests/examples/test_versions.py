@@ -248,5 +248,6 @@ def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(scene:
     scene.sql("optimize {t}")
     scene.sql("restore table {t} to version as of 0")
     scene.sql("delete from {t} where k = 3")
-    for view in views:
-        checked(view)
+    checked(views[0])
+    scene.vacuum("t")  # of what the compaction made, too
+    checked(views[1])
