@@ -21,41 +21,6 @@ J = Any
 JavaError = (Py4JJavaError, PySparkException)
 
 
-def jvm(spark: SparkSession) -> J:
-    """Spark's Java, by package names."""
-    return cast(Any, spark)._jvm
-
-
-def session(spark: SparkSession) -> J:
-    """Spark's own SparkSession behind Python's."""
-    return cast(Any, spark)._jsparkSession
-
-
-def activate(spark: SparkSession) -> J:
-    """Spark's own SparkSession, made the one that Delta's code finds as the active one of this thread."""
-    found = session(spark)
-    spark_sql(jvm(spark)).classic.SparkSession.setActiveSession(found)
-    return found
-
-
-def context(spark: SparkSession) -> J:
-    """Spark's own SparkContext."""
-    return cast(Any, spark.sparkContext)._jsc.sc()
-
-
-def schema_of(ddl: str) -> StructType:
-    """The schema of DDL text (`id int, price decimal(12,2)`)."""
-    return cast(StructType, StructType.fromDDL(ddl))
-
-
-def vector(spark: SparkSession, items: Iterable[J]) -> J:
-    """A Scala Vector of the items."""
-    builder = jvm(spark).scala.collection.immutable.Vector.newBuilder()
-    for item in items:
-        builder.addOne(item)
-    return builder.result()
-
-
 OBJECT = "$.MODULE$"
 
 
@@ -76,11 +41,54 @@ class Package:
         return found
 
 
-def module(package: J, name: str) -> J:
+def module(package: Package, name: str) -> J:
     """A Scala object (`object Name`) as Py4J reaches it."""
-    if isinstance(package, Package):
-        return getattr(package, name + OBJECT)
-    return getattr(getattr(package, name + "$"), "MODULE$")
+    return getattr(package, name + OBJECT)
+
+
+@lru_cache(maxsize=2)
+def packages(java: J) -> Package:
+    """All packages of one JVM."""
+    return Package(java)
+
+
+def jvm(spark: SparkSession) -> J:
+    """Spark's Java, by package names."""
+    return packages(cast(Any, spark)._jvm)
+
+
+def session(spark: SparkSession) -> J:
+    """Spark's own SparkSession behind Python's."""
+    return cast(Any, spark)._jsparkSession
+
+
+def activate(spark: SparkSession) -> J:
+    """Spark's own SparkSession, made the one that Delta's code finds as the active one of this thread."""
+    found = session(spark)
+    sql(spark).classic.SparkSession.setActiveSession(found)
+    return found
+
+
+def context(spark: SparkSession) -> J:
+    """Spark's own SparkContext."""
+    return cast(Any, spark.sparkContext)._jsc.sc()
+
+
+def schema_of(ddl: str) -> StructType:
+    """The schema of DDL text (`id int, price decimal(12,2)`)."""
+    return cast(StructType, StructType.fromDDL(ddl))
+
+
+def vector(spark: SparkSession, items: Iterable[J]) -> J:
+    """A Scala sequence of the items."""
+    immutable = jvm(spark).scala.collection.immutable
+    listed = list(items)
+    if not listed:
+        return module(immutable, "Nil")
+    builder = immutable.Vector.newBuilder()
+    for item in listed:
+        builder.addOne(item)
+    return builder.result()
 
 
 def sequence(items: J) -> list[J]:
@@ -100,13 +108,12 @@ def kind(node: J) -> str:
 
 def catalyst(spark: SparkSession) -> Package:
     """The package org.apache.spark.sql.catalyst."""
-    return spark_sql(jvm(spark)).catalyst
+    return sql(spark).catalyst
 
 
-@lru_cache(maxsize=2)
-def spark_sql(java: J) -> Package:
-    """The package org.apache.spark.sql of one JVM."""
-    return Package(java.org.apache.spark.sql)
+def sql(spark: SparkSession) -> Package:
+    """The package org.apache.spark.sql."""
+    return jvm(spark).org.apache.spark.sql
 
 
 def analysed(frame: DataFrame) -> J:
@@ -150,7 +157,7 @@ def leaves(plan: J) -> list[J]:
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
     """An AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions
-    empty = module(spark_sql(jvm(spark)).types, "Metadata").empty()
+    empty = module(sql(spark).types, "Metadata").empty()
     return expressions.AttributeReference(name, data_type, nullable, empty, identifier, vector(spark, []))
 
 
@@ -177,7 +184,7 @@ def isolated(spark: SparkSession) -> SparkSession:
 
 def frame(spark: SparkSession, plan: J) -> DataFrame:
     """A DataFrame of a logical plan; Spark analyses what is not resolved yet."""
-    dataset = spark_sql(jvm(spark)).classic.Dataset
+    dataset = sql(spark).classic.Dataset
     return DataFrame(dataset.ofRows(session(spark), plan), spark)
 
 
@@ -199,7 +206,7 @@ def parsed_plan(spark: SparkSession, text: str) -> J:
 
 def column(spark: SparkSession, expression: J) -> Column:
     """A DataFrame column of a Catalyst expression."""
-    return Column(spark_sql(jvm(spark)).classic.ExpressionUtils.column(expression))
+    return Column(sql(spark).classic.ExpressionUtils.column(expression))
 
 
 def is_a(spark: SparkSession, target: J, name: str) -> bool:

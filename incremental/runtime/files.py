@@ -37,7 +37,7 @@ def data_file(action: J) -> File:
 def as_added(spark: SparkSession, removed: J) -> J:
     """Delta's AddFile of a file that a commit removed, to read its rows."""
     none = catalyst.none(spark)
-    actions = catalyst.jvm(spark).org.apache.spark.sql.delta.actions
+    actions = catalyst.sql(spark).delta.actions
     known = catalyst.option(removed.numPhysicalRecords())
     stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
     return actions.AddFile(

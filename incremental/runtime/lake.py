@@ -75,7 +75,7 @@ class Table:
     @property
     def log(self) -> J:
         """Delta's log of the table, cached by Delta; what it reads and builds belongs to the session of the table."""
-        delta = catalyst.jvm(self.spark).org.apache.spark.sql.delta
+        delta = catalyst.sql(self.spark).delta
         return delta.DeltaLog.forTable(catalyst.activate(self.spark), self.path)
 
     def version(self) -> int | None:
@@ -144,7 +144,7 @@ class Table:
 
     def present(self, files: Sequence[File]) -> bool:
         """Whether files and their deletion vectors are still there: what a compaction replaced may be vacuumed."""
-        operations = catalyst.module(catalyst.jvm(self.spark).org.apache.spark.sql.delta.util, "DeltaFileOperations")
+        operations = catalyst.module(catalyst.sql(self.spark).delta.util, "DeltaFileOperations")
         root = self.log.dataPath()
         system = root.getFileSystem(self.log.newDeltaHadoopConf())
         paths = [operations.absolutePath(root.toString(), file.identity[0]) for file in files]
@@ -161,7 +161,7 @@ class Table:
 
         Delta's change data reader subtracts the vectors; it needs no change data feed.
         """
-        cdc = catalyst.jvm(self.spark).org.apache.spark.sql.delta.commands.cdc
+        cdc = catalyst.sql(self.spark).delta.commands.cdc
         instant, none = catalyst.jvm(self.spark).java.sql.Timestamp(0), catalyst.none(self.spark)
         came, left = (
             catalyst.vector(self.spark, [getattr(cdc, "CDCReader$CDCDataSpec")(version, instant, actions, none)])

@@ -72,7 +72,7 @@ class Lowering:
 
     def data_type(self, text: str) -> J:
         """Spark's data type of its DDL text."""
-        return catalyst.jvm(self.spark).org.apache.spark.sql.types.DataType.fromDDL(text)
+        return catalyst.sql(self.spark).types.DataType.fromDDL(text)
 
     def expression(self, scalar: Scalar) -> J:
         """A scalar over the attributes of its columns."""

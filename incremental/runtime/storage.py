@@ -156,7 +156,7 @@ class Storage(Table):
     @property
     def _tombstone_hours(self) -> float:
         """How long Delta knows when a file was removed."""
-        delta = catalyst.jvm(self.spark).org.apache.spark.sql.delta
+        delta = catalyst.sql(self.spark).delta
         millis = delta.DeltaLog.tombstoneRetentionMillis(self._latest().metadata())
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.api import Delta, Files, Policy, View, Warehouse
 from incremental.runtime.journal import Journal
+from incremental.runtime.lake import Table
 
 Rows = Counter[tuple[object, ...]]
 
@@ -101,9 +102,15 @@ class World:
         """The batch answer at a version, or at the latest."""
         kind = KINDS[self.kind]
         query = kind.query.replace("join low ", f"join ({kind.below}) ")
-        at = "" if version is None else f" version as of {version}"
-        query = query.replace("from orders", f"from delta.`{self.orders}`{at}")
-        return Counter(tuple(row) for row in self.spark.sql(query).collect())
+        answer = self.spark.sql(query.replace("from orders", "from {orders}"), orders=self.rows(version))
+        return Counter(tuple(row) for row in answer.collect())
+
+    def rows(self, version: int | None = None) -> DataFrame:
+        """The source at a version, or at the latest."""
+        table = Table(self.spark, self.orders)
+        latest = table.version()
+        assert latest is not None
+        return table.at(latest if version is None else version)
 
     def answer(self) -> Rows:
         return Counter(tuple(row) for row in self.view().answer().collect())
@@ -120,8 +127,7 @@ class World:
     def change(self, number: int = 1) -> None:
         """Deletes, a correction, inserts with equal rows: groups come, go and change. One commit, for it is quick."""
         low = number * 10
-        before = self.spark.read.format("delta").load(self.orders)
-        kept = before.where(f"not coalesce(id between {low - 10} and {low - 4} or k = {number % 5}, false)")
+        kept = self.rows().where(f"not coalesce(id between {low - 10} and {low - 4} or k = {number % 5}, false)")
         corrected = {"v": f"if(id % 9 = {number}, v + 100, v)", "q": f"if(id % 9 = {number}, 1, q)"}
         rows = [(500, 9, 7, 1), (501, None, 2, 1), (1, number % 5, 3, 1), (1, 6, 3, 1), (1, 6, 3, 1)]
         after = kept.withColumns({name: F.expr(value) for name, value in corrected.items()})
