@@ -47,11 +47,15 @@ class Pin:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several epochs on the way to the pinned versions: which, from 1, of how many, of how many bytes each."""
+    """One of several epochs on the way to the pinned versions: which, from 1, of how many, of how many bytes each.
+
+    whole: a file that got another deletion vector counts whole, as in parts that were begun before this was noted.
+    """
 
     number: int
     of: int
     bytes: int
+    whole: bool = False
 
     @property
     def last(self) -> bool:
@@ -193,9 +197,10 @@ class Journal:
                 raise StateError(f"{path} was written by a newer Deltafold than this one: use that one, or a later one")
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
             part = given.pop("part", None)
+            parted = None if part is None else Part(**{"whole": True} | part)
             reported = content.get("report")
             report = None if reported is None else Report.from_json(json.dumps(reported))
-            intent = Intent(sources=pins, part=None if part is None else Part(**part), **given)
+            intent = Intent(sources=pins, part=parted, **given)
             return Entry(intent, report, content.get("after"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error

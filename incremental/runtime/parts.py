@@ -9,6 +9,7 @@ and the number of bytes alone. Sources with little to move go first: dimensions 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,10 +31,15 @@ class Move:
     left: tuple[File, ...]
     came: tuple[File, ...]
 
-    @property
-    def bytes(self) -> int:
-        """What has to be read of it."""
-        return sum(file.bytes for file in (*self.left, *self.came))
+    def bytes(self, whole: bool) -> int:
+        """How much changes: of a file that got another deletion vector the share of its rows, unless it counts whole.
+
+        Two vectors may differ in more rows than in number, so that files with equally many count whole too.
+        """
+        files = (*self.left, *self.came)
+        both, rows = sum(file.bytes for file in files), [file.rows or 0 for file in files]
+        differ = max(rows) - min(rows)
+        return both if whole or not differ or not (self.left and self.came) else math.ceil(both * differ / max(rows))
 
 
 class Slice(Table):
@@ -86,11 +92,11 @@ def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:
     files by one schema.
     """
     told = {name: difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
-    if len(list(parts(told, most))) < 2:  # what was only compacted is not much
+    if len(list(parts(told, Part(1, 1, most)))) < 2:  # what was only compacted is not much
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = changes(tables, pins)
-    number = len(list(parts(found, most)))
+    number = len(list(parts(found, Part(1, 1, most))))
     if number < 2 or not all(alike(change) for change in found.values()):
         return intent
     return replace(intent, sources=pins, part=Part(1, number, most), relied=[])
@@ -117,7 +123,7 @@ def sliced(tables: Mapping[str, Table], pins: Mapping[str, Pin], part: Part | No
     if part is None:
         return tables
     found = changes(tables, pins)
-    assigned = list(parts(found, part.bytes))
+    assigned = list(parts(found, part))
     moves = [move for moves in assigned[: part.number - 1] for move in moves], assigned[part.number - 1]
     slices = {
         name: slice_of(tables[name], change, *([move for move in each if move.source == name] for each in moves))
@@ -158,17 +164,22 @@ def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, D
     return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
 
-def parts(found: Mapping[str, Difference], most: int) -> Iterator[list[Move]]:
+def parts(found: Mapping[str, Difference], each: Part) -> Iterator[list[Move]]:
     """The moves of each part, in their order."""
     by_source = [moves(name, change) for name, change in found.items()]
+    sizes = {(move.source, move.path): move.bytes(each.whole) for ms in by_source for move in ms}
+
+    def size(ms: Sequence[Move]) -> int:
+        return sum(sizes[move.source, move.path] for move in ms)
+
     part: list[Move] = []
-    room = most
-    for move in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
-        if part and move.bytes > room:
+    room = each.bytes
+    for move in (m for ms in sorted(by_source, key=size) for m in ms):
+        if part and size([move]) > room:
             yield part
-            part, room = [], most
+            part, room = [], each.bytes
         part.append(move)
-        room -= move.bytes
+        room -= size([move])
     if part:
         yield part
 
