@@ -26,6 +26,7 @@ from incremental.runtime.java import launch_environment, provide_java
 
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is begun anew at a start
 ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # print what the exception says already
+ARRAY_HEADER = 16  # bytes; G1 gives a larger array whole regions, so that one of 4 MB and its header would take 6 MB
 LOGGING = """\
 # Everything goes to standard error, which incremental/runtime/session.py sends to spark.log.
 status = error
@@ -121,7 +122,7 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
         # what every broadcast, sort and group-by takes first, and what a broadcast keeps: 16 to 64 MB otherwise
-        "spark.buffer.pageSize": "4m",
+        "spark.buffer.pageSize": str((4 << 20) - ARRAY_HEADER),
         # into so many tasks Delta's VACUUM divides even an empty folder: 10,000 otherwise
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, min(cores, 200))),
     }

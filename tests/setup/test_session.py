@@ -56,6 +56,12 @@ def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) ->
     assert not list(home.iterdir())
 
 
+def test_a_page_of_memory_fills_its_regions(spark: SparkSession) -> None:
+    """A page is an array: with its header over 4 MB it took 6 MB of G1's heap, which large sorts ran out of."""
+    page = int(spark.conf.get("spark.buffer.pageSize") or 0)
+    assert page > 0 and (page + 16) % (2 << 20) == 0
+
+
 def test_second_start_is_the_same_spark_with_its_settings(spark: SparkSession) -> None:
     from incremental.runtime.session import start
 
