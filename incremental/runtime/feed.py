@@ -140,7 +140,7 @@ def by_commits(table: Table, before: int, after: int) -> Difference | None:
     replaced = set[str]()
     for commit in commits:
         if commit.compacts and table.present([file for file in commit.removed if file.identity in came]):
-            replaced.update(file.identity[0] for file in commit.removed)
+            replaced |= {file.identity[0] for file in commit.removed}
             continue
         if any(file.identity[0] in replaced for file in commit.added):
             return None

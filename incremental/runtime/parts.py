@@ -24,14 +24,16 @@ from incremental.runtime.lake import Table
 
 @dataclass(frozen=True)
 class Move:
-    """Files of one path that leave and come together."""
+    """Files of one path that leave and come together; whole: they count whole, see Part."""
 
     source: str
     path: str
     left: tuple[File, ...]
     came: tuple[File, ...]
+    whole: bool
 
-    def bytes(self, whole: bool) -> int:
+    @property
+    def bytes(self) -> int:
         """How much changes: of a file that got another deletion vector the share of its rows, unless it counts whole.
 
         Two vectors may differ in more rows than in number, so that files with equally many count whole too.
@@ -39,7 +41,9 @@ class Move:
         files = (*self.left, *self.came)
         both, rows = sum(file.bytes for file in files), [file.rows or 0 for file in files]
         differ = max(rows) - min(rows)
-        return both if whole or not differ or not (self.left and self.came) else math.ceil(both * differ / max(rows))
+        if self.whole or not differ or not (self.left and self.came):
+            return both
+        return math.ceil(both * differ / max(rows))
 
 
 class Slice(Table):
@@ -166,28 +170,23 @@ def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, D
 
 def parts(found: Mapping[str, Difference], each: Part) -> Iterator[list[Move]]:
     """The moves of each part, in their order."""
-    by_source = [moves(name, change) for name, change in found.items()]
-    sizes = {(move.source, move.path): move.bytes(each.whole) for ms in by_source for move in ms}
-
-    def size(ms: Sequence[Move]) -> int:
-        return sum(sizes[move.source, move.path] for move in ms)
-
+    by_source = [moves(name, change, each.whole) for name, change in found.items()]
     part: list[Move] = []
     room = each.bytes
-    for move in (m for ms in sorted(by_source, key=size) for m in ms):
-        if part and size([move]) > room:
+    for move in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
+        if part and move.bytes > room:
             yield part
             part, room = [], each.bytes
         part.append(move)
-        room -= size([move])
+        room -= move.bytes
     if part:
         yield part
 
 
-def moves(name: str, change: Difference) -> list[Move]:
+def moves(name: str, change: Difference, whole: bool) -> list[Move]:
     """The moves of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
     for side, files in enumerate((change.left, change.came)):
         for file in files:
             paths.setdefault(file.identity[0], ([], []))[side].append(file)
-    return [Move(name, path, tuple(left), tuple(came)) for path, (left, came) in sorted(paths.items())]
+    return [Move(name, path, tuple(left), tuple(came), whole) for path, (left, came) in sorted(paths.items())]
