@@ -25,7 +25,7 @@ from incremental.runtime.reuse import COPIED, REUSED
 TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
 CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
 RECENT = 100  # epochs that are looked at
-TRIAL = 2.0  # a recompute that was never timed is taken to cost so many times its least: it may be tried once for that
+TRIAL = 1.5  # a recompute that was never timed is taken to cost so many times its least: it may be tried once for that
 LATEST = 3  # epochs of a mode whose seconds correct the estimates
 
 

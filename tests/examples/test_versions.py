@@ -221,33 +221,33 @@ def test_a_table_is_read_in_the_session_of_its_warehouse(scene: Scene) -> None:
         other.catalog.dropTempView("seen")
 
 
-def test_a_compaction_that_is_taken_back(scene: Scene) -> None:
-    """The files from before it come a second time, which a list of what came and left cannot say."""
+@pytest.fixture
+def compacted(scene: Scene) -> list[View]:
+    """Two views of a table that got deletion vectors since, and was compacted."""
     scene.source("t", "k int, v int", [(i % 5, i) for i in range(40)])
     views = [scene.view(QUERY), scene.view("select k, v from t where v > 1", "bag")]
     for view in views:
         checked(view)
     scene.sql("update {t} set v = v + 1 where k < 2")
     scene.sql("optimize {t}")
+    return views
+
+
+def test_a_compaction_that_is_taken_back(scene: Scene, compacted: list[View]) -> None:
+    """The files from before it come a second time, which a list of what came and left cannot say."""
     scene.sql("restore table {t} to version as of 1")
-    for view in views:
+    for view in compacted:
         assert view.status().lag["t"].versions == 3
         checked(view)
     scene.sql("restore table {t} to version as of 2")
-    for view in views:
+    for view in compacted:
         checked(view)
 
 
-def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(scene: Scene) -> None:
+def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(scene: Scene, compacted: list[View]) -> None:
     """It came with one deletion vector, and comes with another: its rows were read by what only one of them leaves."""
-    scene.source("t", "k int, v int", [(i % 5, i) for i in range(40)])
-    views = [scene.view(QUERY), scene.view("select k, v from t where v > 1", "bag")]
-    for view in views:
-        checked(view)
-    scene.sql("update {t} set v = v + 1 where k < 2")
-    scene.sql("optimize {t}")
     scene.sql("restore table {t} to version as of 0")
     scene.sql("delete from {t} where k = 3")
-    checked(views[0])
+    checked(compacted[0])
     scene.vacuum("t")  # of what the compaction made, too
-    checked(views[1])
+    checked(compacted[1])
