@@ -119,12 +119,12 @@ def refreshed(world: World, before: Seen, late: bool) -> None:
     """After a refresh that was stopped."""
     latest = world.batch()
     assert seen(world).rows == (before.rows if world.finished == before.finished else latest)
-    unfinished = world.unfinished
+    unfinished, told = world.unfinished, len(world.view().history())
     if late:
         world.change(2)
     report = world.view().refresh()
     verdicts = [entry.verdict for entry in world.view().history()]
-    assert ("resumed" in verdicts[before.finished :]) == unfinished, verdicts
+    assert ("resumed" in verdicts[told:]) == unfinished, verdicts
     assert not unfinished or "resumed" in report.sentence or "(part " in report.sentence, report.sentence
     assert world.answer() == world.batch()
     assert world.view().refresh().verdict == "nothing to do"
