@@ -96,14 +96,15 @@ def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:
     files by one schema.
     """
     told = {name: difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
-    if len(list(parts(told, Part(1, 1, most)))) < 2:  # what was only compacted is not much
+    first = Part(1, 1, most)
+    if len(list(parts(told, first))) < 2:  # what was only compacted is not much
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = changes(tables, pins)
-    number = len(list(parts(found, Part(1, 1, most))))
+    number = len(list(parts(found, first)))
     if number < 2 or not all(alike(change) for change in found.values()):
         return intent
-    return replace(intent, sources=pins, part=Part(1, number, most), relied=[])
+    return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
 
 
 def alike(change: Difference) -> bool:

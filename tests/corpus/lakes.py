@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from incremental.runtime.lake import Table
 from tests.corpus.memory import MemoryTable
 
 
@@ -62,7 +62,7 @@ class DeltaLake:
 
     def restore(self, back: int) -> None:
         """What the table was some versions ago, or at first."""
-        latest = DeltaTable.forPath(self.spark, self.path).history(1).select("version").collect()[0][0]
+        latest = Table(self.spark, self.path).version() or 0
         self._sql(f"restore table {self.table} to version as of {max(0, latest - back)}")
 
     def rows(self) -> DataFrame:
