@@ -8,7 +8,7 @@ view.refresh()
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -112,9 +112,9 @@ class Warehouse:
         """The sources declared not to change."""
         return frozenset(name for name, declaration in self._declared.sources.items() if declaration.invariant)
 
-    def constraints(self) -> tuple[Constraint, ...]:
-        """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
-        return self._declared.constraints()
+    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+        """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
+        return self._declared.constraints(read)
 
     def quarantined(self) -> dict[str, int]:
         """How many rows of each landed source are in quarantine, where there are any; runs no query."""

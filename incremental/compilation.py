@@ -5,7 +5,7 @@ Out: what it answers, how it is kept, and its batch form; the only place where l
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import Constraint, among
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
 from incremental.algebra.plan import Column, Source, walk
 from incremental.algebra.program import Program
@@ -47,7 +47,8 @@ OnChange = Literal["refuse", "rebuild"]
 class Compilation:
     """A view's query over sources of known schemas; compiled when first asked for anything.
 
-    partitioned_by: the partition columns of sources; kept: what the view's state was built from, if there is one.
+    declared: what is declared of the sources that a query reads; partitioned_by: the partition columns of sources;
+    kept: what the view's state was built from, if there is one.
     """
 
     spark: SparkSession
@@ -57,8 +58,8 @@ class Compilation:
     publish: Publish
     schemas: Mapping[str, StructType]
     invariant: frozenset[str]
+    declared: Callable[[Collection[str]], tuple[Constraint, ...]]
     views: frozenset[str] = frozenset()
-    constraints: tuple[Constraint, ...] = ()
     partitioned_by: PartitionColumns = field(default_factory=dict[str, Sequence[str]])
     kept: Recipe | None = None
 
@@ -157,12 +158,16 @@ class Compilation:
         return settled(spark, evaluate(spark, self.text, frames, self.schemas))
 
     @cached_property
+    def _constraints(self) -> tuple[Constraint, ...]:
+        return self.declared(self.query.sources)
+
+    @cached_property
     def _program(self) -> Program | RefusedError:
         query = self.query
         forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
         try:
             return compiled(
-                query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish, self.constraints
+                query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish, self._constraints
             )
         except RefusedError as error:
             return error
@@ -174,7 +179,7 @@ class Compilation:
     @property
     def _recomputed(self) -> Recomputed:
         query, columns = self.query, tuple(name for _, name in self.query.outputs)
-        by_definition, facts = self.policy == "definition", among(self.constraints, self.query.sources)
+        by_definition, facts = self.policy == "definition", self._constraints
         options = columns, self.batch, by_definition, facts, self.partition_key
         return Recomputed(query.fingerprint, query.sources, *options)
 

@@ -12,7 +12,7 @@ where o is seen row by row, and l through whatever hands the key columns on; NUL
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from incremental.algebra.errors import SourceError
@@ -65,18 +65,26 @@ class AppendOnly:
 Constraint = Key | Referring | AppendOnly
 
 
-def constraints(declared: Mapping[str, SourceDeclaration], types: Types) -> tuple[Constraint, ...]:
-    """What the declarations say, source by source; `types`: the columns of the sources that have a schema by now.
+def constraints(
+    declared: Mapping[str, SourceDeclaration], types: Types, read: Collection[str]
+) -> tuple[Constraint, ...]:
+    """What the declarations of some sources say, a foreign key where both sides are among them.
 
+    types: the columns of the sources that have a schema by now; read: the sources that a query reads, so that what is
+    wrong with another one does not stop it.
     Raises SourceError for columns and sources that are not there, and for keys that cannot be compared.
     """
     found: list[Constraint] = []
     for name, declaration in declared.items():
+        if name not in read:
+            continue
         if declaration.primary_key:
             known(name, declaration.primary_key, "primary key", types)
             found.append(Key(name, declaration.primary_key))
         for foreign in declaration.foreign_keys:
             known(name, foreign.columns, "foreign key", types)
+            if foreign.source in declared and foreign.source not in read:
+                continue
             found.append(referring(name, foreign.columns, foreign.source, declared, types))
         if declaration.append_only:
             found.append(AppendOnly(name))
@@ -121,13 +129,6 @@ def known(name: str, columns: Iterable[str], what: str, types: Types) -> None:
             raise SourceError(
                 f"source {name}: its {what} names {column!r}, but no key can be of type {type_}: remove it"
             )
-
-
-def among(facts: Iterable[Constraint], sources: Sequence[str]) -> tuple[Constraint, ...]:
-    """The constraints that a query over these sources can see: a foreign key where it reads both sides."""
-    return tuple(
-        fact for fact in facts if fact.source in sources and (not isinstance(fact, Referring) or fact.to in sources)
-    )
 
 
 def reference(

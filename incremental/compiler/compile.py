@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from incremental.algebra.constraints import Constraint, among
+from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError
-from incremental.algebra.plan import Column, Plan, sources
+from incremental.algebra.plan import Column, Plan
 from incremental.algebra.program import RESERVED, Program, Table
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
@@ -29,17 +29,16 @@ def compiled(
     forbidden: Sequence[tuple[str, str, str]],
     invariant: frozenset[str],
     publish: Publish = "auto",
-    constraints: Sequence[Constraint] = (),
+    constraints: tuple[Constraint, ...] = (),
 ) -> Program:
     """Compile a query; raises RefusedError with every reason when it cannot be maintained incrementally.
 
-    forbidden: expressions without a fixed value as (text, because, instead); constraints: those of all sources.
+    forbidden: expressions without a fixed value as (text, because, instead); constraints: those of its sources.
     """
     reasons = tuple(Refusal(*found) for found in forbidden)
-    facts = among(constraints, sources(plan))
     plan = undistinct(plan)
-    said = needless(plan, facts)
-    plan = fused(unique(plan, facts))
+    said = needless(plan, constraints)
+    plan = fused(unique(plan, constraints))
     reasons += refusals(plan)
     if reasons:
         raise RefusedError(reasons)
@@ -47,8 +46,8 @@ def compiled(
     target = publication(states, answer, outputs, publish)
     if isinstance(target, Table):
         check_rows(outputs)
-    shown = verdicts(plan, invariant, facts)
-    return Program(fingerprint, states, answer, outputs, target, shown, notes(states) + said, invariant, facts)
+    shown = verdicts(plan, invariant, constraints)
+    return Program(fingerprint, states, answer, outputs, target, shown, notes(states) + said, invariant, constraints)
 
 
 def check_rows(outputs: Outputs) -> None:

@@ -7,6 +7,7 @@ landed/<name>       what their landings remember, and the lock
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,9 +61,9 @@ class Declared:
                 known[name] = tuple(self.table(name).partitioned_by(version))
         return {name: columns for name, columns in known.items() if columns}
 
-    def constraints(self) -> tuple[Constraint, ...]:
-        """The declared keys and the sources that only grow; raises SourceError where they do not fit the sources."""
-        return constraints(self.sources, {name: types(schema) for name, schema in self.schemas().items()})
+    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+        """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
+        return constraints(self.sources, {name: types(schema) for name, schema in self.schemas().items()}, read)
 
     def landings(self, name: str) -> Landings:
         """What lands a source; raises SourceError for one that is not landed."""

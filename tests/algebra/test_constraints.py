@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.constraints import Key, Referring, among, constraints, reference
+from incremental.algebra.constraints import AppendOnly, Key, Referring, constraints, reference
 from incremental.algebra.errors import SourceError
 from incremental.algebra.plan import Column, Item, Join, Plan, Reference, Source, Sql, Union
 from incremental.algebra.product import ranks
@@ -20,7 +20,7 @@ EQUAL = ((Reference(K), Reference(K2)),)
 
 def refused(**declared: Delta) -> str:
     with pytest.raises(SourceError) as said:
-        constraints(declared, TYPES)
+        constraints(declared, TYPES, declared)
     return str(said.value)
 
 
@@ -30,12 +30,21 @@ def foreign(*columns: str, to: str = "o") -> Delta:
 
 def test_what_declarations_say() -> None:
     """A query sees a foreign key where it reads both sides."""
-    facts = constraints({"o": Delta("o", primary_key=("k",)), "l": foreign("f")}, TYPES)
+    declared = {"o": Delta("o", primary_key=("k",)), "l": foreign("f")}
+    facts = constraints(declared, TYPES, "lo")
     assert facts == (Key("o", ("k",)), Referring("l", ("f",), "o", ("k",)))
     assert [fact.text for fact in facts] == ["o: primary key (k)", "l: foreign key (f) to o (k)"]
-    assert among(facts, ["o"]) == facts[:1]
-    assert among(facts, ["l"]) == ()
-    assert constraints({"new": Delta("new", primary_key=("any",))}, {}) == (Key("new", ("any",)),)
+    assert constraints(declared, TYPES, "o") == facts[:1]
+    assert constraints(declared, TYPES, "l") == ()
+    assert constraints({"n": Delta("n", primary_key=("any",))}, {}, "n") == (Key("n", ("any",)),)
+
+
+def test_what_is_wrong_with_another_source_stops_nobody() -> None:
+    """Protects a view from declarations of sources that it does not read, and of what these refer to."""
+    declared = {"o": Delta("o", primary_key=("gone",)), "l": foreign("f"), "x": Delta("x", append_only=True)}
+    assert constraints(declared, TYPES, "lx") == (AppendOnly("x"),)
+    with pytest.raises(SourceError, match="source o: its primary key names 'gone'"):
+        constraints(declared, TYPES, "lo")
 
 
 def test_keys_that_do_not_fit_the_sources() -> None:

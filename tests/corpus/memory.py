@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from incremental import catalyst
-from incremental.algebra.constraints import Constraint, constraints
+from incremental.algebra.constraints import constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
 from incremental.compiler.compile import compiled
@@ -196,7 +196,8 @@ class MemoryView:
     def __post_init__(self) -> None:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
         self.query = read_query(self.spark, self.sql, self._schemas)
-        facts = declared_facts(self.declared, self._schemas)
+        known = {name: types(schema) for name, schema in self._schemas.items()}
+        facts = constraints(self.declared, known, self.query.sources)
         forbidden = [(f.text, f.because, f.instead) for f in self.query.forbidden]
         query = self.query
         if self.definition:
@@ -247,12 +248,6 @@ class MemoryView:
         frames = {name: self.sources[name].at(version) for name, version in self.pins.items()}
         # an ordinary relation: Spark folds constant rows, and fails where two scalar subqueries meet a union of them
         return self.batch({name: frame.localCheckpoint(eager=False) for name, frame in frames.items()})
-
-
-def declared_facts(
-    declared: Mapping[str, SourceDeclaration], schemas: Mapping[str, StructType]
-) -> tuple[Constraint, ...]:
-    return constraints(declared, {name: types(schema) for name, schema in schemas.items()})
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from typing import cast
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import AppendOnly, Key, Referring
+from incremental.algebra.constraints import constraints
 from incremental.algebra.errors import RefusedError
+from incremental.algebra.sources import Delta, ForeignKey
 from incremental.compiler.compile import check_outputs, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.language.query import Query, QueryText, read_query
@@ -21,12 +22,8 @@ SOURCES = {
     "orders": "ok bigint, status string, placed date",
     "lines": "lk bigint, number int, price decimal(12,2)",
 }
-CONSTRAINTS = (
-    Key("orders", ("ok",)),
-    Key("lines", ("lk", "number")),
-    Referring("lines", ("lk",), "orders", ("ok",)),
-    AppendOnly("lines"),
-)
+KEYED = Delta("orders", primary_key=("ok",))
+LOGGED = Delta("lines", primary_key=("lk", "number"), foreign_keys=(ForeignKey(("lk",), "orders"),), append_only=True)
 INVARIANT = frozenset({"airlines"})
 
 
@@ -48,7 +45,8 @@ def explained(spark: SparkSession, name: str, query: QueryText) -> str:
     forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
     of = found.plan, found.outputs, found.fingerprint
     try:
-        return explain(name, compiled(*of, forbidden, INVARIANT, constraints=CONSTRAINTS))
+        facts = constraints({"orders": KEYED, "lines": LOGGED}, {}, found.sources)
+        return explain(name, compiled(*of, forbidden, INVARIANT, constraints=facts))
     except RefusedError as error:
         return explain_refusal(name, error.refusals)
 
