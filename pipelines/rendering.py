@@ -130,8 +130,11 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def size(told: Mapping[str, int] | None) -> str:
-    """Bytes and files."""
-    return "-" if told is None else f"{amount(told['bytes'])} in {_count(told['files'], 'file')}"
+    """Bytes and files, and what `maintain` would rewrite."""
+    if told is None:
+        return "-"
+    worn = f", {_count(told['worn'], 'partition')} worn" if told["worn"] else ""
+    return f"{amount(told['bytes'])} in {_count(told['files'], 'file')}{worn}"
 
 
 def duration(seconds: float) -> str:

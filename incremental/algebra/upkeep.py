@@ -57,10 +57,11 @@ class Lag:
 
 @dataclass(frozen=True)
 class Size:
-    """A table's latest version."""
+    """A table's latest version; worn: how many of its partitions the next upkeep would rewrite."""
 
     files: int
     bytes: int
+    worn: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Status(Json):
     def state(self) -> Size:
         """All state tables together."""
         states = [size for name, size in self.tables.items() if name != VIEW]
-        return Size(sum(size.files for size in states), sum(size.bytes for size in states))
+        return Size(*(sum(getattr(size, each) for size in states) for each in ("files", "bytes", "worn")))
 
     @property
     def answer(self) -> Size | None:

@@ -48,6 +48,7 @@ FAMILIES = {
     "source_lag_rows": "Rows that came to or left a source since then, where its log tells.",
     "table_files": "Files of a table's latest version.",
     "table_bytes": "Bytes of a table's latest version.",
+    "table_worn_partitions": "Partitions of a table that the next upkeep would rewrite.",
     "refresh_success": "Whether the last refresh or rollback ended well.",
     "refresh_timestamp_seconds": "When the last refresh or rollback ended, well or not.",
     "refresh_seconds": "How long the last refresh or rollback took, well or not.",
@@ -146,6 +147,7 @@ def standing_of(status: Status) -> Iterator[Sample]:
     for table, size in status.tables.items():
         yield "table_files", {"table": table}, size.files
         yield "table_bytes", {"table": table}, size.bytes
+        yield "table_worn_partitions", {"table": table}, size.worn
 
 
 def epoch_of(report: Report) -> Iterator[Sample]:

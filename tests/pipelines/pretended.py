@@ -89,7 +89,7 @@ class World:
         if not self.reports:
             return Status("shop")
         lag = {"sales": Lag(self.version - 1, (self.version - 1) * 10), "shops": Lag(0, 0)}
-        sizes = {"state_1": Size(4, 2_500_000), "view": Size(1, 900)}
+        sizes = {"state_1": Size(4, 2_500_000, 1), "view": Size(1, 900)}
         told = (REPORT.epoch, REPORT.generation, REPORT.verdict, REPORT.finished, 7300.0)
         return Status("shop", *told, lag, sizes, self.unfinished, {"sales": sum(self.held.values())})
 

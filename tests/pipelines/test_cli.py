@@ -184,9 +184,11 @@ def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
     world.version = 2
     told = facts("status")[0]
     assert (told["state"], told["lag"]["sales"], told["age"]) == ("behind", {"versions": 1, "rows": 10}, 7300.0)
-    assert told["sizes"] == {"state": {"files": 4, "bytes": 2500000}, "view": {"files": 1, "bytes": 900}}
+    sizes = {"state": {"files": 4, "bytes": 2500000, "worn": 1}, "view": {"files": 1, "bytes": 900, "worn": 0}}
+    assert told["sizes"] == sizes
     said = " ".join(call("status").stdout.split())
-    assert "applied 2 hours sales 1 version, 10 rows sales 12 rows 2.5 MB in 4 files 900 bytes in 1 file" in said
+    assert "applied 2 hours sales 1 version, 10 rows sales 12 rows" in said
+    assert "12 rows 2.5 MB in 4 files, 1 partition worn 900 bytes in 1 file" in said
     world.unfinished = 4
     assert facts("status")[0]["state"] == "interrupted"
     assert "interrupted, epoch 4" in call("status").stdout
