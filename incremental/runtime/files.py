@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -66,6 +66,16 @@ class Commit:
 def rows_in(files: Sequence[File]) -> float:
     """The rows of some files; not a number, which equals nothing, where a writer left them out."""
     return math.fsum(math.nan if file.rows is None else file.rows for file in files)
+
+
+def partition_columns(metadata: J) -> list[str]:
+    """The columns whose values stand beside the files and not in them, by Delta's Metadata action."""
+    return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
+
+
+def partitionings(actions: Sequence[J]) -> Iterator[list[str]]:
+    """By which columns a commit says that the table is partitioned, if it says anything of the table."""
+    return (partition_columns(action) for action in actions if catalyst.kind(action) == "Metadata")
 
 
 def actions_of(snapshot: J) -> Sequence[J]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, cast
@@ -31,14 +29,15 @@ from incremental.runtime.files import (
     data_file,
     known_files,
     needs_mapping,
+    partition_columns,
+    partitionings,
     rows_in,
     selects,
 )
 
-# The marks of a MERGE are session settings, shared by all threads of the session.
-SETTINGS = threading.RLock()
 WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
 NAME_MAPPING = ("delta.columnMapping.mode", "name")
+STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Table:
 
     def partitioned_by(self, version: int) -> list[str]:
         """The columns of a version whose values stand beside its files and not in them."""
-        return [str(name) for name in catalyst.sequence(self._at(version).metadata().partitionColumns())]
+        return partition_columns(self._at(version).metadata())
 
     @property
     def mapped(self) -> bool:
@@ -122,13 +121,16 @@ class Table:
         """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
 
         None where the log does not say enough (a commit was cleaned up, its writer left out file metadata, or it only
-        notes something of files that are there).
+        notes something of files that are there), and where the table was partitioned anew: a file is read by the
+        partitions of its time.
         """
         try:
             changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
             found: list[Commit] = []
             while changes.hasNext():
                 actions = catalyst.sequence(changes.next()._2())
+                if any(columns != self.partitioned_by(before) for columns in partitionings(actions)):
+                    return None
                 added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
                 removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
                 if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
@@ -203,7 +205,7 @@ class Table:
 
         Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns.
         """
-        options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower()}
+        options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower(), **STATIC}
         writer = frame.write.format("delta").mode("overwrite").options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
@@ -217,7 +219,10 @@ class Table:
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """One MERGE of `source` (alias u) into the table (alias t)."""
-        table = DeltaTable.forPath(self.spark, self.path).alias("t")
+        session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
+        for name, value in settings_of(mark).items():
+            session.conf.set(name, value)
+        table = DeltaTable.forPath(session, self.path).alias("t")
         builder = cast(Any, table.merge(source.alias("u"), condition))  # its types forbid a clause without a condition
         for clause in clauses:
             match clause:
@@ -229,8 +234,7 @@ class Table:
                     builder = builder.whenNotMatchedInsert(when, dict(values))
                 case _:
                     raise ValueError(clause.action)
-        with self._marked(mark):
-            builder.execute()
+        builder.execute()
 
     def touch(self, mark: Mark) -> None:
         """A commit without rows, which only carries the mark."""
@@ -239,7 +243,7 @@ class Table:
         self._write(self.at(version).limit(0), mark, "append", None, False)
 
     def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> None:
-        options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata}
+        options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata, **STATIC}
         if self.version() is None:
             options["delta.enableDeletionVectors"] = "true"
             if name_mapping:
@@ -255,24 +259,6 @@ class Table:
         defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
         return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
 
-    @contextmanager
-    def _marked(self, mark: Mark) -> Generator[None]:
-        settings = {
-            "spark.databricks.delta.write.txnAppId": mark.application,
-            "spark.databricks.delta.write.txnVersion": str(mark.epoch),
-            "spark.databricks.delta.commitInfo.userMetadata": mark.metadata,
-            # the source of our merges is cached, so Delta need not copy it once more
-            "spark.databricks.delta.merge.materializeSource": "none",
-        }
-        with SETTINGS:
-            for key, value in settings.items():
-                self.spark.conf.set(key, value)
-            try:
-                yield
-            finally:
-                for key in settings:
-                    self.spark.conf.unset(key)
-
     def _latest(self) -> J:
         log = self.log
         return log.update(*(getattr(log, f"update$default${i}")() for i in (1, 2, 3)))
@@ -286,6 +272,17 @@ class Table:
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error
+
+
+def settings_of(mark: Mark) -> dict[str, str]:
+    """The settings of a session in which a MERGE carries a mark."""
+    return {
+        "spark.databricks.delta.write.txnAppId": mark.application,
+        "spark.databricks.delta.write.txnVersion": str(mark.epoch),
+        "spark.databricks.delta.commitInfo.userMetadata": mark.metadata,
+        # the source of our merges is cached, so Delta need not copy it once more
+        "spark.databricks.delta.merge.materializeSource": "none",
+    }
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import pytest
+from delta.tables import DeltaMergeBuilder
 
 from incremental.runtime import maintain, publish, refresh
 from tests.corpus.world import World, checked
@@ -83,6 +84,44 @@ def test_history_on_delta(scene: Scene, few: int, buckets: int, names: tuple[str
             for view in views:
                 taken |= set(on_delta.checked(view).paths.items())
     assert_only("merge", taken)
+
+
+def test_partitions_that_get_no_row_lose_theirs(scene: Scene) -> None:
+    """A session may ask Delta to overwrite only the partitions that get rows; a rewrite is of the whole table."""
+    scene.source("t", *FIRST)
+    views = [scene.view(QUERIES[name], name) for name in ("in_place", "bag")]
+    views.append(scene.view(QUERIES["bag"], "definition", policy="definition"))
+    scene.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        for change in ("", "delete from {t}"):
+            if change:
+                scene.sql(change)
+            for view in views:
+                on_delta.checked(view)
+    finally:
+        scene.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert [on_delta.rows(view) for view in views] == [[], [], []]
+
+
+def test_what_others_write_beside_a_merge_is_not_ours(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark of a MERGE is a setting: in a shared session Delta took a second write of a user's for one of ours."""
+    scene.source("t", *FIRST)
+    view = scene.view(QUERIES["in_place"])
+    on_delta.checked(view)
+    scene.sql("delete from {t} where k = 2")
+    execute = DeltaMergeBuilder.execute
+
+    def beside(merge: DeltaMergeBuilder) -> object:
+        for number in range(2):
+            scene.insert("t", FIRST[0], [(9, 9, 9.0, number)])
+        return execute(merge)
+
+    monkeypatch.setattr(DeltaMergeBuilder, "execute", beside)
+    with small_files(0):
+        assert on_delta.checked(view).paths["state_1"] == "merge"
+    monkeypatch.undo()
+    on_delta.checked(view)
+    assert (9, 9, 18.0) in [row[:3] for row in on_delta.rows(view)]
 
 
 def assert_only(path: str, taken: set[tuple[str, str]]) -> None:
