@@ -285,9 +285,12 @@ class Run:
         self._paths[VIEW] = "changed"
 
     def _finish(self) -> None:
-        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all."""
+        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all.
+
+        A part of a change is an epoch whatever it does: the one before it is what readers see until the last part.
+        """
         final = list(self._epoch.tables)[-1]
-        begun = self._paths or self._epoch.resumed
+        begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives
         if begun and final not in self._paths and not self._epoch.written(final):
             self._epoch.tables[final].touch(self._epoch.mark(final))
             self._paths[final] = "unchanged"

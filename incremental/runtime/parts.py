@@ -4,7 +4,7 @@ A part is a set of files that leave and come: an epoch of its own, whose sources
 the files of all parts so far exchanged. A relation between two parts is thus a set of files, so that every operator,
 joins above all, is as exact as between two versions. The files of one path (a file that got another deletion vector)
 move together; a part has at least one file. Parts are the same in every process: they follow from the pinned versions
-and the number of bytes alone. Sources with little to move go first: dimensions before facts.
+and the number of bytes alone. Sources with little to move go first, dimensions before facts; equal ones by their names.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, D
 
 def parts(found: Mapping[str, Difference], each: Part) -> Iterator[list[Move]]:
     """The moves of each part, in their order."""
-    by_source = [moves(name, change, each.whole) for name, change in found.items()]
+    by_source = [moves(name, found[name], each.whole) for name in sorted(found)]
     part: list[Move] = []
     room = each.bytes
     for move in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from incremental.algebra.errors import QueryError
+from incremental.api import Delta
 from incremental.runtime import maintain, parts
 from incremental.runtime.journal import Part
 from tests.examples.scene import Scene, checked, confirm, rows
@@ -129,3 +130,30 @@ def test_rebuilding_in_parts(scene: Scene) -> None:
     report = view.rebuild(chunk=size(scene))
     confirm(view)
     assert report.generation == 2 and "(part" in report.sentence
+
+
+def test_sources_of_the_same_size_keep_their_order(scene: Scene) -> None:
+    """The journal sorts names, a query does not: one file was taken in twice, another never."""
+    for i in range(2):
+        scene.insert("t", "k int, v int", [(k, 10 * i + k) for k in range(6)])
+    for name in ("b", "a"):
+        scene.warehouse.source(name, Delta(scene.path("t")))
+    view = scene.view("select b.k, b.v, sum(a.v) s from b join a on a.k = b.k group by b.k, b.v")
+    assert view.refresh(chunk=1).epoch == 4
+    confirm(view)
+
+
+def test_a_first_part_without_effect(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The epoch before it stays the one that readers see, also where the next part fails."""
+    filled(scene)
+    view = scene.view("select k, sum(v) s from t where v < 1000 group by k")
+    checked(view)
+    complete = rows(view)
+    for i in range(3):
+        scene.insert("t", "k int, v int", [(1, 2000 + i)])
+    scene.sql("delete from {t} where v < 6")
+    with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
+        fail_in_second(failing)
+        view.refresh(chunk=1)
+    assert rows(view) == complete and view.verify().ok and view.status().epoch == 1
+    checked(view)
