@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from incremental.algebra.errors import ChangedQueryError, StateError
@@ -28,21 +27,29 @@ class Redefinition:
 
 
 def redefinition(
-    view: str, journal: Journal, entry: Entry, current: Current, tables: Sequence[str] = ()
+    view: str, journal: Journal, entry: Entry, current: Current, maintenance: Maintenance | None = None
 ) -> Redefinition | None:
-    """What changed since an epoch, None where nothing did; tables: in which the view would be kept now, if given."""
+    """What changed since an epoch, None where nothing did; maintenance: how the view would be kept now, if given."""
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
         what = f"the query of view {view}, or a column it reads, changed since its state was built"
         return Redefinition(what, current.since(journal.recipe(built)))
-    kept, now = set(entry.after or entry.intent.tables), set(tables)
-    if not kept or not now or kept == now:
+    if maintenance is None:
         return None
-    then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now"
+    kept, now = set(entry.after or entry.intent.tables), set(maintenance.tables)
+    if (not kept or kept == now) and (entry.report is not None or begun_as(entry.intent, maintenance)):
+        return None
+    then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
         f"view {view} was kept in other tables ({then}), because its policy, publication or declared keys were others",
         (),
     )
+
+
+def begun_as(intent: Intent, maintenance: Maintenance) -> bool:
+    """Whether an unfinished epoch would write the states that it began with, which earlier releases did not note."""
+    columns = {name: set(stored[1:]) for name, stored in maintenance.states.items()}
+    return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}
 
 
 def reason(store: Store, ways: Ways, intent: Intent) -> Redefinition | None:
@@ -52,8 +59,7 @@ def reason(store: Store, ways: Ways, intent: Intent) -> Redefinition | None:
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
     if not earlier:
         return None
-    tables = ways.of(earlier[-1].intent.mode).tables
-    return redefinition(store.view, store.journal, earlier[-1], ways.current, tables)
+    return redefinition(store.view, store.journal, earlier[-1], ways.current, ways.of(earlier[-1].intent.mode))
 
 
 def check_layout(store: Store, generation: int, maintenance: Maintenance) -> None:

@@ -176,7 +176,7 @@ def _upkeep(store: Store, ways: Ways, hours: float, progress: Progress | None) -
         if not last.complete:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
         maintenance = ways.of(last.intent.mode)
-        if found := redefinition(view, store.journal, last, ways.current, maintenance.tables):
+        if found := redefinition(view, store.journal, last, ways.current, maintenance):
             raise found.refused("rebuild the view, or restore what changed")
         try:
             return Keeping(store, maintenance, hours, progress).run(last)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import DeltafoldError, SourceError, StateError
+from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
+from incremental.runtime import maintain
 from incremental.runtime.lake import Table
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
-from tests.crash.worlds import World
+from tests.crash.worlds import GROUPED, World
 
 RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
 
@@ -195,3 +196,15 @@ def test_a_view_is_the_same_from_another_folder(world: World, monkeypatch: pytes
     relative.orders = world.orders
     assert relative.view().refresh().verdict == "resumed"
     assert world.answer() == world.batch()
+
+
+def test_a_first_epoch_is_not_resumed_in_other_tables(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a state without the answer's columns being taken for the answer, once it is published in place."""
+    warehouse = world.warehouse()
+    with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
+        failing.setattr(maintain.Run, "_view", lambda run: 1 / 0)
+        warehouse.view("v", GROUPED, publish="table").refresh()
+    with pytest.raises(ChangedQueryError, match="was kept in other tables"):
+        warehouse.view("v", GROUPED).refresh()
+    assert warehouse.view("v", GROUPED, on_change="rebuild").refresh().generation == 2
+    assert warehouse.view("v", GROUPED).verify().ok
