@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.recipe import Recipe
 from incremental.algebra.report import Description, Report, Verification
@@ -24,6 +24,7 @@ from incremental.language.query import QueryText
 from incremental.runtime.branch import branched, dropped
 from incremental.runtime.chain import Below, Inputs, standing
 from incremental.runtime.choice import Choice, foreseen
+from incremental.runtime.journal import Entry
 from incremental.runtime.lake import Table
 from incremental.runtime.layout import quoted
 from incremental.runtime.metrics import observed
@@ -90,7 +91,11 @@ class View:
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch in the query's order; that of the old query until a rebuild is done."""
-        rows, built = self._published.rows(), self._published.recipe
+        return self._answered(*self._published.seen())
+
+    def _answered(self, entry: Entry, rows: DataFrame) -> DataFrame:
+        """The answer in the table of an epoch."""
+        built = self._store.journal.recipe(entry.intent.fingerprint)
         if built is not None and not self._is_of(built):
             return rows.select(*(quoted(name) for name, _ in built.columns))
         return self._compilation.ordered(rows.select(*(quoted(c.name) for c in self.columns)))
@@ -108,10 +113,11 @@ class View:
         source is another table than the one of its last epoch.
         """
         self._check_unchanged()
-        intent = self._published.entry.intent
+        entry, rows = self._published.seen()
+        intent = entry.intent
         self._inputs().check({name: pin for name, pin in intent.sources.items() if name not in self.views})
         sample, versions = self._compilation.sample(share, intent.epoch), standing(intent.sources)
-        return verified(intent, versions, self._batch(versions), self.answer(), sample)
+        return verified(intent, versions, self._batch(versions), self._answered(entry, rows), sample)
 
     def history(self) -> tuple[Report, ...]:
         """The reports of all finished epochs, oldest first."""
@@ -146,8 +152,8 @@ class View:
     @cached_property
     def _compilation(self) -> Compilation:
         spark, schemas, invariant = self.warehouse.spark, self._schemas(), self.warehouse.invariant()
-        views, facts = frozenset(self.views), self.warehouse.constraints()
-        options = self.policy, self.publish, schemas, invariant, views, facts, self._partitioned_by()
+        views, facts = frozenset(self.views), self.warehouse.constraints
+        options = self.policy, self.publish, schemas, invariant, facts, views, self._partitioned_by()
         return Compilation(spark, self.name, self.query, *options, self._store.journal.built())
 
     @property
@@ -168,7 +174,14 @@ class View:
     def _base(self, way: str) -> Table:
         """A table by the way to it (see runtime/chain.py)."""
         source, _, rest = way.partition("/")
-        return self.views[source]._base(rest) if rest and source in self.views else self.warehouse.tables()[source]
+        if rest and source in self.views:
+            return self.views[source]._base(rest)
+        if rest or source not in (tables := self.warehouse.tables()):
+            raise SourceError(
+                f"view {self.name} was last refreshed from source {source}, which is not declared any more: "
+                "rebuild the view, or declare the source again"
+            )
+        return tables[source]
 
     def _schemas(self) -> dict[str, StructType]:
         return self.warehouse.schemas() | {name: view.schema for name, view in self.views.items()}

@@ -8,6 +8,7 @@ appears by one rename, so a crash leaves no half branch.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.catalyst import JavaError
@@ -49,9 +50,19 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
 
 
 def dropped(store: Store) -> None:
-    """Remove a view with all that is kept of it. Raises StateError while it has branches."""
-    Readers(store.folder).check_no_branch(store.view)
-    Storage(store.spark, str(store.folder)).remove()
+    """Remove a view with all that is kept of it.
+
+    Raises StateError while it has branches, BusyError while it is refreshed. What a crash leaves of it is in a hidden
+    folder, which goes when a view of this name is dropped again.
+    """
+    if not store.folder.exists():
+        return
+    gone = Storage(store.spark, str(store.folder.with_name(f".{store.folder.name}.dropped")))
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
+        Readers(store.folder).check_no_branch(store.view)
+        gone.remove()
+        Storage(store.spark, str(store.folder)).appear(Path(gone.path))
+    gone.remove()
     if metrics := metrics_of(store):
         metrics.forget()
 

@@ -24,6 +24,11 @@ DISK = {
     "Permission denied": "let this user read and write there",
     "Operation not permitted": "let this user read and write there",
 }  # fmt: skip
+DATA = re.compile(r"SQLSTATE: 2[12]")  # values that an expression cannot take, two rows where one is expected
+NEVER_TOGETHER = (
+    ". If the batch query runs well, it is rows that were never there together: a refresh meets new rows of one source "
+    "with those that another had before. Rebuild the view, or let the expression give NULL (try_divide, try_cast)"
+)
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
@@ -76,8 +81,11 @@ def of_disk(error: Exception, folder: Path) -> StorageError | None:
     return None
 
 
-def explained(run: Callable[[], Result], places: Mapping[str, str]) -> Result:
-    """Run, and turn what Spark says of missing files into a sentence; places: what is read, by the path it is at."""
+def explained(run: Callable[[], Result], places: Mapping[str, str], moving: bool) -> Result:
+    """Run, and turn what Spark says into a sentence.
+
+    places: what is read, by the path it is at; moving: from versions of the sources to later ones.
+    """
     try:
         return run()
     except JavaError as error:
@@ -95,6 +103,7 @@ def explained(run: Callable[[], Result], places: Mapping[str, str]) -> Result:
             ) from error
         reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
         kind = CONDITION.match(reason)
+        advice = NEVER_TOGETHER if moving and DATA.search(reason) else ""
         raise DeltafoldError(
-            f"{what}: {reason or type(error).__name__}", f"{what}: {kind[0] if kind else type(error).__name__}"
+            f"{what}: {reason or type(error).__name__}{advice}", f"{what}: {kind[0] if kind else type(error).__name__}"
         ) from error

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import StateError
-from incremental.algebra.recipe import Recipe
 from incremental.algebra.upkeep import VIEW, Lag, Size, Status
 from incremental.runtime.chain import standing
 from incremental.runtime.clock import seconds_since
@@ -21,6 +20,7 @@ from incremental.runtime.feed import by_commits
 from incremental.runtime.files import rows_in
 from incremental.runtime.journal import Entry
 from incremental.runtime.lake import Table
+from incremental.runtime.storage import Storage
 from incremental.runtime.store import Store
 
 
@@ -29,11 +29,6 @@ class Published:
     """The answer of the last epoch that counts, whatever the view's query is by now."""
 
     store: Store
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """What its state was built from, if that was noted."""
-        return self.store.journal.recipe(self.entry.intent.fingerprint)
 
     @property
     def entry(self) -> Entry:
@@ -45,14 +40,16 @@ class Published:
         """The table that holds the answer, beside reserved columns."""
         return self._table(self.entry)
 
-    def rows(self) -> DataFrame:
-        """The table as of the epoch."""
+    def seen(self) -> tuple[Entry, DataFrame]:
+        """The epoch and its table as of it, both of one moment, whoever refreshes the view meanwhile."""
         entry, following = self._found()
         table = self._table(entry)
         version = table.version() if following is None else following.intent.tables.get(self._name(entry))
+        if following is None and self._found() != (entry, None):
+            return self.seen()  # an epoch began or ended, and the version may be its
         if version is None:
             raise StateError(f"the table {table.path} of view {self.store.view} is gone: rebuild the view")
-        return table.at(version)
+        return entry, table.at(version)
 
     def _found(self) -> tuple[Entry, Entry | None]:
         """The epoch, and the one that went on from its tables, if there is one."""
@@ -85,9 +82,14 @@ def status_of(store: Store, base: Callable[[str], Table]) -> Status:
     report, stood = done.report, standing(done.intent.sources)
     lags = {way: lag(base(way), version) for way, version in stood.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
-    sizes = {name: Size(*table.size()) for name, table in tables.items()}
+    sizes = {name: size(Storage(store.spark, table.path)) for name, table in tables.items()}
     told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
     return Status(view, *told, lags, sizes, unfinished)
+
+
+def size(table: Storage) -> Size:
+    """What a table takes, and what of it is worn."""
+    return Size(*table.size(), sum(part.worn for part in table.partitions()))
 
 
 def lag(table: Table, version: int) -> Lag:

@@ -231,7 +231,7 @@ class Refresh:
         """Do an epoch's work, counting what it costs; where it fails, say what is to be done."""
         try:
             with epoch.measure.all(title):
-                return explained(work, epoch.places)
+                return explained(work, epoch.places, not epoch.initial)
         except DeltafoldError as error:
             self._failed(epoch, error)
             raise
@@ -256,7 +256,7 @@ class Refresh:
             )
 
     def _redefinition(self, last: Entry) -> Redefinition | None:
-        return redefinition(self._store.view, self._store.journal, last, self._ways.current, self._maintenance.tables)
+        return redefinition(self._store.view, self._store.journal, last, self._ways.current, self._maintenance)
 
     def _same_query(self, last: Entry) -> None:
         """Refuse to go on from a state of another query, or in other tables; note what the query is."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, SourceError, StateError
+from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError
+from incremental.runtime import branch
+from incremental.runtime.journal import lock
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -83,7 +87,7 @@ def test_back_to_versions_that_were_vacuumed(scene: Scene) -> None:
     confirm(view)
 
 
-def test_a_branch_goes_its_own_way(scene: Scene) -> None:
+def test_a_branch_goes_its_own_way(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.source("t", "k int, v int", [(1, 1), (2, 2)])
     view = scene.view("select k, v from t where v > 0", "original")
     view.refresh()
@@ -110,4 +114,8 @@ def test_a_branch_goes_its_own_way(scene: Scene) -> None:
         view.drop()
     changed.drop()
     checked(view)
+    monkeypatch.setattr(branch, "LOCK_SECONDS", 0.1)
+    with lock(Path(view.path).parents[1], "view original", "refreshed", 1), pytest.raises(BusyError, match="original"):
+        view.drop()
+    view.drop()
     view.drop()

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
+from incremental.compilation import Compilation
 from incremental.runtime.sampling import Sample
 from incremental.runtime.verify import discrepancy
 from tests.examples.scene import Scene, checked
@@ -107,3 +108,20 @@ def test_what_no_sample_can_be_of(scene: Scene) -> None:
     for share, says in ((0.5, "verify all of it"), (0, "no share"), (2, "no share"), (float("nan"), "no share")):
         with pytest.raises(QueryError, match=says):
             view.verify(share)
+
+
+def test_a_refresh_while_it_is_verified(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer and versions are those of one epoch, whatever ends meanwhile."""
+    scene.source("t", "k int, v int", [(1, 2), (2, 3)])
+    view = scene.view("select k, sum(v) s from t group by k")
+    checked(view)
+    scene.sql("delete from {t} where k = 1")
+    sample = Compilation.sample
+
+    def beside(compilation: Compilation, share: float, epoch: int) -> Sample | None:
+        view.refresh()
+        return sample(compilation, share, epoch)
+
+    monkeypatch.setattr(Compilation, "sample", beside)
+    verification = view.verify()
+    assert verification.ok and len(view.history()) == 2, verification

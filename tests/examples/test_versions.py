@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
+from incremental.algebra.errors import ChangedQueryError, DeltafoldError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
 from tests.examples.scene import Scene, checked, confirm, rows
 
@@ -251,3 +251,49 @@ def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(scene:
     checked(compacted[0])
     scene.vacuum("t")  # of what the compaction made, too
     checked(compacted[1])
+
+
+@pytest.mark.parametrize("after", ["repartitioned", "repartitioned before"])
+def test_a_table_that_is_partitioned_anew_beside_a_compaction(scene: Scene, after: str) -> None:
+    """A file is read by the partitions of its time: in another's, the column that is not in it would be NULL."""
+    scene.source("t", "k int, day string", [(1, "a"), (2, "b"), (3, "c")])
+    view = scene.view("select day, count(*) n, sum(k) s from t group by day")
+    checked(view)
+
+    def repartition() -> None:
+        table = scene.spark.read.format("delta").load(scene.path("t")).localCheckpoint()
+        writer = table.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.partitionBy("day").save(scene.path("t"))
+
+    if after == "repartitioned before":
+        repartition()
+    scene.insert("t", "k int, day string", [(4, "a"), (5, "c")])
+    scene.sql("optimize {t}")
+    if after == "repartitioned":
+        repartition()
+    scene.sql("delete from {t} where day = 'a'")
+    checked(view)
+
+
+def test_a_source_that_is_declared_no_more(scene: Scene) -> None:
+    """Where the view stands cannot be told without it; the rest of the warehouse can."""
+    scene.source("t", "k int, v int", [(1, 2)])
+    checked(scene.view(QUERY))
+    warehouse = Warehouse(scene.spark, scene.folder / "warehouse")
+    warehouse.source("u", Delta(scene.path("t")))
+    with pytest.raises(SourceError, match="last refreshed from source t, which is not declared any more"):
+        warehouse.view("v", QUERY.replace("from t", "from u")).status()
+
+
+def test_rows_that_were_never_together(scene: Scene) -> None:
+    """The batch query never divides by the zero that was there before; that a refresh does is said, with a way out."""
+    scene.source("l", "k int, x int", [(1, 10)])
+    scene.source("r", "k int, y int", [(1, 5), (2, 0)])
+    view = scene.view("select l.k, x / y q from l join r on l.k = r.k")
+    checked(view)
+    scene.sql("update {r} set y = 7 where k = 2")
+    scene.sql("insert into {l} values (2, 14)")
+    with pytest.raises(DeltafoldError, match=r"DIVIDE_BY_ZERO.* never there together: .* Rebuild the view"):
+        view.refresh()
+    view.rebuild()
+    confirm(view)
