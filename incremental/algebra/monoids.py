@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from incremental.algebra import exact
 
 EXACTLY = "subtract exactly, but of NaN, infinities and values that do not fit recompute their group"
+OUTGROWN = "a sum of decimals outgrew 37 digits"  # runtime/causes.py says what to do
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -146,16 +147,7 @@ def summation(type_: str, mode: str) -> Summation | None:
         cast = {"ansi": f"CAST({whole} AS BIGINT)", "try": f"try_cast({whole} AS BIGINT)", "exact": whole}
         return halves, cast.get(mode, "(shiftleft({hi}, 32) + {lo})"), False, (), None
     if found := re.fullmatch(r"decimal\((\d+),(\d+)\)", type_):
-        precision, scale = int(found[1]), int(found[2])
-        # 37 digits: the sum of two of them keeps its scale (Spark gives up scale beyond 38), so merging is exact
-        wide, stored = f"DECIMAL(38,{scale})", f"DECIMAL(37,{scale})"
-        unit = precision > 26  # x * w must be exact: precision + 11 digits within 38
-        value = "if({w} < 0, -{x}, {x})" if unit else "{x} * CAST({w} AS DECIMAL(10,0))"
-        summed = f"CAST(coalesce(sum(CAST({value} AS {wide})), 0) AS {stored})"
-        part = Part("s", stored.lower(), summed, "{t[s]} + {u[s]}", "0")
-        result = f"DECIMAL({min(38, precision + 10)},{scale})"
-        cast = "try_cast" if mode == "try" else "CAST"
-        return (part,), f"{cast}({{s}} AS {result})", unit, (), None
+        return decimals(int(found[1]), int(found[2]), mode)
     if type_ in ("double", "float"):
         limbs = tuple(additive(f"e{i}", "bigint", f"{exact.limb(i)} * {{w}}") for i in range(exact.LIMBS))
         rest = Part(
@@ -168,6 +160,29 @@ def summation(type_: str, mode: str) -> Summation | None:
         gone = Part("gone", "bigint", f"coalesce(sum(if({{w}} < 0 AND {exact.ODD}, 1L, 0L)), 0L)", "", "0")
         return (*limbs, rest), f"({exact.VALUE} + {{rest}})", False, (gone,), "{u[gone]} > 0"
     return None
+
+
+def decimals(precision: int, scale: int, mode: str) -> Summation | None:
+    """Decimals: 37 digits, since Spark adds two of these without giving up scale; None where all are behind the point.
+
+    A sum that outgrows them is an error whatever ANSI says: as NULL it would stay NULL when the rows have gone.
+    """
+    if scale > 37:
+        return None
+    wide, stored = f"DECIMAL(38,{scale})", f"DECIMAL(37,{scale})"
+    unit = precision > 26  # x * w must be exact: precision + 11 digits within 38
+    # a zero of the same type: beside the INT 0 Spark takes ten digits before the point, and gives up scale for them
+    zero, grown = f"CAST(0 AS {stored})", f"CAST(raise_error('{OUTGROWN}') AS {stored})"
+    came, left, summed = (
+        f"if(count({value}) = 0, {zero}, coalesce(CAST(sum(CAST({value} AS {wide})) AS {stored}), {grown}))"
+        for value in ("if({w} > 0, {x}, NULL)", "if({w} < 0, {x}, NULL)", "{x} * CAST({w} AS DECIMAL(10,0))")
+    )
+    if unit:  # Spark's -x has 34 digits
+        summed = f"coalesce(CAST({came} - {left} AS {stored}), {grown})"
+    merged = f"coalesce(CAST({{t[s]}} + {{u[s]}} AS {stored}), {grown})"
+    cast = "try_cast" if mode == "try" else "CAST"
+    result = f"{cast}({{s}} AS DECIMAL({min(38, precision + 10)},{scale}))"
+    return (Part("s", stored.lower(), summed, merged, "0"),), result, unit, (), None
 
 
 def extreme(function: str, type_: str) -> Monoid:

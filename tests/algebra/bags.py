@@ -118,6 +118,7 @@ KINDS = {
     "decimal(12,2)": Kind("decimal(12,2)", decimals(12, 2), (ANY, FILTERED, SUMS, MOMENTS)),
     "decimal(26,6)": Kind("decimal(26,6)", decimals(26, 6), (ANY, FILTERED, "sum(x) s, avg(x) mean, try_avg(x) tm")),
     "decimal(38,18)": Kind("decimal(38,18)", decimals(32, 18), (ANY, FILTERED, SUMS)),
+    "decimal(38,30)": Kind("decimal(38,30)", decimals(33, 30), (ANY, FILTERED, SUMS)),
     "decimal(38,0)": Kind("decimal(38,0)", decimals(38, 0), (ANY, "sum(x % 100000000000) s, avg(x % 10000000) mean")),
     "double": Kind("double", ordinary, (ANY, FILTERED, SUMS)),
     "double, special": Kind("double", special, (ANY, FILTERED, "sum(x) s, avg(x) mean")),
