@@ -4,28 +4,18 @@ A run lands all the partitions that it was launched with in one call; a backfill
 is replaced as a whole, so landing it again is an exact correction and landing what did not change changes nothing. With
 `changed_only`, as the sensor asks, the folder decides what is landed, and the run's partitions are those known to equal
 their folders afterwards.
-A single partition without files fails: somebody meant it. In a range, days without files are common and stay empty.
+A single partition without files fails: somebody meant it. In a range, days without files are common and stay empty;
+one that was landed once is removed.
 """
-
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
 from assets import keys, metadata
 from assets.failures import CRASHES, failures
-from assets.folders import partition_signatures
 from assets.partitions import partitions_of
 from assets.resources import SparkResource
-from incremental.algebra.errors import SourceError
-from incremental.algebra.report import Landing
 from pipelines.catalogue import Pipeline
-
-if TYPE_CHECKING:
-    from incremental.api import Warehouse
 
 
 class LandingConfig(dg.Config):
@@ -61,8 +51,9 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
             if config.changed_only or not chosen:
                 landed = warehouse.land(source)
             else:
-                present = partition_signatures(files.path, files.partition_by)
-                landed = _land_range(warehouse, source, chosen, [key for key in chosen if key in present])
+                there = set(warehouse.partitions(source))
+                # where none of them is, this says so
+                landed = warehouse.land(source, [key for key in chosen if key in there] or chosen)
         for key in chosen:
             context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
         return dg.MaterializeResult(
@@ -70,14 +61,3 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
         )
 
     return landing
-
-
-def _land_range(warehouse: "Warehouse", source: str, chosen: Sequence[str], present: Sequence[str]) -> Landing:
-    """Lands the partitions that have files in one call; of the others, those landed once are removed."""
-    landed = warehouse.land(source, present or chosen)  # none of them has files: this says so
-    for key in [key for key in chosen if key not in present] if present else []:
-        with suppress(SourceError):  # it was never landed either
-            gone = warehouse.land(source, [key])
-            removed = (*landed.removed, *gone.removed)
-            landed = replace(landed, version=gone.version, removed=removed, quarantined=gone.quarantined)
-    return landed

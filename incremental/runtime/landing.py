@@ -11,11 +11,11 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import AtomicType, StringType, StructType
+from pyspark.sql.types import AtomicType, DataType, StringType, StructType
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.report import Landing
@@ -25,11 +25,11 @@ from incremental.runtime.dropped import HIVE_NULL, WHOLE, Partition, data_files,
 from incremental.runtime.events import told
 from incremental.runtime.journal import lock
 from incremental.runtime.lake import Table
-from incremental.runtime.layout import literal
 from incremental.runtime.manifest import PENDING, Known, Manifest
 from incremental.runtime.quarantine import Quarantine
 from incremental.runtime.records import Records, declared_schema, refused
 from incremental.runtime.replacement import Replacement
+from incremental.runtime.spelling import values
 
 LOCK_SECONDS = 600.0
 
@@ -83,14 +83,14 @@ class Landings:
     def _landed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
-            schema, quarantined = self._schema(), self.quarantine.counts()
-            reshaped = self._reshaped(schema, replay)
+            reshaped, quarantined = self._reshaped(replay), self.quarantine.counts()
             found = self._found(partitions, quarantined, replay, reshaped)
             rows = 0
             if found.changed or found.removed or found.whole:
-                self._check(schema, found)
+                self._check(found)
                 self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
-                records, whole = Records(self.spark, self.files, schema), found.whole or self.table.version() is None
+                records = Records(self.spark, self.files, self._schema)
+                whole = found.whole or self.table.version() is None
                 rows = Replacement(
                     self.name, records, self.table, self.quarantine, [found.present[p] for p in found.changed],
                     found.removed, whole, reshaped, quarantined,
@@ -121,22 +121,42 @@ class Landings:
     def _found(
         self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
     ) -> Found:
-        """What is to be written: what changed, what was left out and should not be, or all."""
+        """What is to be written: what changed, what was left out and should not be, or all.
+
+        A value is landed in all its spellings: who names one of them means its rows, and removing one takes them all.
+        """
         present = partitions_in(self.name, self.files)
         manifest = {} if self.table.version() is None else self._manifest.read()
         known, anew = manifest or {}, manifest is None
         whole = anew or reshaped
         again = set(quarantined) if replay or self.files.malformed == "fail" else set[str]()
-        if anew:
-            wanted = list(present)
-        elif replay and known and not whole:
+        if replay and known and not whole:
             wanted = [p for p in quarantined if p in present or p in known]
         else:
-            wanted = self._wanted(partitions, present, known)
+            wanted = self._wanted(None if whole else partitions, present, known)
+        meant = self._meant(present, known)
+        named = {meant[p] for p in wanted}
+        wanted = dict.fromkeys([*wanted, *(p for p in meant if meant[p] in named)])
+        removed = tuple(p for p in wanted if p not in present)
+        cleared = {meant[p] for p in removed}
+        again |= {p for p in wanted if meant[p] in cleared}
         seen = {p: self._seen(present[p], known.get(p), partitions is not None) for p in wanted if p in present}
         changed = tuple(p for p in seen if whole or p in again or seen[p].digest != known.get(p, PENDING).digest)
-        return Found(present, known, seen, changed, tuple(p for p in wanted if p not in present), anew, whole)
+        return Found(present, known, seen, changed, removed, anew, whole)
 
+    def _meant(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
+        """The value of each partition; its key where all that were landed are there, so that none can be respelt."""
+        keys = [*present, *(key for key in known if key not in present)]
+        if not present or len(keys) == len(present):
+            return {key: key for key in keys}
+        return {key: value or key for key, value in values(self.spark, self._key_type, keys).items()}
+
+    @property
+    def _key_type(self) -> DataType:
+        column = self.files.partition_by
+        return StringType() if column is None else self._schema[column].dataType
+
+    @cached_property
     def _schema(self) -> StructType:
         """The declared schema, checked against the declaration and the landed table."""
         schema = declared_schema(self.name, self.files)
@@ -147,15 +167,16 @@ class Landings:
             raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set: remove it")
         return schema
 
-    def _reshaped(self, schema: StructType, replay: bool) -> bool:
+    def _reshaped(self, replay: bool) -> bool:
         """Whether the landed table has another schema; raises SourceError where that may not be."""
-        landed = types(schema) if self.table.version() is None else types(self.table.schema())
-        if landed != types(schema) and not replay:
+        declared = types(self._schema)
+        landed = declared if self.table.version() is None else types(self.table.schema())
+        if landed != declared and not replay:
             raise SourceError(
                 f"source {self.name} is declared with another schema than its landed table has ({landed}): "
                 "replay it, so that all its files are landed anew, or declare it under another name"
             )
-        return landed != types(schema)
+        return landed != declared
 
     def _wanted(
         self, partitions: Sequence[str] | None, present: Mapping[str, Partition], known: Mapping[str, Known]
@@ -173,25 +194,21 @@ class Landings:
             return known
         return Known(partition.files, digest(partition.paths))
 
-    def _check(self, schema: StructType, found: Found) -> None:
+    def _check(self, found: Found) -> None:
         """Raises SourceError for what Spark would read wrongly: file contents, and partition values."""
-        column, present = self.files.partition_by, found.present
-        columns = [name for name in schema.names if name != column]
+        present, keys_by = found.present, dict[str, str]()
+        columns = [name for name in self._schema.names if name != self.files.partition_by]
         for partition in found.changed:
             for path in present[partition].paths:
                 check_content(self.name, self.files, columns, path)
-        if column is None or isinstance(schema[column].dataType, StringType):
-            return
-        type_, keys_by = schema[column].dataType.simpleString(), dict[str, str]()
-        keys = [key for key in present if key != HIVE_NULL]
-        rows = ", ".join(f"({literal(key)})" for key in keys) or "(NULL)"
-        sql = f"SELECT k, CAST(try_cast(k AS {type_}) AS STRING) FROM VALUES {rows} AS t(k)"
-        for key, value in cast(Any, self.spark).sql(sql).collect() if keys else ():
+        keys, type_ = [key for key in present if key != HIVE_NULL], self._key_type
+        for key, value in values(self.spark, type_, keys).items():
+            folder = present[key].folder
             if value is None:
-                raise SourceError(f"source {self.name}: {present[key].folder} is no partition: {key!r} is no {type_}")
+                raise SourceError(f"source {self.name}: {folder} is no partition: {key!r} is no {type_.simpleString()}")
             if value in keys_by:
-                folders = f"{present[keys_by[value]].folder} and {present[key].folder}"
-                raise SourceError(f"source {self.name}: {folders} are the same partition: keep one")
+                other = present[keys_by[value]].folder
+                raise SourceError(f"source {self.name}: {other} and {folder} are the same partition: keep one")
             keys_by[value] = key
 
 

@@ -158,6 +158,20 @@ def test_a_range_may_have_days_without_files(bench: Bench) -> None:
     assert bench.answer() == [("a", 2, 4, 3)]
 
 
+def test_a_range_may_have_a_day_whose_folder_was_respelt(bench: Bench) -> None:
+    declaration = bench.pipeline.folder / "pipeline.yaml"
+    declaration.write_text(declaration.read_text().replace("day STRING", "day DATE"))
+    bench.pipeline = catalogue.load("sales", bench.pipeline.folder.parent)
+    bench.defined = factory.build({"sales": bench.pipeline}, {}, SparkResource())
+    for number, day in enumerate(("01", "02"), start=1):
+        sales.drop(bench.pipeline, f"2013-01-{day}", [(number, "a", number)])
+    assert bench.run("update", days("01", "02")).success
+    folder = bench.pipeline.folder / "data" / "day=2013-01-01"
+    folder.rename(folder.with_name("day=2013-1-1"))
+    assert bench.run("update", days("01", "03")).success
+    assert bench.answer() == [("a", 2, 3, 2)]
+
+
 @pytest.mark.parametrize("chosen", [days("07", "07"), days("07", "08")])
 def test_landing_nothing_at_all_fails_with_a_sentence(bench: Bench, chosen: Mapping[str, str]) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
