@@ -203,7 +203,8 @@ class Table:
     ) -> int:
         """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
 
-        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns.
+        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
+        how it is partitioned.
         """
         options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower(), **STATIC}
         writer = frame.write.format("delta").mode("overwrite").options(**options)

@@ -168,15 +168,18 @@ class Landings:
         return schema
 
     def _reshaped(self, replay: bool) -> bool:
-        """Whether the landed table has another schema; raises SourceError where that may not be."""
-        declared = types(self._schema)
-        landed = declared if self.table.version() is None else types(self.table.schema())
+        """Whether the landed table has another schema or other partitions; raises SourceError where that may not be."""
+        declared, version = types(self._schema), self.table.version()
+        if version is None:
+            return False
+        landed = types(self.table.schema(version))
         if landed != declared and not replay:
             raise SourceError(
                 f"source {self.name} is declared with another schema than its landed table has ({landed}): "
                 "replay it, so that all its files are landed anew, or declare it under another name"
             )
-        return landed != declared
+        columns = [] if self.files.partition_by is None else [self.files.partition_by]
+        return landed != declared or self.table.partitioned_by(version) != columns
 
     def _wanted(
         self, partitions: Sequence[str] | None, present: Mapping[str, Partition], known: Mapping[str, Known]

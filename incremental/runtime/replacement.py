@@ -31,7 +31,8 @@ class Replacement:
     """Replaces partitions of a source, or all rows.
 
     changed: those that have files; removed: those that have none any more; whole: no other partition stays;
-    reshaped: the table takes the declared schema; quarantined: the rows in quarantine before, by partition.
+    reshaped: the table takes the declared schema and partition column; quarantined: the rows in quarantine before, by
+    partition.
     """
 
     name: str
