@@ -1,7 +1,7 @@
 """Runtime room: dropped files → landed Delta table. In: a `Files` source. Out: one commit with its changed partitions.
 
 Landing a partition replaces it whole (`replaceWhere`), so landing it again is an exact correction, whatever changed.
-What manifest.py remembers to be unchanged is left alone; where it remembers nothing, or the source is declared
+What manifest.py remembers to be unchanged is left alone; where it remembers nothing, or the source is declared or read
 otherwise than it was, all partitions are landed anew.
 """
 
@@ -89,10 +89,9 @@ class Landings:
             if found.changed or found.removed or found.whole:
                 self._check(found)
                 self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
-                records = Records(self.spark, self.files, self._schema)
                 whole = found.whole or self.table.version() is None
                 rows = Replacement(
-                    self.name, records, self.table, self.quarantine, [found.present[p] for p in found.changed],
+                    self.name, self._records, self.table, self.quarantine, [found.present[p] for p in found.changed],
                     found.removed, whole, reshaped, quarantined,
                 ).write()  # fmt: skip
                 quarantined = self.quarantine.counts()
@@ -116,7 +115,11 @@ class Landings:
     def _manifest(self) -> Manifest:
         """What the content of the table depends on beside the files is how they are read."""
         declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
-        return Manifest(self.folder, declared)
+        return Manifest(self.folder, declared, self._records.settings)
+
+    @property
+    def _records(self) -> Records:
+        return Records(self.spark, self.files, self._schema)
 
     def _found(
         self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool

@@ -28,16 +28,21 @@ PENDING = Known([], "")  # equals no partition that has files
 
 @dataclass(frozen=True)
 class Manifest:
-    """The memory of one source's landings; declared: what the content of its table depends on beside the files."""
+    """The memory of one source's landings, and what the content of its table depends on beside the files.
+
+    declared: of the source; settings: of the session, which earlier releases did not remember and are taken not to have
+    changed since.
+    """
 
     folder: Path
     declared: str
+    settings: dict[str, str]
 
     def read(self) -> dict[str, Known] | None:
-        """What is landed, by partition; None where nobody knows, or the source was declared otherwise."""
+        """What is landed, by partition; None where nobody knows, or the source was declared or read otherwise."""
         try:
             content = json.loads((self.folder / "manifest.json").read_text())
-            if content["declared"] != self.declared:
+            if content["declared"] != self.declared or content.get("settings", self.settings) != self.settings:
                 return None
             return {key: Known(**known) for key, known in content["partitions"].items()}
         except (OSError, ValueError, KeyError, TypeError):
@@ -50,7 +55,7 @@ class Manifest:
     def remember(self, partitions: Mapping[str, Known] | None) -> None:
         """Write what is landed, whole or not at all; None: nobody knows."""
         told = {key: asdict(known) for key, known in (partitions or {}).items()}
-        content = {} if partitions is None else {"declared": self.declared, "partitions": told}
+        content = {"declared": self.declared, "settings": self.settings, "partitions": told}
         scratch = self.folder / "manifest.tmp"
-        scratch.write_text(json.dumps(content, sort_keys=True))
+        scratch.write_text(json.dumps({} if partitions is None else content, sort_keys=True))
         scratch.replace(self.folder / "manifest.json")

@@ -11,6 +11,7 @@ Both modes are one parser: what the first fails at is what the second marks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -48,6 +49,8 @@ FIXED = {
 }
 PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 REFUSED = {*FIXED, "basePath", "pathGlobFilter", "modifiedBefore", "modifiedAfter", "columnNameOfCorruptRecord"}
+TIME_ZONE = "spark.sql.session.timeZone"
+INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
 LONGEST_SHOWN = 100  # characters of a value that a reason shows
 
 
@@ -88,6 +91,13 @@ class Records:
     def options(self) -> dict[str, str]:
         """Spark's reader options, of which those for the mode are still to come."""
         return {**DEFAULTS[self.files.format], **self.files.options}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What of the session the rows depend on: its time zone, where a text, or a folder's name, gives an instant."""
+        column, binary = self.files.partition_by, self.files.format == "parquet"
+        texts = [field.dataType.simpleString() for field in self.schema if not binary or field.name == column]
+        return {TIME_ZONE: str(self.spark.conf.get(TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
 
     @property
     def _own(self) -> list[StructField]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from incremental.api import Files, View, Warehouse
+from incremental.api import Files, Landing, View, Warehouse
 from tests.crash.points import Killed, watched
 from tests.examples.scene import confirm
 
@@ -100,3 +106,96 @@ def test_another_partition_column_whose_landing_is_killed(moved: Moved) -> None:
         assert len(run.passed) == number + 1
         moved.warehouse.land("orders")
         moved.confirm(ROWS[number:])
+
+
+class Told:
+    """Times of day that are dropped as texts, and the warehouse that lands them."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: str, form: str = "csv") -> None:
+        self.spark, self.folder, self.schema, self.form = spark, folder, schema, form
+
+    def put(self, key: str, time: str) -> None:
+        file = self.folder / "drop" / f"day={key}" / f"a.{self.form}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if self.form == "parquet":
+            parquet.write_table(pa.table({"t": pa.array([time])}), file)
+        else:
+            file.write_text(f"t\n{time}\n" if self.form == "csv" else f'{{"t":{time}}}\n')
+
+    def land(self, zone: str) -> Landing:
+        with session(self.spark, zone):
+            warehouse = Warehouse(self.spark, self.folder / "warehouse")
+            warehouse.source("times", Files(str(self.folder / "drop"), self.form, self.schema, "day"))  # type: ignore[arg-type]
+            return warehouse.land("times")
+
+    def rows(self, zone: str, column: str) -> Counter[str]:
+        """A landed column as a session of this zone shows it."""
+        with session(self.spark, zone):
+            found = self.spark.read.format("delta").load(str(self.folder / "warehouse/sources/times"))
+            return Counter(row[0] for row in found.selectExpr(f"string({column})").collect())
+
+
+@contextmanager
+def session(spark: SparkSession, zone: str) -> Generator[None]:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("form", "schema", "wrap"),
+    [
+        ("csv", "t timestamp, day int", "{}"),
+        ("json", "t timestamp, day int", '"{}"'),
+        ("json", "t struct<at: array<timestamp>>, day int", '{{"at":["{}"]}}'),
+        ("csv", "t variant, day int", "{}"),
+    ],
+)
+def test_another_time_zone(spark: SparkSession, tmp_path: Path, form: str, schema: str, wrap: str) -> None:
+    """Protects from instants of two time zones in one table."""
+    drop, zone = Told(spark, tmp_path, schema, form), "Asia/Tokyo"
+    for key in ("1", "2"):
+        drop.put(key, wrap.format(f"2024-05-0{key} 10:00:00"))
+    drop.land("UTC")
+    drop.put("1", wrap.format("2024-05-03 10:00:00"))
+    assert drop.land(zone).landed == ("1", "2")
+    shown = drop.rows(zone, "t")
+    assert sum("2024-05-03 10:00:00" in text for text in shown) == 1
+    assert sum("2024-05-02 10:00:00" in text for text in shown) == 1
+    assert drop.land(zone).landed == ()
+
+
+def test_another_time_zone_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from rows doubled, where a folder's name has become another instant."""
+    drop = Told(spark, tmp_path, "t string, day timestamp", "parquet")
+    for key in ("2024-05-01", "2024-05-02"):
+        drop.put(key, key)
+    drop.land("UTC")
+    drop.put("2024-05-01", "other")
+    drop.land("Asia/Tokyo")
+    assert drop.rows("Asia/Tokyo", "day") == Counter(["2024-05-01 00:00:00", "2024-05-02 00:00:00"])
+    assert drop.rows("UTC", "t") == Counter(["other", "2024-05-02"])
+
+
+@pytest.mark.parametrize(("form", "type_"), [("csv", "timestamp_ntz"), ("csv", "date"), ("parquet", "string")])
+def test_another_time_zone_that_nothing_depends_on(spark: SparkSession, tmp_path: Path, form: str, type_: str) -> None:
+    """Protects from landing all anew for nothing."""
+    drop = Told(spark, tmp_path, f"t {type_}, day int", form)
+    drop.put("1", "2024-05-01")
+    drop.land("UTC")
+    assert drop.land("Asia/Tokyo").landed == ()
+
+
+def test_a_manifest_that_knows_no_settings(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from landing all anew where an earlier release remembered less; from then on a change is seen."""
+    drop = Told(spark, tmp_path, "t timestamp, day int")
+    drop.put("1", "2024-05-01 10:00:00")
+    drop.land("UTC")
+    manifest = tmp_path / "warehouse/landed/times/manifest.json"
+    content = json.loads(manifest.read_text())
+    del content["settings"]
+    manifest.write_text(json.dumps(content))
+    assert drop.land("UTC").unchanged == ("1",)
+    assert drop.land("Asia/Tokyo").landed == ("1",)
