@@ -14,7 +14,7 @@ from incremental.algebra.program import RESERVED, Program, Table
 from incremental.compiler.distinct import undistinct
 from incremental.compiler.factor import factor
 from incremental.compiler.fuse import fused
-from incremental.compiler.refuse import refusals, unstorable
+from incremental.compiler.refuse import incomparable, refusals, unheld
 from incremental.compiler.strategy import Publish, publication
 from incremental.compiler.unique import needless, unique
 from incremental.compiler.verdicts import notes, verdicts
@@ -39,27 +39,32 @@ def compiled(
     plan = undistinct(plan)
     said = needless(plan, constraints)
     plan = fused(unique(plan, constraints))
-    reasons += refusals(plan)
+    reasons += refusals(plan) + tuple(unheld(shown(outputs)))
     if reasons:
-        raise RefusedError(reasons)
+        raise RefusedError(tuple(dict.fromkeys(reasons)))
     states, answer = factor(plan)
     target = publication(states, answer, outputs, publish)
     if isinstance(target, Table):
         check_rows(outputs)
-    shown = verdicts(plan, invariant, constraints)
-    return Program(fingerprint, states, answer, outputs, target, shown, notes(states) + said, invariant, constraints)
+    told = verdicts(plan, invariant, constraints)
+    return Program(fingerprint, states, answer, outputs, target, told, notes(states) + said, invariant, constraints)
 
 
 def check_rows(outputs: Outputs) -> None:
-    """Refuse a view table whose rows cannot be compared; raises RefusedError."""
+    """Refuse a view table that Delta does not store, or whose rows cannot be compared; raises RefusedError."""
     if reasons := incomparable_rows(outputs):
         raise RefusedError(reasons)
 
 
 def incomparable_rows(outputs: Outputs) -> tuple[Refusal, ...]:
     """The reasons against a view table of its own."""
-    columns = tuple(Column(name, column.type) for column, name in outputs)
-    return tuple(unstorable(columns, "two rows of the view"))
+    found = tuple(unheld(shown(outputs)))
+    return found or tuple(incomparable(shown(outputs), "two rows of the view"))
+
+
+def shown(outputs: Outputs) -> tuple[Column, ...]:
+    """The answer's columns under the user's names."""
+    return tuple(Column(name, column.type) for column, name in outputs)
 
 
 def check_outputs(outputs: Outputs) -> None:

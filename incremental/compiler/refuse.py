@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from incremental.algebra.datatypes import orderless, unstored
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import (
     Aggregate,
@@ -26,10 +27,19 @@ from incremental.algebra.plan import (
     Values,
     walk,
 )
+from incremental.compiler.factor import infer
 
 DETERMINED = {
     "limit": "order it: ORDER BY before LIMIT, ties are settled by all columns",
     "window": "say ROWS instead of RANGE for its frame, which is settled by all columns",
+}
+REMEDIES = {
+    "interval": "use timestampdiff, datediff or extract to make a number of it, or cast it to STRING",
+    "time": "cast it to STRING",
+    "string": "add COLLATE UTF8_BINARY, or use collation_key of it",
+    "void": "cast it to a type, or leave it out",
+    "geometry": "use st_asbinary of it",
+    "geography": "use st_asbinary of it",
 }
 RECOMPUTE = "set policy: auto to recompute it at each refresh"
 
@@ -44,8 +54,11 @@ def of_node(node: Plan) -> Iterable[Refusal]:
     match node:
         case Source() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
             pass
-        case Aggregate(keys=keys):
-            yield from unstorable(keys, "two groups")
+        case Aggregate(keys=keys, calls=calls):
+            yield from incomparable(keys, "two groups")
+            kept = [(f"column {key.name}", key.type) for key in keys if key.type != "void"]
+            kept += [(call.text, part.type) for call in calls for part in infer(call).parts]
+            yield from (found for node, type_ in kept for found in unstorable(node, type_))
         case KeyLocal(kind=kind, keys=keys, text=text, ambiguous=ambiguous):
             yield from incomparable(keys, "two partitions")
             if ambiguous is not None:
@@ -56,22 +69,29 @@ def of_node(node: Plan) -> Iterable[Refusal]:
             assert_never(node)
 
 
-def unstorable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
-    """The reasons against columns of a table of ours by which rows are found again."""
-    yield from incomparable(columns, what)
+def unheld(columns: Iterable[Column]) -> Iterable[Refusal]:
+    """The reasons against columns of an answer, recomputed or not."""
+    thus = ", so no table can hold the answer, recomputed or not"
     for column in columns:
-        if " COLLATE " in column.type.upper():
-            because = f"Delta does not store values of type {column.type}"
-            yield Refusal(f"column {column.name}", because, "use lower() or collation_key() of it")
+        yield from unstorable(f"column {column.name}", column.type, thus)
+
+
+def unstorable(node: str, type_: str, thus: str = "") -> Iterable[Refusal]:
+    """The reason against keeping values of a type in a table."""
+    if (found := unstored(type_)) is None:
+        return
+    node = "a NULL without a type" if found == "void" else node
+    instead = REMEDIES.get(found.split(" ")[0], "cast it to STRING")
+    yield Refusal(node, f"Delta does not store values of type {found}{thus}", instead)
 
 
 def incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
     """The reasons against columns whose values Delta's MERGE cannot compare."""
     for column in columns:
         because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be told apart"
-        if column.type.lower() == "void":
-            yield Refusal("a NULL without a type", because, "cast it to a type, or leave it out")
-        elif "MAP<" in column.type.upper() or column.type.lower() == "variant":
+        if column.type == "void":
+            yield Refusal("a NULL without a type", because, REMEDIES["void"])
+        elif orderless(column.type):
             yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from incremental.algebra.errors import RefusedError
-from incremental.algebra.plan import Column, Foreign, Join, JoinKind, KeyLocal, Plan, Source
+from incremental.algebra.plan import Column, Foreign, Item, Join, JoinKind, KeyLocal, Plan, Source
 from incremental.compiler.compile import compiled
 from incremental.compiler.refuse import refusals
-from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, where
+from incremental.compiler.strategy import Publish
+from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project, where
 
 MAP = Column("m", "map<int,int>")
 PEERS = "among peers of its order any may be the last"
@@ -36,6 +37,69 @@ def test_refused_nodes(plan: Plan, node: str) -> None:
     first = refusals(where(plan, "k"))[0]
     assert first.node.startswith(node)
     assert first.because and first.instead
+
+
+INTERVAL = Column("i", "interval day to second")
+
+
+@pytest.mark.parametrize(
+    ("type_", "says"),
+    [
+        ("interval year to month", "extract"),
+        ("interval", "extract"),
+        ("time(6)", "STRING"),
+        ("string collate utf8_lcase", "UTF8_BINARY"),
+        ("void", "cast it"),
+        ("array<void>", "cast it"),
+        ("map<string, array<interval day>>", "extract"),
+        ("STRUCT<a: INT, `time: x`: INTERVAL DAY>", "extract"),
+        ("geometry(4326)", "st_asbinary"),
+    ],
+)
+@pytest.mark.parametrize("publish", ["auto", "table"])
+def test_answers_that_no_table_can_hold(type_: str, says: str, publish: Publish) -> None:
+    """Said before anything is written: the refresh would fail after it, and no policy would help."""
+    answer = Column("span", type_)
+    plan = project(grouped(T, (K,), call("n", "count", V)), K, Item(answer, opaque("n", type_)))
+    with pytest.raises(RefusedError) as refused:
+        compiled(plan, ((K, "k"), (answer, "Span")), "f", [], frozenset(), publish)
+    (reason,) = refused.value.refusals
+    assert reason.node in ("column Span", "a NULL without a type") and "recomputed or not" in reason.because
+    assert says in reason.instead
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "STRUCT<interval: INT, `interval day`: INT, time: TIMESTAMP_NTZ COMMENT 'a <time>, it\\'s `void'>",
+        "map<string,array<decimal(38,18)>>",
+        "variant",
+        "binary",
+    ],
+)
+def test_answers_that_a_table_can_hold(type_: str) -> None:
+    """Names of fields are no types."""
+    answer = Column("span", type_)
+    plan = project(grouped(T, (K,), call("n", "count", V)), K, Item(answer, opaque("n", type_)))
+    assert compiled(plan, ((K, "k"), (answer, "span")), "f", [], frozenset()).states
+
+
+@pytest.mark.parametrize(
+    ("plan", "node"),
+    [
+        (grouped(Source("m", (("i", INTERVAL),)), (INTERVAL,)), "column i"),
+        (grouped(Source("m", (("i", INTERVAL),)), (), call("s", "max", INTERVAL, type_=INTERVAL.type)), "max(i)"),
+        (grouped(Source("m", (("i", INTERVAL),)), (), call("s", "sum", INTERVAL, type_=INTERVAL.type)), "sum(i)"),
+        (grouped(Source("m", (("i", INTERVAL),)), (), call("s", "maxby", INTERVAL, INTERVAL)), "maxby(i, i)"),
+    ],
+    ids=["key", "max", "sum", "order"],
+)
+def test_states_that_no_table_can_hold(plan: Plan, node: str) -> None:
+    """What the state keeps counts, also where the answer shows something else of it."""
+    (found,) = refusals(plan)
+    assert (found.node, "interval day to second" in found.because) == (node, True)
+    counted = grouped(Source("m", (("i", INTERVAL),)), (), call("n", "count", INTERVAL))
+    assert not refusals(counted)
 
 
 def test_every_reason_is_given_at_once() -> None:

@@ -38,6 +38,28 @@ REFUSED = {
     "map in a view of rows": (
         "select map(carrier, seats) m from flights", "column m", "cannot compare values", "map_entries",
     ),
+    "interval between extremes": (
+        "select carrier, max(day) - min(day) as span from flights group by carrier",
+        "column span", "Delta does not store values of type interval day, so no table", "timestampdiff",
+    ),
+    "distinct intervals": (
+        "select distinct make_dt_interval(seats) d from flights", "column d", "interval day to second", "extract",
+    ),
+    "extreme of intervals": (
+        "select carrier, extract(day from max(make_dt_interval(seats))) d from flights group by carrier",
+        "max(", "Delta does not store values of type interval day to second", "cast it to STRING",
+    ),
+    "collated extreme": (
+        "select carrier, max(origin collate utf8_lcase) o from flights group by carrier",
+        "max(collate", "string collate utf8_lcase", "COLLATE UTF8_BINARY",
+    ),
+    "NULL beside a count": (
+        "select carrier, NULL as n, count(*) c from flights group by carrier", "NULL without a type", "void", "leave",
+    ),
+    "intervals within something": (
+        "select carrier, array(max(day) - min(day)) as spans from flights group by carrier",
+        "column spans", "interval day", "STRING",
+    ),
     "group by NULL": ("select count(*) from flights group by NULL", "NULL without a type", "void", "leave it out"),
 }  # fmt: skip
 
