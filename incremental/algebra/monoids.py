@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 
 from incremental.algebra import exact
+from incremental.algebra.datatypes import orderless
 
 EXACTLY = "subtract exactly, but of NaN, infinities and values that do not fit recompute their group"
 OUTGROWN = "a sum of decimals outgrew 37 digits"  # runtime/causes.py says what to do
@@ -196,7 +197,7 @@ def extreme(function: str, type_: str) -> Monoid:
 
 def extreme_by(function: str, value: str, order: str) -> Monoid | None:
     """max_by and min_by: the extreme of (order, value), so equal orders are settled by the value."""
-    if value.upper().startswith("MAP") or "MAP<" in value.upper():
+    if orderless(value):
         return None
     pair = "named_struct('o', {y}, 'v', {x})"
     inner = extreme(function.removesuffix("by"), f"STRUCT<o: {order}, v: {value}>")

@@ -3,7 +3,7 @@
 | aggregate | settled by |
 | --- | --- |
 | first, last, any_value; dropDuplicates of some columns | the least row, the same one for all of a group's |
-| max_by, min_by | the largest (smallest) of the values with an equal order |
+| max_by, min_by | the largest (smallest) of the values with an equal order; of maps and variants Spark's own choice |
 | mode | the least of the most frequent values |
 | collect_list, collect_set | the elements are sorted |
 | listagg | by its own order, then by the value |
@@ -49,7 +49,7 @@ class Choices:
     def _call(self, node: J, row: list[J]) -> J:
         function = node.aggregateFunction()
         kind = catalyst.kind(function)
-        if kind in CHOOSING and self._by_order:
+        if kind in CHOOSING and self._by_order and self.orderable(function.children().apply(0)):
             return self._with(node, self._by(function))
         if kind in COLLECTING and self.orderable(function.child()):
             return self._expressions.SortArray(node)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from incremental import catalyst
 from incremental.catalyst import J
+from incremental.language.choices import Choices
 from incremental.language.normalise import TRANSPARENT, normal_form
 
 
@@ -27,7 +28,9 @@ def one_row(spark: SparkSession, node: J) -> J:
         single = "min({0})"
     else:
         error = "raise_error('a subquery used as an expression gave more than one row')"
-        single = f"if(count(1) > 1, {error}, min({{0}}))"
+        # what has no order, a map or a variant, has no least value: of one row any order will do
+        pick = "min({0})" if Choices(spark, by_order=False).orderable(node.output().apply(0)) else "max_by({0}, 1)"
+        single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)
     return normal_form(spark, catalyst.analysed(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
 

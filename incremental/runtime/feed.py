@@ -8,14 +8,15 @@ Where a name came to mean another column of the same files, all files leave and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from incremental.algebra.datatypes import orderless
 from incremental.algebra.program import WEIGHT
 from incremental.runtime.files import File, Identity
 from incremental.runtime.lake import Table
@@ -46,17 +47,17 @@ class Difference:
         return not self.left
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
-        """The change of some columns: plain rows when insert-only, else a Z-set; consolidated: equal rows cancel."""
+        """The change of some columns: plain rows when insert-only, else a Z-set; consolidate: equal rows cancel.
+
+        Where Spark cannot tell whether rows are equal, none cancel.
+        """
         chosen = [F.col(quoted(name)) for name in columns]
         if self.before is None:
             return self.table.at(self.after).select(*chosen)
         if self.insert_only:
             return self.table.rows_of(self.after, self.came).select(*chosen)
         change = reduce(DataFrame.unionByName, [part.select(*chosen, WEIGHT) for part in self._parts()])
-        if not consolidate:
-            return change
-        summed = change.groupBy(*chosen).agg(F.sum(WEIGHT).alias(WEIGHT))
-        return summed.where(F.col(WEIGHT) != 0)
+        return consolidated(change) if consolidate else change
 
     def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
         """Files that left and that came as a whole; then those that only got another deletion vector, old and new."""
@@ -79,6 +80,26 @@ class Difference:
         if old:
             sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1).cast("bigint")
             yield self.table.rows_between(self.after, old, new).withColumn(WEIGHT, sign)
+
+
+def consolidated(change: DataFrame) -> DataFrame:
+    """A Z-set with equal rows summed; as it is where Spark cannot tell them: of variants, of maps within something.
+
+    A map goes by its entries: Spark sorts those of one that it groups by, and a query may tell their order.
+    """
+    fields = [field for field in change.schema if field.name != WEIGHT]
+    maps = {field.name for field in fields if isinstance(field.dataType, MapType)}
+
+    def each(of_map: Callable[[Column], Column]) -> list[Column]:
+        columns = ((field.name, F.col(quoted(field.name))) for field in fields)
+        return [of_map(column).alias(name) if name in maps else column for name, column in columns]
+
+    listed = change.select(*each(F.map_entries), WEIGHT)
+    if any(orderless(field.dataType.simpleString()) for field in listed.schema):
+        return change
+    keys = [F.col(quoted(field.name)) for field in fields]
+    summed = listed.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    return summed.select(*each(F.map_from_entries), WEIGHT) if maps else summed
 
 
 def difference(table: Table, before: int | None, after: int) -> Difference:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from incremental.algebra.datatypes import orderless
 from incremental.algebra.monoids import Part
-from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot
+from incremental.algebra.plan import Join, KeyLocal, Plan, Source, walk
+from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering
 from incremental.runtime.touched import partitions, told
@@ -78,12 +80,29 @@ class Touched:
     partitions: tuple[str, ...] | None = None
 
 
-def consolidated(change: DataFrame) -> DataFrame:
-    """A Z-set with equal rows summed, those that cancel dropped; plain rows as they are."""
-    if WEIGHT not in change.columns:
+def consolidated(state: State, change: DataFrame) -> DataFrame:
+    """The change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
+
+    A row that one term adds and another removes was never there; one that was only written again costs time.
+    """
+    loose = [column.name for column in state.reads if orderless(column.type)]
+    if WEIGHT not in change.columns or state.invertible or not cancels(state.input):
         return change
-    columns = [F.col(quoted(name)) for name in change.columns if name != WEIGHT]
-    return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    if loose and state.whole:
+        return change  # nothing is taken from it but which groups it touches
+    # only a count reads a map or a variant of these states: whether it is NULL
+    exact = [F.col(quoted(column.name)) for column in state.reads if column.name not in loose]
+    known = [F.isnull(quoted(name)).alias(f"__null_{i}") for i, name in enumerate(loose)]
+    values = [F.first(quoted(name)).alias(name) for name in loose]
+    summed = change.groupBy(*exact, *known).agg(*values, F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    return summed.select(*(quoted(name) for name in change.columns))
+
+
+def cancels(plan: Plan) -> bool:
+    """Whether a change of the plan may have equal rows that come and go."""
+    nodes = tuple(walk(plan))
+    loose = any(orderless(column.type) for node in nodes if isinstance(node, Source) for column in node.columns)
+    return loose or any(isinstance(node, Join | KeyLocal) for node in nodes)
 
 
 def measured(layout: Layout, homomorphic: DataFrame, partition_key: str | None) -> Touched:

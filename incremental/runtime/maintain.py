@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.plan import Join, KeyLocal, Reference, walk
+from incremental.algebra.plan import Reference
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.algebra.upkeep import VIEW
 from incremental.runtime.calculus import Calculus
@@ -204,9 +204,7 @@ class Run:
         if change is None:
             return None
         rows = self._lowering.frame(change, [(column, column.name) for column in state.reads])
-        if not state.invertible and any(isinstance(node, Join | KeyLocal) for node in walk(state.input)):
-            rows = consolidated(rows)  # a row that one term adds and another removes was never there
-        return self._keep(lifted(layout, rows, self._lowering))
+        return self._keep(lifted(layout, consolidated(state, rows), self._lowering))
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
+from incremental.algebra.datatypes import simple_types
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.report import Verification
 from incremental.runtime.events import told
@@ -75,7 +76,9 @@ def unpaired(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
-    """The value itself, or a float's mantissa to nine digits with its exponent."""
+    """The value itself, or a float's mantissa to nine digits with its exponent; Spark groups by no variant."""
+    if "variant" in simple_types(data_type.simpleString()):
+        return F.to_json(F.struct(value.alias("v")))
     if not is_float(data_type):
         return value
     number = value.cast("double")

@@ -38,6 +38,8 @@ NO_MONOID = [
     ("average", ("interval day to second",)),
     ("maxby", ("map<int,int>", "int")),
     ("maxby", ("STRUCT<M: MAP<INT, INT>>", "int")),
+    ("minby", ("variant", "int")),
+    ("maxby", ("array<variant>", "int")),
     *[(f, ("double",)) for f in ("percentile", "approxpercentile", "skewness", "kurtosis", "first", "last", "mode")],
     *[(f, ("int",)) for f in ("collectlist", "collectset", "hyperloglogplusplus", "pythonudaf")],
 ]
