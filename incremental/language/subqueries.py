@@ -5,7 +5,7 @@ They are met where a projection, a condition or a group-by reads them; elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -41,12 +41,29 @@ def has_subquery(spark: SparkSession, expression: J) -> bool:
     return bool(expression.containsPattern(pattern))
 
 
-def inner_plans(spark: SparkSession, node: J) -> list[J]:
-    """The plans of the subqueries within the expressions of one node."""
+def subqueries(spark: SparkSession, node: J) -> list[J]:
+    """The subqueries within the expressions of one node."""
     if not has_subquery(spark, node):
         return []
     parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
-    return [part.plan() for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
+    return [part for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
+
+
+def inner_plans(spark: SparkSession, node: J) -> list[J]:
+    """Their plans."""
+    return [subquery.plan() for subquery in subqueries(spark, node)]
+
+
+def with_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, bool], J]) -> J:
+    """A node whose subqueries have other plans, each told with whether it refers to the query around it."""
+    replaced = catalyst.module(catalyst.jvm(spark).scala.collection.immutable, "Map").empty()
+    for subquery in subqueries(spark, node):
+        old = subquery.plan()
+        new = replace(old, not subquery.children().isEmpty())
+        if new is not old:
+            replaced = replaced.updated(subquery, subquery.withNewPlan(new))
+    # a Map is a partial function, as Spark wants one
+    return node if replaced.isEmpty() else node.transformExpressions(replaced)
 
 
 def told_by_rows(spark: SparkSession, node: J) -> list[J]:

@@ -6,7 +6,7 @@
 | ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
 | aggregates that take one of several rows | choices.py |
 
-The view takes these answers, and so does the batch query that it is verified against.
+Within subqueries as outside. The view takes these answers, and so does the batch query that it is verified against.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental import catalyst
 from incremental.catalyst import J
 from incremental.language.choices import Choices
+from incremental.language.subqueries import with_inner_plans
 
 RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
 PEERLESS = {"First", "Last", "NthValue", "CollectList", "ListAgg"}  # what they give depends on the order of peers
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
+STACKED = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
+UNORDERED = "without an order nobody knows which rows it keeps"
 LIMITING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"}
 
 
@@ -36,18 +39,19 @@ def determined(spark: SparkSession, plan: J) -> J:
 
 
 class Ties:
-    """Rewrites plans, whose aggregates `choices` settles."""
+    """Rewrites plans, whose aggregates `choices` settles; `correlated`: of subqueries that refer to a query around."""
 
-    def __init__(self, spark: SparkSession, choices: Choices) -> None:
-        self._spark, self._choices = spark, choices
+    def __init__(self, spark: SparkSession, choices: Choices, correlated: bool = False) -> None:
+        self._spark, self._choices, self._correlated = spark, choices, correlated
         self._expressions, self._logical = catalyst.catalyst(spark).expressions, catalyst.catalyst(spark).plans.logical
 
     def plan(self, node: J) -> J:
-        """A plan, inputs first."""
+        """A plan, inputs and subqueries first."""
         old = catalyst.sequence(node.children())
         new = [self.plan(child) for child in old]
         if any(a is not b for a, b in zip(old, new, strict=True)):
             node = node.withNewChildren(self._vector(new))
+        node = with_inner_plans(self._spark, node, self._inner)
         match catalyst.kind(node):
             case "Aggregate":
                 return self._choices.settled(node)
@@ -57,9 +61,24 @@ class Ties:
             case "Window":
                 return self._window(node)
             case "LocalLimit" | "Offset":
-                return self._limited(node)
+                return self._beside_its_order(self._limited(node))
+            case "GlobalLimit":
+                return self._beside_its_order(node)
             case _:
                 return node
+
+    def _inner(self, plan: J, correlated: bool) -> J:
+        return Ties(self._spark, self._choices, correlated).plan(plan)
+
+    def _beside_its_order(self, node: J) -> J:
+        """A correlated limit next to its order, below what drops the columns of the order.
+
+        Spark takes it for one without an order otherwise, and keeps any rows of each outer one.
+        """
+        shown = node.child()
+        if not self._correlated or catalyst.kind(shown) != "Project" or catalyst.kind(shown.child()) not in STACKED:
+            return node
+        return shown.withNewChildren(self._vector([node.withNewChildren(shown.children())]))
 
     def _window(self, node: J) -> J:
         """Functions that tell peers apart move to a window of their own, whose order is total."""
@@ -127,6 +146,16 @@ def depends_on_peers(named: J) -> bool:
             edge = frame.lower() if catalyst.kind(node.aggregateFunction()) == "First" else frame.upper()
             return by_distance(frame) or (ranged(frame) and not catalyst.kind(edge).startswith("Unbounded"))
     return False
+
+
+def left_open(window: J) -> tuple[str, str | None]:
+    """The kind of a window that is settled as far as it can be, and what is still open in it."""
+    named = catalyst.sequence(window.windowExpressions())
+    numbering = any(catalyst.kind(node) == "RowNumber" for each in named for node in catalyst.nodes(each))
+    if numbering and window.orderSpec().isEmpty():
+        return "limit", UNORDERED  # as Spark writes one in a correlated subquery
+    open_ended = any(depends_on_peers(each) for each in named)
+    return "window", "among peers of its order any may be the last" if open_ended else None
 
 
 def ranged(frame: J) -> bool:

@@ -47,7 +47,7 @@ from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, expression_text, numbered
 from incremental.language.shapes import conjuncts, is_projected_sort, is_session
 from incremental.language.subqueries import inner_plans, one_row, told_by_rows
-from incremental.language.ties import depends_on_peers
+from incremental.language.ties import UNORDERED, left_open
 from incremental.language.used import used_attributes
 
 JOINS: Mapping[str, JoinKind] = {
@@ -223,9 +223,8 @@ class Translation:
         produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
         text = "; ".join(expression_text(self.scalars.renamed(self._value(e))) for e in expressions)
         below = narrow(child, tuple(items))
-        open_ended = next((e for e in expressions if depends_on_peers(e)), None)
-        ambiguous = None if open_ended is None else "among peers of its order any may be the last"
-        return KeyLocal(below, "window", tuple(keys), below.columns + produced, text, ambiguous, (node,))
+        kind, ambiguous = left_open(node)
+        return KeyLocal(below, kind, tuple(keys), below.columns + produced, text, ambiguous, (node,))
 
     def _limit(self, node: J) -> Plan:
         stack: list[J] = []
@@ -240,7 +239,7 @@ class Translation:
         texts = [self._limit_text(n) for n in stack if catalyst.kind(n) not in ("LocalLimit", "Project")]
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         ordered = any(catalyst.kind(n) == "Sort" for n in stack)
-        ambiguous = None if ordered else "without an order nobody knows which rows it keeps"
+        ambiguous = None if ordered else UNORDERED
         return KeyLocal(child, "limit", (), columns, ", ".join(texts), ambiguous, tuple(stack))
 
     def _limit_text(self, node: J) -> str:

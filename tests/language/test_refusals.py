@@ -12,6 +12,11 @@ from tests.language.schemas import explained, refused
 REFUSED = {
     "limit without an order": ("select carrier from flights limit 3", "limit 3", "without an order", "order it"),
     "offset without an order": ("select carrier from flights offset 3", "offset 3", "without an order", "order it"),
+    "limit of a subquery without an order": (
+        "select (select max(name) from (select a.name from airlines a where a.carrier = f.carrier limit 2)) n "
+        "from flights f",
+        "row_number", "without an order", "order it",
+    ),
     "edge of a range frame": (
         "select carrier, last_value(seats) over (partition by carrier order by day) n from flights",
         "last", "among peers", "ROWS instead of RANGE",
