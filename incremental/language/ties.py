@@ -3,6 +3,7 @@
 | query | settled by |
 | --- | --- |
 | row_number, lag, lead, ntile, ROWS frames | all columns of the row, after the window's own order |
+| a RANGE frame whose first, last, nth or listed values are asked for | the same, and peers stay in the frame |
 | ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
 | aggregates that take one of several rows | choices.py |
 
@@ -19,7 +20,9 @@ from incremental.language.choices import Choices
 from incremental.language.subqueries import with_inner_plans
 
 RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
-PEERLESS = {"First", "Last", "NthValue", "CollectList", "ListAgg"}  # what they give depends on the order of peers
+# what they give depends on the order of peers
+PEERLESS = {"First", "Last", "AnyValue", "NthValue", "CollectList", "ListAgg"}
+FORWARD, BACKWARD = {"First", "AnyValue"}, {"Last"}
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 STACKED = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
 UNORDERED = "without an order nobody knows which rows it keeps"
@@ -87,28 +90,67 @@ class Ties:
         if not telling:
             return node
         order = self._total(node.orderSpec(), node.child())
+        below = node.child()
+        if len(telling) < len(named):
+            rest = self._vector([expression for expression in named if expression not in telling])
+            below = self._logical.Window(rest, node.partitionSpec(), node.orderSpec(), below, node.hint())
+        to_peers = [expression for expression in telling if ends_at_peers(expression)]
+        if len(to_peers) < len(telling):
+            totally = [self._over(e, node.partitionSpec(), order) for e in telling if e not in to_peers]
+            below = self._logical.Window(self._vector(totally), node.partitionSpec(), order, below, node.hint())
+        return self._up_to_peers(node, to_peers, order, below) if to_peers else below
+
+    def _over(self, named: J, partition: J, order: J) -> J:
+        """A window function in another order."""
 
         def respecified(part: J) -> J | None:
             if catalyst.kind(part) != "WindowSpecDefinition":
                 return None
-            return self._expressions.WindowSpecDefinition(part.partitionSpec(), order, part.frameSpecification())
+            return self._expressions.WindowSpecDefinition(partition, order, part.frameSpecification())
 
-        rest = self._vector([expression for expression in named if expression not in telling])
-        below = node.child()
-        if len(telling) < len(named):
-            below = self._logical.Window(rest, node.partitionSpec(), node.orderSpec(), below, node.hint())
-        new = self._vector([catalyst.rewrite(self._spark, expression, respecified) for expression in telling])
-        return self._logical.Window(new, node.partitionSpec(), order, below, node.hint())
+        return catalyst.rewrite(self._spark, named, respecified)
+
+    def _up_to_peers(self, node: J, named: list[J], order: J, below: J) -> J:
+        """Functions over RANGE frames that end at peers: each peer gets what the farthest has in a total order.
+
+        A total order alone would leave no peers, and so take them out of the frame.
+        """
+        partition = node.partitionSpec()
+        keys = [each.child() for each in catalyst.sequence(node.orderSpec())]
+        peers = self._vector([*catalyst.sequence(partition), *keys])
+        ends = [catalyst.module(self._expressions, f"Unbounded{side}") for side in ("Preceding", "Following")]
+        farthest: list[J] = []
+        shared: list[J] = []
+        for each in named:
+            function, frame = window_of(each)
+            if to_end(frame.lower()) or to_end(frame.upper()):
+                running = self._windowed(function, partition, order, [frame.lower(), frame.upper()])
+                farthest.append(self._alias(each.name(), running))
+                pick = self._expressions.aggregate.Last if to_end(frame.lower()) else self._expressions.aggregate.First
+                function = pick(farthest[-1].toAttribute(), False).toAggregateExpression()
+            whole = self._windowed(function, peers, order, ends)
+            shared.append(catalyst.alias(self._spark, whole, each.toAttribute()))
+        if farthest:
+            below = self._logical.Window(self._vector(farthest), partition, order, below, node.hint())
+        return self._logical.Window(self._vector(shared), peers, order, below, node.hint())
+
+    def _windowed(self, function: J, partition: J, order: J, edges: list[J]) -> J:
+        """A function over a frame of ROWS."""
+        frame = self._expressions.SpecifiedWindowFrame(catalyst.module(self._expressions, "RowFrame"), *edges)
+        spec = self._expressions.WindowSpecDefinition(partition, order, frame)
+        return self._expressions.WindowExpression(function, spec)
+
+    def _alias(self, name: str, expression: J) -> J:
+        """A new column of an expression."""
+        identifier = catalyst.module(self._expressions, "NamedExpression").newExprId()
+        attribute = catalyst.attribute(self._spark, name, expression.dataType(), True, identifier)
+        return catalyst.alias(self._spark, expression, attribute)
 
     def _tells_peers_apart(self, named: J) -> bool:
-        for node in catalyst.nodes(named):
-            if catalyst.kind(node) == "WindowExpression":
-                function, spec = node.windowFunction(), node.windowSpec()
-                if catalyst.kind(function) == "AggregateExpression":
-                    frame, peerless = spec.frameSpecification(), catalyst.kind(function.aggregateFunction()) in PEERLESS
-                    return not ranged(frame) or (peerless and not by_distance(frame))
-                return catalyst.kind(function) not in RANKING
-        return False
+        function, frame = window_of(named)
+        if catalyst.kind(function) in RANKING:
+            return False
+        return not ranged(frame) or (is_peerless(function) and not by_distance(frame))
 
     def _limited(self, node: J) -> J:
         if catalyst.kind(node) == "Sort":
@@ -138,23 +180,45 @@ class Ties:
         return catalyst.vector(self._spark, items)
 
 
-def depends_on_peers(named: J) -> bool:
-    """Whether a window function gives one of the rows at the edge of a RANGE frame, which are peers."""
-    for node in catalyst.nodes(named):
-        if catalyst.kind(node) == "AggregateExpression" and catalyst.kind(node.aggregateFunction()) in PEERLESS:
-            frame = next(n for n in catalyst.nodes(named) if catalyst.kind(n) == "SpecifiedWindowFrame")
-            edge = frame.lower() if catalyst.kind(node.aggregateFunction()) == "First" else frame.upper()
-            return by_distance(frame) or (ranged(frame) and not catalyst.kind(edge).startswith("Unbounded"))
-    return False
+def window_of(named: J) -> tuple[J, J]:
+    """The function of a column of a window, and its frame."""
+    call = next(node for node in catalyst.nodes(named) if catalyst.kind(node) == "WindowExpression")
+    return call.windowFunction(), call.windowSpec().frameSpecification()
+
+
+def called(function: J) -> J:
+    """What a window function computes."""
+    return function.aggregateFunction() if catalyst.kind(function) == "AggregateExpression" else function
+
+
+def is_peerless(function: J) -> bool:
+    """Whether a window function may give something else in another order of peers."""
+    return catalyst.kind(called(function)) in PEERLESS
+
+
+def ends_at_peers(named: J) -> bool:
+    """Whether a function needs all the peers at the end of its RANGE frame; the first of an order is there at once."""
+    function, frame = window_of(named)
+    kind, lower, upper = catalyst.kind(called(function)), to_end(frame.lower()), to_end(frame.upper())
+    if not ranged(frame) or (lower and upper):
+        return False
+    if kind in FORWARD | BACKWARD and not called(function).ignoreNulls():
+        return not (lower if kind in FORWARD else upper)
+    return True
+
+
+def to_end(edge: J) -> bool:
+    """Whether a frame reaches to the end of its partition there."""
+    return catalyst.kind(edge).startswith("Unbounded")
 
 
 def left_open(window: J) -> tuple[str, str | None]:
     """The kind of a window that is settled as far as it can be, and what is still open in it."""
     named = catalyst.sequence(window.windowExpressions())
-    numbering = any(catalyst.kind(node) == "RowNumber" for each in named for node in catalyst.nodes(each))
-    if numbering and window.orderSpec().isEmpty():
+    if window.orderSpec().isEmpty() and any(catalyst.kind(window_of(each)[0]) == "RowNumber" for each in named):
         return "limit", UNORDERED  # as Spark writes one in a correlated subquery
-    open_ended = any(depends_on_peers(each) for each in named)
+    calls = [window_of(each) for each in named]
+    open_ended = any(by_distance(frame) and is_peerless(function) for function, frame in calls)
     return "window", "among peers of its order any may be the last" if open_ended else None
 
 

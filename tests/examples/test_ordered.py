@@ -106,6 +106,34 @@ def test_the_order_of_a_correlated_limit_is_kept(spark: SparkSession) -> None:
     assert rows(view) == [(1, 9), (2, 3)]
 
 
+def test_peers_stay_in_a_range_frame(spark: SparkSession) -> None:
+    """Whichever of them is the first, all have the same frame and so the same value, and that is one of Spark's."""
+    data = [(1, 1, None, "b"), (1, 1, 5, "a"), (1, 2, None, "c"), (1, 2, 7, "c"), (1, 2, None, "d"), (2, 1, None, "e")]
+    query = """
+        select k, d, x, s, first_value(x) ignore nulls over w f, nth_value(s, 2) over w n, last_value(s) over w z,
+            collect_list(s) over w l, listagg(s) over w t, any_value(s) over w a, first_value(s) over w o,
+            first_value(s) over (partition by k order by d range between current row and unbounded following) g,
+            last_value(x) ignore nulls over (
+                partition by k order by d range between current row and unbounded following) y,
+            collect_list(s) over (partition by k order by d range between current row and current row) h
+        from t window w as (partition by k order by d)"""
+    answers: list[list[tuple[Any, ...]]] = []
+    for given in (data, data[::-1]):
+        world = World(spark, {"t": ("k int, d int, x int, s string", given)})
+        view = world.view(query)
+        checked(view)
+        answers.append(rows(view))
+        found = {(r.k, r.d): r for r in view.answer().collect()}
+        assert [(found[each].f, found[each].y) for each in ((1, 1), (1, 2), (2, 1))] == [(5, 7), (5, 7), (None, None)]
+        assert len({repr((r[0], r[1], r[4:])) for r in answers[-1]}) == 3, "peers have the same values"
+        assert sorted(found[1, 1].l) == ["a", "b"] and sorted(found[1, 2].l) == ["a", "b", "c", "c", "d"]
+        assert found[1, 2].t == "".join(found[1, 2].l) and found[1, 1].n == found[1, 1].l[1] == found[1, 1].z
+        assert sorted(found[1, 2].h) == ["c", "c", "d"] and found[1, 2].g == found[1, 2].h[0]
+        world.do(("delete", "t", "x = 5"), ("insert", "t", [(1, 2, 9, "a")]))
+        checked(view)
+    assert answers[0] == answers[1]
+
+
 def test_only_touched_partitions_are_computed(scene: Scene) -> None:
     """The change of a window over many partitions is as small as the partitions that changed."""
     scene.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])

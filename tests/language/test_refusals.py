@@ -17,14 +17,15 @@ REFUSED = {
         "from flights f",
         "row_number", "without an order", "order it",
     ),
-    "edge of a range frame": (
-        "select carrier, last_value(seats) over (partition by carrier order by day) n from flights",
-        "last", "among peers", "ROWS instead of RANGE",
-    ),
     "a range frame by distance": (
         "select carrier, first_value(seats) over (order by seats range between 1 preceding and current row) n "
         "from flights",
         "first", "among peers", "ROWS instead of RANGE",
+    ),
+    "a list of a range frame by distance": (
+        "select carrier, nth_value(day, 2) over (order by seats range between 1 preceding and current row) n, "
+        "collect_list(day) over (order by seats range between 1 preceding and current row) l from flights",
+        "nth_value", "among peers", "ROWS instead of RANGE",
     ),
     "rand": ("select carrier, rand() r from flights", "rand(", "another value each time", "deterministic"),
     "uuid below a group-by": (
