@@ -3,7 +3,7 @@
 | aggregate | settled by |
 | --- | --- |
 | first, last, any_value; dropDuplicates of some columns | the least row, the same one for all of a group's |
-| max_by, min_by | the largest (smallest) of the values with an equal order; of maps and variants Spark's own choice |
+| max_by, min_by | the largest (smallest) of the values with an equal order, maps by their sorted entries |
 | mode | the least of the most frequent values |
 | collect_list, collect_set | the elements are sorted |
 | listagg | by its own order, then by the value |
@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from incremental import catalyst
 from incremental.catalyst import J
+from incremental.language.ranks import is_orderable, ranked, struct
 
-CHOOSING = {"MaxBy", "MinBy"}
+CHOOSING = {"MaxBy", "MinBy", "MaxMinByK"}
 COLLECTING = {"CollectList", "CollectSet"}
 PICKING = {"First", "Last", "AnyValue"}
 
@@ -44,12 +45,12 @@ class Choices:
 
     def orderable(self, value: J) -> bool:
         """Whether the values of an expression can be ordered."""
-        return bool(catalyst.module(self._expressions, "RowOrdering").isOrderable(self._vector([value])))
+        return is_orderable(self._spark, value)
 
     def _call(self, node: J, row: list[J]) -> J:
         function = node.aggregateFunction()
         kind = catalyst.kind(function)
-        if kind in CHOOSING and self._by_order and self.orderable(function.children().apply(0)):
+        if kind in CHOOSING and (self._by_order or not merges(self._spark, function)):
             return self._with(node, self._by(function))
         if kind in COLLECTING and self.orderable(function.child()):
             return self._expressions.SortArray(node)
@@ -73,8 +74,11 @@ class Choices:
     def _by(self, function: J) -> J:
         """The choice ordered by (order, value); NULL orders stay NULL, which the choice passes over."""
         value, order, *rest = catalyst.sequence(function.children())
+        rank = ranked(self._spark, value)
+        if rank is None:
+            return function
         literal = catalyst.module(self._expressions, "Literal")
-        both = self._struct([order, value])
+        both = struct(self._spark, [order, rank])
         either = self._expressions.If(self._expressions.IsNull(order), literal.create(None, both.dataType()), both)
         return function.withNewChildren(self._vector([value, either, *rest]))
 
@@ -97,8 +101,8 @@ class Choices:
             return self._with(node, least(value))
         values = [call.aggregateFunction().child() for call in row] if node in row else [value]
         position = next(i for i, each in enumerate(values) if each.semanticEquals(value))
-        struct = self._with(node, least(self._struct(values)))
-        return self._expressions.GetStructField(struct, position, catalyst.none(self._spark))
+        taken = self._with(node, least(struct(self._spark, values)))
+        return self._expressions.GetStructField(taken, position, catalyst.none(self._spark))
 
     def _listed(self, function: J) -> J:
         """The values in their order, equal ones by themselves."""
@@ -112,10 +116,10 @@ class Choices:
             function.mutableAggBufferOffset(), function.inputAggBufferOffset(),
         )  # fmt: skip
 
-    def _struct(self, values: list[J]) -> J:
-        """A struct of values, compared in their order."""
-        named = [part for i, v in enumerate(values) for part in (catalyst.parsed(self._spark, f"'v{i}'"), v)]
-        return self._expressions.CreateNamedStruct(self._vector(named))
-
     def _vector(self, items: list[J]) -> J:
         return catalyst.vector(self._spark, items)
+
+
+def merges(spark: SparkSession, function: J) -> bool:
+    """Whether a max_by or min_by has a monoid, which settles it."""
+    return catalyst.kind(function) != "MaxMinByK" and is_orderable(spark, catalyst.sequence(function.children())[0])
