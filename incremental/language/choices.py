@@ -6,7 +6,7 @@
 | max_by, min_by | the largest (smallest) of the values with an equal order, maps by their sorted entries |
 | mode | the least of the most frequent values |
 | collect_list, collect_set | the elements are sorted |
-| listagg | by its own order, then by the value |
+| listagg | by its own order, then by the value; distinct values by themselves |
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Choices:
                 catalyst.some(self._spark, True),
             )  # fmt: skip
             return self._with(node, least)
-        if kind == "ListAgg" and not node.isDistinct():
+        # the order of distinct values can only be their own
+        if kind == "ListAgg" and (not node.isDistinct() or function.orderExpressions().isEmpty()):
             return self._with(node, self._listed(function))
         return node
 

@@ -126,6 +126,16 @@ def test_choices_of_what_cannot_be_ordered(spark: SparkSession) -> None:
     assert [(r[0], r[1]) for r in answers[0]] == [(1, [("b", "x")]), (2, [("c", "x")]), (3, [("f", "x")])]
 
 
+def test_lists_of_distinct_values(spark: SparkSession) -> None:
+    """They come in their own order where the query names none."""
+    data = [(1, "b"), (1, "a"), (1, "b"), (1, None), (1, "c"), (2, "z"), (2, "y")]
+    for given in (data, data[::-1]):
+        world = World(spark, {"t": ("k int, s string", given)})
+        view = world.view("select k, listagg(distinct s, ',') l, listagg(s) m from t group by k")
+        checked(view)
+        assert rows(view) == [(1, "a,b,c", "abbc"), (2, "y,z", "yz")]
+
+
 def test_peers_stay_in_a_range_frame(spark: SparkSession) -> None:
     """Whichever of them is the first, all have the same frame and so the same value, and that is one of Spark's."""
     data = [(1, 1, None, "b"), (1, 1, 5, "a"), (1, 2, None, "c"), (1, 2, 7, "c"), (1, 2, None, "d"), (2, 1, None, "e")]
