@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import SparkSession
 
 from incremental import catalyst
@@ -35,7 +37,7 @@ class Choices:
         row = [call for output in outputs for call in self._picked_together(output)]
 
         def call(part: J) -> J | None:
-            return self._call(part, row) if catalyst.kind(part) == "AggregateExpression" else None
+            return self.call(part, row) if catalyst.kind(part) == "AggregateExpression" else None
 
         new = [catalyst.rewrite(self._spark, output, call) for output in outputs]
         if all(a is b for a, b in zip(outputs, new, strict=True)):
@@ -47,7 +49,8 @@ class Choices:
         """Whether the values of an expression can be ordered."""
         return is_orderable(self._spark, value)
 
-    def _call(self, node: J, row: list[J]) -> J:
+    def call(self, node: J, row: Sequence[J] = ()) -> J:
+        """An aggregate settled; `row`: the calls that take their values of one row."""
         function = node.aggregateFunction()
         kind = catalyst.kind(function)
         if kind in CHOOSING and (self._by_order or not merges(self._spark, function)):
@@ -95,7 +98,7 @@ class Choices:
             and self.orderable(node.aggregateFunction().child())
         ]
 
-    def _picked(self, node: J, row: list[J]) -> J:
+    def _picked(self, node: J, row: Sequence[J]) -> J:
         least = self._expressions.aggregate.Min
         value = node.aggregateFunction().child()
         if node.aggregateFunction().ignoreNulls():

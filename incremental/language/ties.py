@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental import catalyst
 from incremental.catalyst import J
-from incremental.language.choices import Choices
+from incremental.language.choices import CHOOSING, Choices
 from incremental.language.subqueries import with_inner_plans
 
 RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
 # what they give depends on the order of peers
 PEERLESS = {"First", "Last", "AnyValue", "NthValue", "CollectList", "ListAgg"}
+ORDERLESS = {"Median", "PercentileCont", "PercentileDisc"}  # Spark allows no order beside them
 FORWARD, BACKWARD = {"First", "AnyValue"}, {"Last"}
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 STACKED = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
@@ -85,9 +86,10 @@ class Ties:
 
     def _window(self, node: J) -> J:
         """Functions that tell peers apart move to a window of their own, whose order is total."""
-        named = catalyst.sequence(node.windowExpressions())
+        given = catalyst.sequence(node.windowExpressions())
+        named = [self._chosen(expression) for expression in given]
         telling = [expression for expression in named if self._tells_peers_apart(expression)]
-        if not telling:
+        if not telling and all(a is b for a, b in zip(given, named, strict=True)):
             return node
         order = self._total(node.orderSpec(), node.child())
         below = node.child()
@@ -99,6 +101,15 @@ class Ties:
             totally = [self._over(e, node.partitionSpec(), order) for e in telling if e not in to_peers]
             below = self._logical.Window(self._vector(totally), node.partitionSpec(), order, below, node.hint())
         return self._up_to_peers(node, to_peers, order, below) if to_peers else below
+
+    def _chosen(self, named: J) -> J:
+        """A function whose choice has an order of its own, settled by that as in a group."""
+        function, frame = window_of(named)
+        by_value = ranged(frame) and catalyst.kind(called(function)) in CHOOSING | {"Mode"}
+        if not by_value and not says_its_order(function):
+            return named
+        settled_function = Choices(self._spark, by_order=True).call(function)
+        return catalyst.rewrite(self._spark, named, lambda part: settled_function if part.equals(function) else None)
 
     def _over(self, named: J, partition: J, order: J) -> J:
         """A window function in another order."""
@@ -148,7 +159,7 @@ class Ties:
 
     def _tells_peers_apart(self, named: J) -> bool:
         function, frame = window_of(named)
-        if catalyst.kind(function) in RANKING:
+        if catalyst.kind(called(function)) in RANKING | ORDERLESS or says_its_order(function):
             return False
         return not ranged(frame) or (is_peerless(function) and not by_distance(frame))
 
@@ -189,6 +200,11 @@ def window_of(named: J) -> tuple[J, J]:
 def called(function: J) -> J:
     """What a window function computes."""
     return function.aggregateFunction() if catalyst.kind(function) == "AggregateExpression" else function
+
+
+def says_its_order(function: J) -> bool:
+    """Whether it is a listagg WITHIN GROUP, beside whose order Spark allows no other."""
+    return catalyst.kind(called(function)) == "ListAgg" and not called(function).orderExpressions().isEmpty()
 
 
 def is_peerless(function: J) -> bool:

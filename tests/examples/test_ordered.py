@@ -164,6 +164,23 @@ def test_peers_stay_in_a_range_frame(spark: SparkSession) -> None:
     assert answers[0] == answers[1]
 
 
+def test_choices_over_windows(spark: SparkSession) -> None:
+    """What has an order of its own is settled by that, within the frame that the query says."""
+    query = """select k, d, s,
+        max_by(s, v) over (partition by k order by d) m, mode(s) over (partition by k order by d) o,
+        min_by(s, v) over (partition by k order by d range between 1 preceding and current row) n,
+        listagg(s, ',') within group (order by v) over (partition by k) l, median(d) over (partition by k) e from t"""
+    data = [(1, 1, 3, "b"), (1, 1, 3, "a"), (1, 2, 3, "c"), (1, 2, 1, "z"), (1, 4, 1, "y"), (2, 1, 1, "x")]
+    answers: list[list[tuple[Any, ...]]] = []
+    for given in (data, data[::-1]):
+        world = World(spark, {"t": ("k int, d int, v int, s string", given)})
+        view = world.view(query)
+        checked(view)
+        answers.append(rows(view))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == (1, 1, "a", "b", "a", "a", "y,z,a,b,c", 2.0)
+
+
 def test_only_touched_partitions_are_computed(scene: Scene) -> None:
     """The change of a window over many partitions is as small as the partitions that changed."""
     scene.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])
