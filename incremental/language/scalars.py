@@ -7,6 +7,7 @@ Also finds what the promise forbids: expressions whose value is not a function o
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -75,6 +76,13 @@ class Scalars:
         columns = frozenset(str(attribute.name()) for attribute in self._references(renamed))
         return Opaque(expression_text(renamed), type_text(renamed.dataType()), columns, renamed)
 
+    def operated(self, expression: J) -> str:
+        """The text of an expression that stays within an operator of Spark's."""
+        renamed = self.renamed(expression)
+        for part in rowwise(renamed):
+            self._inspect(part)
+        return expression_text(renamed)
+
     def renamed(self, expression: J) -> J:
         """The expression over the plan's unique names."""
 
@@ -113,6 +121,19 @@ class Scalars:
     def forbid(self, text: str, because: str, instead: str) -> None:
         """Remember an expression that no maintained view may contain."""
         self.forbidden.append(Forbidden(text, because, instead))
+
+
+def rowwise(expression: J) -> Iterable[J]:
+    """What an expression reads of rows: of windows and aggregates the arguments, for ties settles what they choose."""
+    match catalyst.kind(expression):
+        case "WindowExpression":
+            parts = catalyst.sequence(expression.children())
+        case "AggregateExpression":
+            parts = [*catalyst.sequence(expression.aggregateFunction().children())]
+            parts += [] if (condition := catalyst.option(expression.filter())) is None else [condition]
+        case _:
+            return [expression]
+    return [each for part in parts for each in rowwise(part)]
 
 
 def is_moment(cast: J) -> bool:

@@ -21,3 +21,8 @@ def conjuncts(condition: J) -> list[J]:
 def is_projected_sort(node: J) -> bool:
     """Whether a projection only stands between a limit and the order that decides what it keeps."""
     return catalyst.kind(node) == "Project" and catalyst.kind(node.child()) == "Sort"
+
+
+def unaliased(named: J) -> J:
+    """The value of a named expression."""
+    return named.child() if catalyst.kind(named) == "Alias" else named

@@ -42,10 +42,11 @@ from incremental.algebra.plan import (
 )
 from incremental.catalyst import J
 from incremental.language.aggregates import Aggregates
+from incremental.language.limits import is_ordered, limit_stack, limit_text
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, expression_text, numbered
-from incremental.language.shapes import conjuncts, is_projected_sort, is_session
+from incremental.language.shapes import conjuncts, is_session, unaliased
 from incremental.language.subqueries import inner_plans, one_row, told_by_rows
 from incremental.language.ties import UNORDERED, left_open
 from incremental.language.used import used_attributes
@@ -54,7 +55,6 @@ JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
     "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
-LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Sort"}
 MEETING = {"Project", "Filter", "Aggregate", "Join"}  # with scalar subqueries within their expressions
 
 
@@ -119,7 +119,7 @@ class Translation:
     def _project(self, node: J) -> Plan:
         child = self.plan(node.child())
         named = catalyst.sequence(node.projectList())
-        child, expressions = self._with_subqueries(child, [self._value(n) for n in named])
+        child, expressions = self._with_subqueries(child, [unaliased(n) for n in named])
         scalars = [self.scalars.scalar(e) for e in expressions]
         pairs = zip(named, scalars, strict=True)
         return narrow(child, tuple(Item(self.names.column(n.toAttribute()), scalar) for n, scalar in pairs))
@@ -172,7 +172,7 @@ class Translation:
         child = self._ordered(node.child())
         scalars = [self.scalars.scalar(key) for key in keys]
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        text = "; ".join(self.scalars.opaque(self._value(e)).text for e in catalyst.sequence(computed))
+        text = "; ".join(self.scalars.opaque(unaliased(e)).text for e in catalyst.sequence(computed))
         known = tuple(scalar.column for scalar in scalars if isinstance(scalar, Reference))
         return KeyLocal(child, "group function", known, columns, text, None, (node,))
 
@@ -221,32 +221,22 @@ class Translation:
             keys.append(scalar.column if isinstance(scalar, Reference) else items[-1].column)
         expressions = catalyst.sequence(node.windowExpressions())
         produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
-        text = "; ".join(expression_text(self.scalars.renamed(self._value(e))) for e in expressions)
+        text = "; ".join(self.scalars.operated(unaliased(e)) for e in expressions)
         below = narrow(child, tuple(items))
         kind, ambiguous = left_open(node)
         return KeyLocal(below, kind, tuple(keys), below.columns + produced, text, ambiguous, (node,))
 
     def _limit(self, node: J) -> Plan:
-        stack: list[J] = []
-        below = node
-        while catalyst.kind(below) in LIMITS or is_projected_sort(below):
-            if inner := told_by_rows(self._spark, below):
+        stack = limit_stack(node)
+        for each in stack:
+            if inner := told_by_rows(self._spark, each):
                 because = "a subquery stands within what a LIMIT orders or shows"
                 return self._foreign(node, because, "compute it in a query below the LIMIT", inner)
-            stack.append(below)
-            below = below.child()
-        child = self.plan(below)
-        texts = [self._limit_text(n) for n in stack if catalyst.kind(n) not in ("LocalLimit", "Project")]
+        child = self.plan(stack[-1].child())
+        text = limit_text(stack, self.scalars, self.names)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        ordered = any(catalyst.kind(n) == "Sort" for n in stack)
-        ambiguous = None if ordered else UNORDERED
-        return KeyLocal(child, "limit", (), columns, ", ".join(texts), ambiguous, tuple(stack))
-
-    def _limit_text(self, node: J) -> str:
-        """One of the nodes of a limit, without Spark's expression numbers."""
-        name = {"GlobalLimit": "limit", "Offset": "offset", "Sort": "order by"}[catalyst.kind(node)]
-        keys = [expression_text(self.scalars.renamed(e)) for e in catalyst.sequence(node.expressions())]
-        return f"{name} {', '.join(keys)}"
+        ambiguous = None if is_ordered(stack) else UNORDERED
+        return KeyLocal(child, "limit", (), columns, text, ambiguous, tuple(stack))
 
     _globallimit = _locallimit = _offset = _limit
 
@@ -282,10 +272,6 @@ class Translation:
 
         replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]
         return joined, replaced
-
-    @staticmethod
-    def _value(named: J) -> J:
-        return named.child() if catalyst.kind(named) == "Alias" else named
 
 
 def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:

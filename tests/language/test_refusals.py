@@ -33,6 +33,53 @@ REFUSED = {
     ),
     "current_date": ("select carrier from flights where day = current_date", "current_date", "clock", "literal"),
     "now": ("select carrier, now() t from flights", "now()", "clock", "literal"),
+    "the clock in a window": (
+        "select carrier, lead(day, 1, current_date()) over (partition by carrier order by day) d from flights",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in what a window is over": (
+        "select sum(seats) over (order by abs(datediff(day, current_date())) rows 1 preceding) s from flights",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in the filter of a window": (
+        "select first_value(seats) filter (where day < current_date()) over (partition by carrier order by day rows "
+        "1 preceding) s from flights",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in an order": (
+        "select * from flights order by abs(datediff(day, current_date())) limit 10",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in a limit": (
+        "select carrier from flights order by day limit day(current_date())", "current_date()", "clock", "literal",
+    ),
+    "rand beneath a limit": (
+        "select seats, rand() r from (select * from flights order by day) limit 3",
+        "rand(", "another value each time", "deterministic",
+    ),
+    "the clock beneath a limit": (
+        "select year(now()) y from (select * from flights order by day) limit 3", "now()", "clock", "literal",
+    ),
+    "the clock in what rows explode to": (
+        "select explode(sequence(day, current_date())) d from flights", "current_date()", "clock", "literal",
+    ),
+    "the clock in a grouping set": (
+        "select carrier, day < current_date() o, count(*) n from flights group by cube(carrier, day < current_date())",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in a pivot": (
+        "select * from (select carrier, seats, day < current_date() old from flights) "
+        "pivot (sum(seats) for old in (true, false))",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in the filter of an aggregate": (
+        "select carrier, count(*) filter (where day < current_date()) n from flights group by carrier",
+        "current_date()", "clock", "literal",
+    ),
+    "the clock in a subquery": (
+        "select carrier, (select max(datediff(current_date(), placed)) from orders) d from flights",
+        "current_date()", "clock", "literal",
+    ),
     "file name": (
         "select input_file_name() f, count(*) from flights group by 1",
         "input_file_name", "files", "column of the source",
