@@ -30,8 +30,9 @@ def limit_stack(node: J) -> list[J]:
 
 
 def is_ordered(stack: Sequence[J]) -> bool:
-    """Whether an order decides which rows a limit keeps."""
-    return any(catalyst.kind(node) == "Sort" for node in stack)
+    """Whether each limit has an order of its own, or that of a limit below it, whose rows stay in order."""
+    deciding = [kind for node in stack if (kind := catalyst.kind(node)) != "Project"]
+    return deciding[-1] == "Sort"
 
 
 def limit_text(stack: Sequence[J], scalars: Scalars, names: Names) -> str:

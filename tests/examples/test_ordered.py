@@ -36,6 +36,9 @@ LIMITS = (
     "select k, v from t order by v desc, k limit 3 offset 1",
     "select k, sum(v) s from t group by k order by s desc limit 2",
     "select count(*) n from (select v from t order by v limit 3)",
+    "select * from (select * from t order by v limit 3) limit 2",
+    "select * from (select * from t order by v desc limit 3) order by k limit 2",
+    "select s, k + v w from (select * from (select * from t order by v desc limit 4) order by k) limit 2",
 )
 UNMERGED = (
     "select k, percentile(v, 0.5) p, median(v) m, sum(v) s from t group by k",

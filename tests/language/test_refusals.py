@@ -17,6 +17,14 @@ REFUSED = {
         "from flights f",
         "row_number", "without an order", "order it",
     ),
+    "limit without an order beneath an ordered one": (
+        "select * from (select * from flights limit 10) order by seats limit 3",
+        "limit 10", "without an order", "order it",
+    ),
+    "offset without an order beneath an ordered limit": (
+        "select * from (select * from (select * from flights offset 2) order by seats limit 9) order by day limit 3",
+        "offset 2", "without an order", "order it",
+    ),
     "a range frame by distance": (
         "select carrier, first_value(seats) over (order by seats range between 1 preceding and current row) n "
         "from flights",
