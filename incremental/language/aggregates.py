@@ -17,7 +17,7 @@ from incremental.catalyst import J
 from incremental.language.choices import CHOOSING
 from incremental.language.names import Names, type_text
 from incremental.language.ranks import ranked
-from incremental.language.scalars import Scalars, expression_text
+from incremental.language.scalars import Scalars
 from incremental.language.subqueries import has_subquery
 
 INTEGRAL = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
@@ -107,7 +107,7 @@ class Aggregates:
         function = node.aggregateFunction()
         name, condition = catalyst.kind(function), catalyst.option(node.filter())
         buffers, answer = self._answer(function)
-        text = expression_text(self._scalars.renamed(node))
+        text = self._scalars.text(node)
         mode = "try" if text.startswith("try_") else self._mode
         expressions = [self._argument(name, e) for e in catalyst.sequence(function.children())]
         types = tuple(type_text(e.dataType()) for e in expressions)

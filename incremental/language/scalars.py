@@ -7,6 +7,7 @@ Also finds what the promise forbids: expressions whose value is not a function o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from incremental.algebra.plan import Opaque, Reference, Scalar
 from incremental.catalyst import J
 from incremental.language.functions import FUNCTIONS, function_digest
 from incremental.language.names import Names, type_text
+from incremental.language.unsaid import Unsaid
 
 CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
 MOMENTS = {"now", "today", "tomorrow", "yesterday"}
@@ -29,21 +31,6 @@ CONTEXT = {
 }
 # Spark counts on from query to query
 NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
-# What Spark's SQL of an expression does not say, with its usual value.
-UNSAID = {
-    "CsvToStructs": {"options": "Map()"},
-    "JsonToStructs": {"options": "Map()"},
-    "XmlToStructs": {"options": "Map()"},
-    "StructsToCsv": {"options": "Map()"},
-    "StructsToJson": {"options": "Map()"},
-    "StructsToXml": {"options": "Map()"},
-    "HyperLogLogPlusPlus": {"relativeSD": "0.05"},
-    "Percentile": {"reverse": "False"},
-    "PercentileCont": {"reverse": "False"},
-    "PercentileDisc": {"reverse": "False"},
-    "CollectList": {"ignoreNulls": "True"},
-    "CollectSet": {"ignoreNulls": "True"},
-}
 
 
 @dataclass(frozen=True)
@@ -61,6 +48,7 @@ class Scalars:
     def __init__(self, spark: SparkSession, names: Names) -> None:
         self._spark = spark
         self._names = names
+        self._unsaid = Unsaid(spark)
         self.forbidden: list[Forbidden] = []
 
     def scalar(self, expression: J) -> Scalar:
@@ -71,19 +59,23 @@ class Scalars:
 
     def opaque(self, expression: J) -> Opaque:
         """An opaque scalar of any expression, its attributes renamed."""
-        renamed = self.renamed(expression)
+        renamed = self._renamed(expression)
         self._inspect(renamed)
         columns = frozenset(str(attribute.name()) for attribute in self._references(renamed))
-        return Opaque(expression_text(renamed), type_text(renamed.dataType()), columns, renamed)
+        return Opaque(self._said(renamed), type_text(renamed.dataType()), columns, renamed)
 
     def operated(self, expression: J) -> str:
         """The text of an expression that stays within an operator of Spark's."""
-        renamed = self.renamed(expression)
+        renamed = self._renamed(expression)
         for part in rowwise(renamed):
             self._inspect(part)
-        return expression_text(renamed)
+        return self._said(renamed)
 
-    def renamed(self, expression: J) -> J:
+    def text(self, expression: J) -> str:
+        """The text of an expression that is kept for what it is, whether or not it may be."""
+        return self._said(self._renamed(expression))
+
+    def _renamed(self, expression: J) -> J:
         """The expression over the plan's unique names."""
 
         def replace(node: J) -> J | None:
@@ -100,7 +92,7 @@ class Scalars:
         for node in catalyst.nodes(expression):
             name = catalyst.kind(node)
             clock = name in CLOCK or (name == "Cast" and is_moment(node))
-            text = expression_text(node) if clock or name in CONTEXT or not node.deterministic() else ""
+            text = self._said(node) if clock or name in CONTEXT or not node.deterministic() else ""
             if clock:
                 because, instead = "its value changes with the clock", "pass the date as a column or a literal"
             elif name in CONTEXT:
@@ -117,6 +109,20 @@ class Scalars:
                 continue
             self.forbid(text, because, instead)
             return
+
+    def _said(self, expression: J) -> str:
+        """Deterministic text of an expression: Spark's SQL, and what that leaves out of it."""
+        text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
+        told, seen = "", Counter[str]()
+        for node in catalyst.nodes(expression):
+            kind = catalyst.kind(node)
+            if kind in FUNCTIONS:
+                told += f" ~ python {node.name()} {function_digest(node)}"
+            seen[kind] += 1
+            told += self._unsaid.of(node, kind, seen[kind], typed=node is expression)
+        if "namedlambdavariable" in text + told:
+            text = f"{text} ~ {numbered(str(expression.toString()))}"
+        return text + told
 
     def forbid(self, text: str, because: str, instead: str) -> None:
         """Remember an expression that no maintained view may contain."""
@@ -142,21 +148,6 @@ def is_moment(cast: J) -> bool:
         return False
     text = cast.child()
     return catalyst.kind(text) == "Literal" and str(text.value()).strip().lower() in MOMENTS
-
-
-def expression_text(expression: J) -> str:
-    """Deterministic text of an expression: Spark's SQL, and what that leaves out of lambdas, functions and options."""
-    text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
-    if "namedlambdavariable" in text:
-        text = f"{text} ~ {numbered(str(expression.toString()))}"
-    for node in catalyst.nodes(expression):
-        kind = catalyst.kind(node)
-        if kind in FUNCTIONS:
-            text += f" ~ python {node.name()} {function_digest(node)}"
-        for option, usual in UNSAID.get(kind, {}).items():
-            if (value := str(getattr(node, option)())) != usual:
-                text += f" ~ {option} {value}"
-    return text
 
 
 def numbered(text: str) -> str:

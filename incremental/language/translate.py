@@ -45,7 +45,7 @@ from incremental.language.aggregates import Aggregates
 from incremental.language.limits import is_ordered, limit_stack, limit_text
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
-from incremental.language.scalars import Scalars, expression_text, numbered
+from incremental.language.scalars import Scalars, numbered
 from incremental.language.shapes import conjuncts, is_session, unaliased
 from incremental.language.subqueries import inner_plans, one_row, told_by_rows
 from incremental.language.ties import UNORDERED, left_open
@@ -252,7 +252,7 @@ class Translation:
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
         children += tuple(self.whole(normal_form(self._spark, plan)) for plan in inner)
         said = [numbered(str(node.simpleString(1000)))]
-        said += [expression_text(self.scalars.renamed(e)) for e in catalyst.sequence(node.expressions())]
+        said += [self.scalars.text(e) for e in catalyst.sequence(node.expressions())]
         kind = catalyst.kind(node)
         return Foreign(kind, name or kind, because, instead, children, columns, " ~ ".join(said))
 
