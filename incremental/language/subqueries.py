@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from incremental import catalyst
 from incremental.catalyst import J
-from incremental.language.choices import Choices
 from incremental.language.normalise import TRANSPARENT, normal_form
+from incremental.language.ranks import is_orderable
+from incremental.language.shapes import unaliased
 
 
 def one_row(spark: SparkSession, node: J) -> J:
@@ -29,7 +30,7 @@ def one_row(spark: SparkSession, node: J) -> J:
     else:
         error = "raise_error('a subquery used as an expression gave more than one row')"
         # what has no order, a map or a variant, has no least value: of one row any order will do
-        pick = "min({0})" if Choices(spark, by_order=False).orderable(node.output().apply(0)) else "max_by({0}, 1)"
+        pick = "min({0})" if is_orderable(spark, node.output().apply(0)) else "max_by({0}, 1)"
         single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)
     return normal_form(spark, catalyst.analysed(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
@@ -90,4 +91,4 @@ def constants(node: J) -> list[J]:
     """What a projection computes; of another node its columns."""
     if catalyst.kind(node) != "Project":
         return catalyst.sequence(node.output())
-    return [n.child() if catalyst.kind(n) == "Alias" else n for n in catalyst.sequence(node.projectList())]
+    return [unaliased(named) for named in catalyst.sequence(node.projectList())]
