@@ -12,7 +12,8 @@ from incremental.catalyst import J, catalyst, module
 PULL_UP = "optimizer:PullupCorrelatedPredicates"
 # Subqueries, set operations, DISTINCT and common table expressions become joins, aggregates and unions.
 UNNESTING = (
-    "finish:EliminateSubqueryAliases",
+    "analysis:EliminateSubqueryAliases",
+    "expressions:EliminatePipeOperators",
     "optimizer:ReplaceExpressions",
     "optimizer:RewriteNonCorrelatedExists",
     "optimizer:PullOutGroupingExpressions",
@@ -40,7 +41,6 @@ MOST_ROUNDS = 8
 # What only names, hints or orders rows.
 TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
-    "PipeOperator",
 }  # fmt: skip
 # Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
 SIMPLIFYING = (
@@ -52,19 +52,22 @@ SIMPLIFYING = (
 
 
 def rule(spark: SparkSession, name: str) -> J:
-    """Catalyst's rule of a name above: `optimizer:` or `finish:` (of the analyser) and the rule's object."""
+    """Catalyst's rule of a name above: its package and object."""
     room, rule_name = name.split(":")
-    packages = {"optimizer": catalyst(spark).optimizer, "finish": catalyst(spark).analysis}
-    return module(packages[room], rule_name)
+    return module(getattr(catalyst(spark), room), rule_name)
+
+
+def inlined(spark: SparkSession, plan: J) -> J:
+    """The plan with each common table expression where it is used."""
+    return catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
 
 
 def normal_form(spark: SparkSession, plan: J) -> J:
-    """The plan after Catalyst's unnesting rules and after push-down and pruning, in a fixed order."""
-    plan = catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
+    """The plan without common table expressions after Catalyst's rules: unnesting, push-down and pruning, in order."""
     # a subquery within a subquery shows itself when the outer one has become a join
     plan = repeated(plan, [rule(spark, name) for name in UNNESTING + SUBQUERIES])
     plan = repeated(plan, [rule(spark, name) for name in SIMPLIFYING])
-    return rule(spark, "finish:EliminateSubqueryAliases").apply(plan)
+    return rule(spark, "analysis:EliminateSubqueryAliases").apply(plan)
 
 
 def repeated(plan: J, rules: list[J]) -> J:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental import catalyst
 from incremental.catalyst import J
 from incremental.language.choices import CHOOSING, Choices
+from incremental.language.normalise import inlined
 from incremental.language.subqueries import with_inner_plans
 
 RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
@@ -27,19 +28,27 @@ FORWARD, BACKWARD = {"First", "AnyValue"}, {"Last"}
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 STACKED = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
 UNORDERED = "without an order nobody knows which rows it keeps"
-LIMITING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"}
+LIMITING = {
+    "GlobalLimit",
+    "LocalLimit",
+    "Offset",
+    "Project",
+    "SubqueryAlias",
+    "Filter",
+    "PipeOperator",
+}  # keep an order
 
 
 def settled(spark: SparkSession, frame: DataFrame) -> DataFrame:
     """The batch query with every choice settled; itself where it makes none."""
-    plan = catalyst.analysed(frame)
+    plan = inlined(spark, catalyst.analysed(frame))
     found = Ties(spark, Choices(spark, by_order=True)).plan(plan)
     return frame if found is plan else catalyst.frame(spark, found)
 
 
 def determined(spark: SparkSession, plan: J) -> J:
     """The plan to translate: settled but for max_by and min_by, whose monoids settle them."""
-    return Ties(spark, Choices(spark, by_order=False)).plan(plan)
+    return Ties(spark, Choices(spark, by_order=False)).plan(inlined(spark, plan))
 
 
 class Ties:

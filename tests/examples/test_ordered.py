@@ -81,13 +81,16 @@ WITHIN = {
         "or id in (select cid from o where v = (select v from o order by day desc limit 1)) "
         "or exists (select 1 from (select v, row_number() over (order by day) n from o) where v = id and n = 3)"
     ),
+    "a common table": "with x as (select * from o order by day) select v, s from x limit 3",
+    "a filter between": "select v, s from (select * from o order by day) where v > 1 limit 2",
+    "pipes": "from o |> order by day |> where v < 3 |> select cid, v, s |> limit 2",
     "below a group": "select sum(v) n from (select id, (select v from o where cid = id order by day limit 1) v from c)",
 }
 TIED = [(1, 1, 2, "b"), (1, 1, 1, "c"), (1, 0, 3, "a"), (2, 5, 2, "x"), (2, 5, 3, "y"), (2, 4, 1, "z"), (1, 1, 3, "d")]
 
 
 @pytest.mark.parametrize("case", WITHIN)
-def test_ties_within_subqueries_are_settled(spark: SparkSession, case: str) -> None:
+def test_ties_within_queries_are_settled(spark: SparkSession, case: str) -> None:
     """The same rows in another order are the same answer, of the view and of the batch query."""
     answers: list[list[tuple[Any, ...]]] = []
     for o in (TIED, TIED[::-1]):
