@@ -14,9 +14,9 @@ from incremental import catalyst
 from incremental.algebra.monoids import monoid
 from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
 from incremental.catalyst import J
-from incremental.language.choices import CHOOSING
+from incremental.language.choices import CHOOSING, COLLECTING
 from incremental.language.names import Names, type_text
-from incremental.language.ranks import ranked
+from incremental.language.ranks import is_orderable, ranked
 from incremental.language.scalars import Scalars
 from incremental.language.subqueries import has_subquery
 
@@ -119,6 +119,9 @@ class Aggregates:
             self._scalars.forbid(text, "its value depends on the order of the rows", "min, max, min_by or max_by")
         if name in CHOOSING and ranked(self._spark, expressions[0]) is None:
             because = f"which of several {types[0]} it takes depends on the order of the rows"
+            self._scalars.forbid(text, because, "take to_json of the value, which can be ordered")
+        if name in COLLECTING | {"Mode"} and not is_orderable(self._spark, expressions[0]):
+            because = f"it depends on the order of the rows, and values of type {types[0]} have none of their own"
             self._scalars.forbid(text, because, "take to_json of the value, which can be ordered")
         column = column or self._names.expression(function, name)
         distinct = bool(node.isDistinct()) and name not in ("Min", "Max")

@@ -100,6 +100,14 @@ REFUSED = {
         "select carrier, max_by(struct(map(origin, seats)), day) m from flights group by carrier",
         "max_by", "depends on the order of the rows", "to_json",
     ),
+    "a list of what cannot be ordered": (
+        "select carrier, to_json(collect_list(map(origin, seats))) m from flights group by carrier",
+        "collect_list", "have none of their own", "to_json",
+    ),
+    "the most frequent of what cannot be ordered": (
+        "select carrier, mode(parse_json(origin)) m from flights group by carrier",
+        "mode", "have none of their own", "to_json",
+    ),
     "map in a view of rows": (
         "select map(carrier, seats) m from flights", "column m", "cannot compare values", "map_entries",
     ),
