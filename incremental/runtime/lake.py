@@ -265,7 +265,9 @@ class Table:
         return log.update(*(getattr(log, f"update$default${i}")() for i in (1, 2, 3)))
 
     def _at(self, version: int) -> J:
-        log = self.log
+        latest, log = self._latest(), self.log
+        if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
+            return latest
         try:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
+from incremental.runtime.lake import Table
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -82,6 +85,17 @@ def test_source_dropped_and_recreated(scene: Scene) -> None:
     assert view.rebuild().generation == 2
     confirm(view)
     assert rows(view) == [(7, 7, 7), (8, 8, 8)]
+
+
+def test_a_table_that_was_replaced_by_one_of_as_many_versions(scene: Scene) -> None:
+    """Delta keeps the snapshot of a version, and would give it again: a branch named like a dropped one was read so."""
+    folder, table = scene.folder / "replaced", Table(scene.spark, str(scene.folder / "replaced"))
+    for count in (1, 2, 3):
+        other = folder.with_name("other")
+        scene.spark.range(count).write.format("delta").save(str(other))
+        shutil.rmtree(folder, ignore_errors=True)
+        other.rename(folder)
+        assert (table.at(0).count(), table.scanned(0).count()) == (count, count)
 
 
 def test_vacuumed_version(scene: Scene) -> None:
