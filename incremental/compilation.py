@@ -124,7 +124,7 @@ class Compilation:
         program, recomputable = self._program, not incomparable_rows(self.query.outputs)
         if isinstance(program, RefusedError):
             # where two runs of the batch query differ, recomputing cannot help
-            if self.query.forbidden or self.policy == "incremental":
+            if not self.query.determined or self.policy == "incremental":
                 raise program
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
             return Only(self.current, self._incremental(program))

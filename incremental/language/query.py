@@ -1,7 +1,7 @@
 """Language room: a batch query → algebra. In: SQL text or a DataFrame function, the sources' schemas. Out: a `Query`.
 
-Spark analyses the query over empty relations with the sources' schemas, in a clone of the session, so that neither the
-user's temporary views are touched nor any data is read.
+Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
+neither the user's temporary views are touched nor any data is read: a query function that runs an action is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from incremental import catalyst
 from incremental.algebra.errors import QueryError
-from incremental.algebra.plan import Column, Plan, sources
+from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
 from incremental.catalyst import J
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
@@ -31,6 +31,7 @@ QueryText = str | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings by which functions give something else
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
+UNREAD = "Can't zip RDDs"  # what Spark says when data is asked for that is not there
 FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
 
 
@@ -66,6 +67,11 @@ class Query:
         return sources(self.plan)
 
     @property
+    def determined(self) -> bool:
+        """Whether two runs over the same rows give the same answer."""
+        return not self.forbidden and not any(isinstance(n, KeyLocal) and n.ambiguous for n in walk(self.plan))
+
+    @property
     def fingerprint(self) -> str:
         """The same for the same query in every process: 16 hexadecimal digits."""
         names = tuple(name for _, name in self.outputs)
@@ -94,7 +100,7 @@ def read_query(
         check_statement(clone, query)
     elif not callable(query):
         raise QueryError(f"a query is SQL text or a function of its sources, not {type(query).__name__}")
-    frames = {name: empty(clone, schema) for name, schema in schemas.items()}
+    frames = {name: unread(clone, schema) for name, schema in schemas.items()}
     relations = {relation_number(frame): name for name, frame in frames.items()}
     plan = catalyst.analysed(evaluate(clone, query, frames, {}))
     translation = Translation(clone, relations, names)
@@ -142,24 +148,43 @@ def evaluate(
     frames = {name: frames[name] if name in frames else empty(spark, schemas[name]) for name in {**schemas, **frames}}
     try:
         if callable(query):
-            return query(**frames)
+            return answered(query(**frames))
         for name, frame in frames.items():
             catalyst.frame(spark, catalyst.analysed(frame)).createOrReplaceTempView(name)
         return cast(Any, spark).sql(query)
     except PySparkException as error:
         message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
+        if UNREAD in message:
+            raise QueryError(
+                "the query function runs an action (count, collect, toPandas, a pivot without its values), and no "
+                "data is there when it is asked what the query is: join with an aggregate, or name the values of a pivot"
+            ) from error
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:
         raise QueryError(f"the query function does not fit its sources ({', '.join(frames)}): {error}") from error
 
 
+def answered(found: object) -> DataFrame:
+    """What a query function returned; raises QueryError where it is no DataFrame."""
+    if not isinstance(found, DataFrame):
+        raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame: return the answer")
+    return found
+
+
+def unread(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
+    context, rows = cast(Any, spark.sparkContext)._jsc, catalyst.jvm(spark).java.util.ArrayList()
+    rdd = context.parallelize(rows, 1).zip(context.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
+    return DataFrame(catalyst.session(spark).applySchemaToPythonRDD(rdd, schema.json()), spark)
+
+
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame without rows, whose plan is a LogicalRDD of its own."""
+    """A frame without rows."""
     return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
 def relation_number(frame: DataFrame) -> int:
-    """The RDD number of the empty relation behind a frame, which survives self-joins."""
+    """The RDD number of the relation behind a frame, which survives self-joins."""
     plan = catalyst.analysed(frame)
     while catalyst.kind(plan) != "LogicalRDD":
         plan = plan.children().apply(0)

@@ -240,6 +240,12 @@ class Translation:
 
     _globallimit = _locallimit = _offset = _limit
 
+    def _sample(self, node: J) -> Plan:
+        because = "which rows it takes depends on files and partitions"
+        instead = "take them by a hash of a key, such as WHERE pmod(xxhash64(id), 100) < 5"
+        self.scalars.forbid("TABLESAMPLE", because, instead)
+        return self.plan(node.child())
+
     def _unionloop(self, node: J) -> Plan:
         because = "a recursive query is a fixpoint, which has no incremental rule"
         return self._foreign(node, because, "rewrite it without recursion", name="WITH RECURSIVE")

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from incremental.algebra.errors import RefusedError
+from incremental.api import Policy
 from tests.corpus.world import Step, World, checked, rows
 from tests.examples import scene as on_delta
 from tests.examples.scene import Scene
@@ -36,6 +38,7 @@ LIMITS = (
     "select k, v from t order by v desc, k limit 3 offset 1",
     "select k, sum(v) s from t group by k order by s desc limit 2",
     "select count(*) n from (select v from t order by v limit 3)",
+    "from t |> aggregate count(*) n group by s |> order by n desc, s |> limit 2",
     "select * from (select * from t order by v limit 3) limit 2",
     "select * from (select * from t order by v desc limit 3) order by k limit 2",
     "select s, k + v w from (select * from (select * from t order by v desc limit 4) order by k) limit 2",
@@ -238,8 +241,20 @@ def test_pandas_functions_of_groups(spark: SparkSession) -> None:
             checked(view)
 
 
-def test_limit_without_an_order_is_refused(scene: Scene) -> None:
-    """Nobody knows which rows it keeps, so nothing can be promised."""
+@pytest.mark.parametrize(
+    ("query", "because"),
+    [
+        ("select k from t limit 1", "without an order"),
+        ("select k from (select k from t order by v) group by k limit 1", "without an order"),
+        ("select last_value(s) over (order by v range between 1 preceding and 1 following) l from t", "among peers"),
+        ("select k from t tablesample (50 percent)", "files and partitions"),
+        ("select k from t tablesample (50 percent) repeatable (7)", "files and partitions"),
+        ("select k from t where v in (select v from t tablesample (2 rows))", "without an order"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
+def test_what_is_not_determined_is_refused(scene: Scene, query: str, because: str, policy: Policy) -> None:
+    """Recomputing it cannot help: another run gives other rows, and no check would ever say that they are equal."""
     scene.source("t", "k int, v int, s string", [(1, 1, "a")])
-    view = scene.view("select k from t limit 1", policy="auto")
-    assert view.verdict == "recompute" and "without an order" in view.explain()
+    with pytest.raises(RefusedError, match=because):
+        scene.view(query, policy=policy).refresh()

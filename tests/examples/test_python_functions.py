@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from incremental.algebra.errors import QueryError
+from incremental.api import Policy
 from tests.examples.scene import Scene, checked, rows
 
 
@@ -24,3 +30,40 @@ def test_python_function_in_a_group_by(scene: Scene) -> None:
     scene.sql("delete from {t} where name = 'bob' or name is null")
     checked(view)
     assert rows(view) == [("a", 5, "ann"), ("b", 5, "bea"), (None, 6, "")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda t: t.where(t.v > t.count() - 1),
+        lambda t: t.where(t.v == (t.agg(F.max("v")).collect()[0][0] or 0)),
+        lambda t: t.groupBy("name").pivot("v").count(),
+        lambda t: t.limit(1) if t.isEmpty() else t,
+    ],
+    ids=["count", "collect", "pivot", "isEmpty"],
+)
+@pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
+def test_a_function_that_runs_an_action_is_refused(
+    scene: Scene, query: Callable[[DataFrame], DataFrame], policy: Policy
+) -> None:
+    """What it found when it was asked what the query is would stand in the query for ever."""
+    scene.source("t", "name string, v int", [("ann", 1), ("bob", 2)])
+    with pytest.raises(QueryError, match=r"runs an action .* or name the values of a pivot"):
+        scene.view(query, policy=policy).refresh()
+
+
+def test_a_pivot_with_its_values(scene: Scene) -> None:
+    scene.source("t", "name string, v int", [("ann", 1), ("bob", 2), ("ann", 3)])
+    view = scene.view(lambda t: t.groupBy("name").pivot("v", [1, 2]).count())
+    checked(view)
+    scene.sql("insert into {t} values ('bob', 2), ('ann', 9)")
+    checked(view)
+    assert rows(view) == [("ann", 1, None), ("bob", None, 2)]
+
+
+def test_a_function_without_an_answer(scene: Scene) -> None:
+    """Nothing returned: the commonest slip."""
+    scene.source("t", "name string, v int", [("ann", 1)])
+    forgetful: Any = lambda t: None  # noqa: E731
+    with pytest.raises(QueryError, match="returned NoneType, not a DataFrame"):
+        scene.view(forgetful).refresh()
