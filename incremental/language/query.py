@@ -156,8 +156,8 @@ def evaluate(
         message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
         if UNREAD in message:
             raise QueryError(
-                "the query function runs an action (count, collect, toPandas, a pivot without its values), and no "
-                "data is there when it is asked what the query is: join with an aggregate, or name the values of a pivot"
+                "the query function runs an action (count, collect, toPandas, a pivot without its values), and no data "
+                "is there when it is asked for the query: join with an aggregate, or name the values of a pivot"
             ) from error
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:

@@ -151,8 +151,8 @@ class Checks:
         names, width = key_names(fact.columns), len(fact.columns)
         said = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
-            f"{self._at(fact.source)}: it refers to rows that {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} does "
-            f"not have, by {{rows}}: {DO}"
+            f"{self._at(fact.source)}: it refers to rows that {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} "
+            f"does not have, by {{rows}}: {DO}"
         )
         if new:
             rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")

@@ -118,8 +118,8 @@ def test_violations_name_rows_and_write_nothing(scene: Scene) -> None:
     broken(
         view,
         "source orders breaks its primary key (ok) at version 3: more than one row, or a NULL, has (ok = 3): correct",
-        "source lines breaks its foreign key (lk) to orders at version 1: no row of orders (ok) at version 3 is "
-        "referred to by (lk = 77): correct the data and refresh again",
+        "source lines breaks its foreign key (lk) to orders at version 1: it refers to rows that orders (ok) at "
+        "version 3 does not have, by (lk = 77): correct the data and refresh again",
     )
     scene.sql("delete from {orders} where status = 'twice'")
     scene.sql("update {lines} set lk = 4 where lk = 77")
