@@ -8,6 +8,7 @@ from typing import assert_never
 from incremental.algebra.constraints import AppendOnly, Constraint, Referring, reference
 from incremental.algebra.plan import (
     Aggregate,
+    Column,
     Expand,
     Filter,
     Foreign,
@@ -46,7 +47,7 @@ def describe(plan: Plan, invariant: frozenset[str], facts: Sequence[Constraint] 
     """A node's line and the rule that maintains it."""
     match plan:
         case Source(relation=name, fields=fields):
-            names = ", ".join(field for field, _ in fields)
+            names = ", ".join(field_text(field, column) for field, column in fields)
             grows = AppendOnly(name) in facts
             changing = f"files that {'came' if grows else 'left or came'} between two versions"
             return f"source {name} ({names})", "declared invariant: no term" if name in invariant else changing
@@ -86,6 +87,11 @@ def linear_text(node: Project | Filter | Generate | Expand | Union) -> str:
 def item_text(name: str, text: str) -> str:
     """One output of a projection; a column that keeps its name stands alone."""
     return name if name == text else f"{text} AS {name}"
+
+
+def field_text(field: str, column: Column) -> str:
+    """A column of a source, and what the plan calls it where that is not its own name."""
+    return field if field.lower() == column.name else f"{field} AS {column.name}"
 
 
 def join_line(node: Join) -> str:
