@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from incremental.algebra.upkeep import amount
+from incremental.algebra.upkeep import amount, counted
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Upkeep, Verification
@@ -43,13 +43,13 @@ def cell(value: object) -> str:
 def landing(done: Landing) -> str:
     """One line: what a landing changed in its source, and how much of it is in quarantine."""
     total = sum(done.quarantined.values())
-    held = [f"{_count(total, 'row')} in quarantine"] if total else []
+    held = [f"{counted(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
         return f"{done.source}: {', '.join(['nothing new has been dropped', *held])}"
-    parts = [f"{_count(len(done.landed), 'partition')} landed, {_count(done.rows, 'row')}"] if done.landed else []
-    parts += [f"{_count(len(done.removed), 'partition')} removed"] if done.removed else []
+    parts = [f"{counted(len(done.landed), 'partition')} landed, {counted(done.rows, 'row')}"] if done.landed else []
+    parts += [f"{counted(len(done.removed), 'partition')} removed"] if done.removed else []
     parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
-    parts += [f"{_count(done.left_out, 'malformed row')} left out"] if done.left_out else []
+    parts += [f"{counted(done.left_out, 'malformed row')} left out"] if done.left_out else []
     return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
 
 
@@ -116,7 +116,7 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
     """One line of the status: the lag by source where it has any."""
     lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
     behind = [
-        f"{source} {_count(versions, 'version')}" + ("" if rows is None else f", {_count(rows, 'row')}")
+        f"{source} {counted(versions, 'version')}" + ("" if rows is None else f", {counted(rows, 'row')}")
         for source, versions, rows in lags
         if versions
     ]
@@ -124,7 +124,7 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
     sizes, age = row.get("sizes") or {}, row.get("age")
     told = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
     kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
-    held = [f"{source} {_count(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
+    held = [f"{source} {counted(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
     lists = ("; ".join(behind) or "-", "; ".join(held) or "-")
     return (row["name"], state, *told, *lists, *kept, row.get("problem", "-"))
 
@@ -133,24 +133,24 @@ def size(told: Mapping[str, int] | None) -> str:
     """Bytes and files, and what `maintain` would rewrite."""
     if told is None:
         return "-"
-    worn = f", {_count(told['worn'], 'partition')} worn" if told["worn"] else ""
-    return f"{amount(told['bytes'])} in {_count(told['files'], 'file')}{worn}"
+    worn = f", {counted(told['worn'], 'partition')} worn" if told["worn"] else ""
+    return f"{amount(told['bytes'])} in {counted(told['files'], 'file')}{worn}"
 
 
 def duration(seconds: float) -> str:
     """A time for people, in its largest unit."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            return _count(int(seconds // length), unit)
-    return _count(int(seconds), "second")
+            return counted(int(seconds // length), unit)
+    return counted(int(seconds), "second")
 
 
 def upkeep(done: Upkeep) -> str:
     """The sentence, a line for each table that was touched, and what is kept for how long."""
     lines = [done.sentence]
     for name, each in done.tables.items():
-        rewritten = f"{_count(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
-        removed = f"{_count(each.removed, 'old file')} removed, {amount(each.freed)}"
+        rewritten = f"{counted(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
+        removed = f"{counted(each.removed, 'old file')} removed, {amount(each.freed)}"
         parts = ([rewritten] if each.partitions else []) + ([removed] if each.removed else [])
         lines += [f"  {name}: {'; '.join(parts)}"] if parts else []
     return "\n".join([*lines, *(f"  kept: {kept}" for kept in done.keeps)])
@@ -164,7 +164,3 @@ def findings(found: Iterable[Finding]) -> str:
 def first_line(error: Exception) -> str:
     """The first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -110,3 +110,8 @@ def amount(size: float) -> str:
         if abs(size) < 1000:
             return f"{size:.1f} {unit}"
     return f"{size / 1000:.1f} TB"
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something, for people: 1 row, 2,000 rows."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

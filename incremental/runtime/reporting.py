@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from incremental.algebra.report import Report
+from incremental.algebra.upkeep import counted
 from incremental.runtime.choice import Choice
 from incremental.runtime.clock import now
 from incremental.runtime.journal import Entry, Intent, Pin
@@ -39,8 +40,8 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
     versions = shown(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
     sentence = (
-        f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {effect.change_rows} changed rows, "
-        f"{effect.groups} groups, {spent(cost)}, {effect.commits} Delta commits"
+        f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {counted(effect.change_rows, 'changed row')}, "
+        f"{counted(effect.groups, 'group')}, {spent(cost)}, {counted(effect.commits, 'Delta commit')}"
     )
     sentence += taken_over(effect.paths)
     report = Report(
@@ -67,7 +68,7 @@ def with_cost(report: Report, cost: Cost) -> Report:
 
 def spent(cost: Cost) -> str:
     """A cost in a few words."""
-    return f"{cost.seconds:.1f} s, {cost.jobs} Spark jobs"
+    return f"{cost.seconds:.1f} s, {counted(cost.jobs, 'Spark job')}"
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:

@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 from incremental.algebra.datatypes import simple_types
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.report import Verification
+from incremental.algebra.upkeep import counted
 from incremental.runtime.events import told
 from incremental.runtime.hold import held
 from incremental.runtime.journal import Intent
@@ -113,8 +114,12 @@ def _verified(
         expected, actual = sample.of(expected), sample.of(actual)
     found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
     ok = not found.missing and not found.extra
-    what = "equals the batch query" if ok else f"differs: {found.missing} rows missing, {found.extra} too many"
+    what = (
+        "equals the batch query"
+        if ok
+        else f"differs: {counted(found.missing, 'row')} missing, {found.extra:,} too many"
+    )
     part = "" if sample is None else f" in a sample of {sample.words}"
     share = 1.0 if sample is None else sample.share
-    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({rows} rows)"
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({counted(rows, 'row')})"
     return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence, share)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from pipelines import cli
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs|^  seconds: .*$", re.MULTILINE)
+VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs?|^  seconds: .*$", re.MULTILINE)
 
 
 def blocks(language: str) -> list[str]:
