@@ -29,6 +29,7 @@ CONTEXT = {
     "SparkPartitionID",
     "MonotonicallyIncreasingID",
 }
+SESSION = {"CurrentUser", "CurrentDatabase", "CurrentCatalog"}
 # Spark counts on from query to query
 NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
 
@@ -92,22 +93,23 @@ class Scalars:
         for node in catalyst.nodes(expression):
             name = catalyst.kind(node)
             clock = name in CLOCK or (name == "Cast" and is_moment(node))
-            text = self._said(node) if clock or name in CONTEXT or not node.deterministic() else ""
+            if not clock and name not in CONTEXT | SESSION and node.deterministic():
+                continue
             if clock:
                 because, instead = "its value changes with the clock", "pass the date as a column or a literal"
+            elif name in SESSION:
+                because, instead = "its value depends on who runs the query, and where", "write it as a literal"
             elif name in CONTEXT:
                 because, instead = (
                     "its value depends on files and partitions, not on rows",
                     "use a column of the source",
                 )
-            elif not node.deterministic():
+            else:
                 because, instead = (
                     "it gives another value each time",
                     "use a deterministic expression, such as a hash of a key",
                 )
-            else:
-                continue
-            self.forbid(text, because, instead)
+            self.forbid(self._said(node), because, instead)
             return
 
     def _said(self, expression: J) -> str:

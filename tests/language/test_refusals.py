@@ -92,6 +92,10 @@ REFUSED = {
         "select input_file_name() f, count(*) from flights group by 1",
         "input_file_name", "files", "column of the source",
     ),
+    "who runs the query": (
+        "select carrier, max(concat(origin, current_user())) m from flights group by carrier",
+        "current_user()", "depends on who runs", "literal",
+    ),
     "recursion": (
         "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r",
         "WITH RECURSIVE", "fixpoint", "policy: auto",
