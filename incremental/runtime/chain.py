@@ -143,10 +143,10 @@ class Inputs:
         before = None if known is None else known.after
         if name not in self.views:
             table = self.tables[name]
-            pin = Pin(before, targets[table.place], table.identity())
-            if known is not None and known.identity != pin.identity:
+            if known is not None and not is_pinned(known, table):
                 raise recreated(self.view, name, table)
-            return pin
+            target = targets[table.place]
+            return Pin(before, target, table.identity(), commit=table.made_by(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"
@@ -169,7 +169,7 @@ class Inputs:
         tables = self.of(pins)
         for name, pin in pins.items():
             table = tables[name]
-            if table.version() is None or table.identity() != pin.identity or table.origin.version() is None:
+            if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
                 raise recreated(self.view, name, table)
 
     def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
@@ -237,10 +237,19 @@ def standing(pins: Mapping[str, Pin]) -> dict[str, int]:
     return found
 
 
+def is_pinned(pin: Pin, table: Table) -> bool:
+    """Whether a table is the one whose version was pinned, with the same history up to there."""
+    if table.identity() != pin.identity:
+        return False
+    found = table.made_by(pin.after) if pin.commit else ""
+    return found in ("", pin.commit)
+
+
 def recreated(view: str, name: str, table: Table) -> SourceError:
     """What to say of a table that has another identity than before."""
     return SourceError(
-        f"source {name} at {table.path} was dropped and created anew since the last epoch: rebuild the view {view}"
+        f"source {name} at {table.path} is not the table of the last epoch (it was dropped and created anew, or its "
+        f"history was replaced, from a copy perhaps): rebuild the view {view}"
     )
 
 

@@ -17,10 +17,11 @@ from incremental.runtime.extent import BROADCAST_ROWS
 from incremental.runtime.feed import Difference, difference
 from incremental.runtime.homomorphism import Touched
 from incremental.runtime.journal import Intent, Pin
-from incremental.runtime.lake import Mark, Table
+from incremental.runtime.lake import Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.leaves import Leaf
 from incremental.runtime.lowering import Lowering, Relation
+from incremental.runtime.mark import Mark
 from incremental.runtime.measure import Measure
 from incremental.runtime.parts import Slice
 from incremental.runtime.products import Direction

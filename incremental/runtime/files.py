@@ -94,3 +94,9 @@ def known_files(snapshot: J) -> J | None:
 def needs_mapping(columns: Sequence[str]) -> bool:
     """Whether some column name needs Delta's name mapping, which gives columns other names in the files."""
     return any(UNMAPPED & set(name) for name in columns)
+
+
+def id_of(action: J) -> str:
+    """The id that a commit gives itself in its first action; empty where it does not."""
+    known = catalyst.option(action.txnId()) if catalyst.kind(action) == "CommitInfo" else None
+    return "" if known is None else str(known)

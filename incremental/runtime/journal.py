@@ -34,6 +34,7 @@ class Pin:
     Of a view as a source also its table at `after`, below the view's folder; the one at `before` (`left`), if the view
     was rebuilt in between; and the versions of the base sources that its answer at `after` is for.
     Where the way from one version to the next is in parts, `start` is the version before the first of them.
+    commit: Delta's id of the commit that made `after`, where it has one.
     """
 
     before: int | None
@@ -43,6 +44,7 @@ class Pin:
     left: str | None = None
     bases: Mapping[str, int] = field(default_factory=dict[str, int])
     start: int | None = None
+    commit: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from incremental.runtime.files import (
     actions_of,
     as_added,
     data_file,
+    id_of,
     known_files,
     needs_mapping,
     partition_columns,
@@ -34,19 +35,11 @@ from incremental.runtime.files import (
     rows_in,
     selects,
 )
+from incremental.runtime.mark import Mark
 
 WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
 NAME_MAPPING = ("delta.columnMapping.mode", "name")
 STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What makes a write idempotent: its table and generation (`application`), its epoch, and the metadata to store."""
-
-    application: str
-    epoch: int
-    metadata: str
 
 
 class Table:
@@ -85,6 +78,14 @@ class Table:
     def identity(self) -> str:
         """Delta's id of the table, another one after it is dropped and recreated."""
         return str(self._latest().metadata().id())
+
+    def made_by(self, version: int) -> str:
+        """The id of the commit that made a version; empty where its writer, or the log by now, does not tell."""
+        try:
+            changes = self.log.getChanges(version, version, catalyst.none(self.spark), True)
+            return id_of(changes.next()._2().head())
+        except JavaError:
+            return ""
 
     def schema(self, version: int | None = None) -> StructType:
         """The schema of a version or of the latest, with what Delta notes beside the columns."""
@@ -188,6 +189,7 @@ class Table:
 
     def scanned(self, version: int) -> DataFrame:
         """The table as of a version, as every reader of it sees it: Delta itself finds the files."""
+        self._at(version)  # or says why it cannot be read
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
@@ -221,7 +223,7 @@ class Table:
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """One MERGE of `source` (alias u) into the table (alias t)."""
         session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
-        for name, value in settings_of(mark).items():
+        for name, value in mark.settings.items():
             session.conf.set(name, value)
         table = DeltaTable.forPath(session, self.path).alias("t")
         builder = cast(Any, table.merge(source.alias("u"), condition))  # its types forbid a clause without a condition
@@ -275,17 +277,6 @@ class Table:
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error
-
-
-def settings_of(mark: Mark) -> dict[str, str]:
-    """The settings of a session in which a MERGE carries a mark."""
-    return {
-        "spark.databricks.delta.write.txnAppId": mark.application,
-        "spark.databricks.delta.write.txnVersion": str(mark.epoch),
-        "spark.databricks.delta.commitInfo.userMetadata": mark.metadata,
-        # the source of our merges is cached, so Delta need not copy it once more
-        "spark.databricks.delta.merge.materializeSource": "none",
-    }
 
 
 @dataclass(frozen=True)

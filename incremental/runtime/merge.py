@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 
 from incremental import catalyst
 from incremental.algebra.program import BUCKET, ROWS
-from incremental.runtime.lake import Clause, Mark, Table
+from incremental.runtime.lake import Clause, Table
 from incremental.runtime.layout import Layout, quoted
 from incremental.runtime.lowering import Lowering
+from incremental.runtime.mark import Mark
 from incremental.runtime.storage import arranged
 
 REPLACE = "__replace"

@@ -15,8 +15,9 @@ from pyspark.sql.window import Window
 from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.runtime.hold import held
-from incremental.runtime.lake import Clause, Mark, Table
+from incremental.runtime.lake import Clause, Table
 from incremental.runtime.layout import Stored, quoted
+from incremental.runtime.mark import Mark
 from incremental.runtime.merge import SMALL_BYTES, SMALL_FILES
 from incremental.runtime.touched import partitions, told
 

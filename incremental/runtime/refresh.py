@@ -25,7 +25,7 @@ from incremental.runtime.measure import Measure
 from incremental.runtime.metrics import measured
 from incremental.runtime.parts import following, in_parts, sliced
 from incremental.runtime.redefinition import REBUILD, Redefinition, check_layout, reason, redefinition
-from incremental.runtime.reporting import after, nothing, over, report_of, unmoved, with_choice, with_reason
+from incremental.runtime.reporting import after, nothing, over, report_of, together, unmoved, with_choice, with_reason
 from incremental.runtime.reuse import reused, stood
 from incremental.runtime.store import Store
 
@@ -72,7 +72,7 @@ class Refresh:
             reached = self.inputs.reach(targets, done, progress)
             below.close()
             report = self._next(targets, reached, progress, rebuild, chunk)
-            report = after(self._arrive(progress) or report, resumed)
+            report = after(self._arrive(progress, report) or report, resumed)
             return over(report, [each.report for each in done.values()])
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> Reached:
@@ -110,18 +110,19 @@ class Refresh:
         self._same_query(last)
         self.inputs.check(last.intent.sources)
         resumed = None if last.report is not None else self._attempt(last.intent, progress, RESUMED)
-        return self._arrive(progress) or resumed
+        return self._arrive(progress, resumed)
 
-    def _arrive(self, progress: Progress | None) -> Report | None:
-        """Go on, part by part, to the versions that the last epoch was on its way to."""
-        report = None
+    def _arrive(self, progress: Progress | None, begun: Report | None) -> Report | None:
+        """Go on, part by part, to the versions that the last epoch was on its way to; what came of it with `begun`."""
+        report = begun
         while (last := self._store.journal.last()) and last.report and (part := last.intent.part) and not part.last:
             if progress is not None:
                 left = last.report.seconds * (part.of - part.number)
                 progress(f"part {part.number + 1} of {part.of}, about {left:.0f} s left")
             tables = {name: self._store.table(last.intent.generation, name).version() for name in last.after or {}}
             report = self._attempt(following(last.intent, tables), progress, self._maintenance.verdict, last=last)
-        return report
+        ended = report is not None and (report is not begun or report.verdict == RESUMED)
+        return together(self._store.journal.entries(), report) if report is not None and ended else report
 
     def _next(
         self,

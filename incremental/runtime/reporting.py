@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from incremental.algebra.report import Report
 from incremental.algebra.upkeep import counted
 from incremental.runtime.choice import Choice
 from incremental.runtime.clock import now
-from incremental.runtime.journal import Entry, Intent, Pin
+from incremental.runtime.journal import Entry, Intent, Part, Pin
 from incremental.runtime.maintain import Effect
 from incremental.runtime.measure import Cost
 from incremental.runtime.redefinition import Redefinition
@@ -39,16 +40,63 @@ def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Repor
     """The report of a finished epoch."""
     versions = shown(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
-    sentence = (
-        f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {counted(effect.change_rows, 'changed row')}, "
-        f"{counted(effect.groups, 'group')}, {spent(cost)}, {counted(effect.commits, 'Delta commit')}"
-    )
+    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {done(effect, cost, effect.commits)}"
     sentence += taken_over(effect.paths)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
     )  # fmt: skip
     return with_cost(report, cost)
+
+
+def together(entries: Sequence[Entry], last: Report) -> Report:
+    """What a refresh says whose change came in parts: what all of them did that the journal still has, in one.
+
+    Where it lacks some, nobody knows which partitions these touched.
+    """
+    parts = list[tuple[Part, Report]]()
+    for entry in reversed(entries):
+        part = entry.intent.part
+        if part is None or entry.report is None or (parts and part.number >= parts[0][0].number):
+            break
+        parts.insert(0, (part, entry.report))
+    if not parts:
+        return last
+    (first, begun), (end, _), reports = parts[0], parts[-1], [report for _, report in parts]
+    touched = [report.partitions for report in reports]
+    known = {value for values in touched for value in values or ()}
+    cost = Cost(seconds=sum(report.seconds for report in reports), jobs=sum(report.jobs for report in reports))
+    effect = Effect(
+        sum(report.groups for report in reports), sum(report.change_rows for report in reports),
+        {name: path for report in reports for name, path in report.paths.items()},
+        tuple(sorted(known)) if first.number == 1 and None not in touched else None,
+    )  # fmt: skip
+    commits = sum(report.commits for report in reports)
+    which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
+    verdict = last.verdict if last.verdict != "nothing to do" else begun.verdict
+    versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
+    sentence = f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {done(effect, cost, commits)}"
+    return replace(
+        reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
+        groups=effect.groups, rows_read=sum(report.rows_read for report in reports),
+        rows_written=sum(report.rows_written for report in reports), jobs=cost.jobs, commits=commits,
+        seconds=round(cost.seconds, 3), phases=added(report.phases for report in reports), paths=effect.paths,
+        finished=last.finished, because=begun.because, partitions=effect.partitions,
+    )  # fmt: skip
+
+
+def added(phases: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The seconds of each phase, in all."""
+    found = defaultdict[str, float](float)
+    for name, seconds in (each for every in phases for each in every.items()):
+        found[name] += seconds
+    return {name: round(seconds, 3) for name, seconds in found.items()}
+
+
+def done(effect: Effect, cost: Cost, commits: int) -> str:
+    """What was done and what it cost, in words."""
+    rows, groups = counted(effect.change_rows, "changed row"), counted(effect.groups, "group")
+    return f"{rows}, {groups}, {spent(cost)}, {counted(commits, 'Delta commit')}"
 
 
 def taken_over(paths: Mapping[str, str]) -> str:

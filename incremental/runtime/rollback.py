@@ -77,8 +77,8 @@ class Rollback(Refresh):
         self._maintenance = self._ways.of(entry.intent.mode)
         if found := self._redefinition(entry):
             raise found.refused(f"to {what}, restore what was; else rebuild the view")
-        self.inputs.check(entry.intent.sources)
         self._check_files(entry)
+        self.inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, self._maintenance)
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
         number = self._store.unused_generation()

@@ -29,10 +29,11 @@ from incremental.runtime.declared import nullable
 from incremental.runtime.epoch import Epoch
 from incremental.runtime.files import File, Identity
 from incremental.runtime.journal import Intent, Pin
-from incremental.runtime.lake import Clause, Mark, Table
+from incremental.runtime.lake import Clause, Table
 from incremental.runtime.landing import types
 from incremental.runtime.layout import quoted
 from incremental.runtime.maintain import Incremental, Maintenance
+from incremental.runtime.mark import Mark
 from incremental.runtime.measure import Measure
 from incremental.runtime.recompute import Recomputed
 

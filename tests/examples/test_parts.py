@@ -48,7 +48,7 @@ def test_parts_end_where_one_epoch_does(scene: Scene, query: str) -> None:
     report = view.refresh(chunk=size(scene), progress=steps.append)
     confirm(view)
     assert report.epoch == len(view.history()) > 1
-    assert f"part {report.epoch} of {report.epoch}" in report.sentence
+    assert f"(parts 1 to {report.epoch} of {report.epoch})" in report.sentence
     assert [step for step in steps if step.startswith(f"part 2 of {report.epoch}, about ")]
     scene.sql("delete from {t} where v % 10 = 3 or v < 3")
     scene.sql("update {t} set k = k + 1 where v % 7 = 1")
@@ -59,6 +59,32 @@ def test_parts_end_where_one_epoch_does(scene: Scene, query: str) -> None:
     scene.sql("insert into {t} values (2, 2)")
     assert "part" not in checked(view, chunk=size(scene)).sentence
     assert view.refresh(chunk=size(scene)).verdict == "nothing to do"
+
+
+def test_the_report_of_a_change_in_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It told of the last part alone: of another's partitions, or that nothing was to do."""
+
+    def put(**values: int) -> None:
+        for day, value in values.items():
+            frame = scene.spark.createDataFrame([(day, value)], "day string, v int")
+            frame.write.format("delta").mode("append").partitionBy("day").save(scene.path("t"))
+
+    put(d1=1, d2=2, d3=3, d4=40)
+    scene.declare("t")
+    view = scene.view("select day, v from t where v < 10")
+    first = checked(view, chunk=1)
+    assert (first.versions, first.change_rows, first.partitions) == ({"t": (None, 3)}, 3, ("d1", "d2", "d3"))
+    for _ in range(3):  # files go by names that nobody knows
+        put(d1=1, d2=2, d3=50)
+        report = checked(view, chunk=1)
+        assert (report.verdict, report.change_rows, report.partitions) == ("applied", 2, ("d1", "d2")), report.sentence
+    put(d1=1, d2=2, d3=5)
+    with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
+        fail_in_second(failing)
+        view.refresh(chunk=1)
+    resumed = checked(view)
+    assert (resumed.change_rows, resumed.partitions) == (3, ("d1", "d2", "d3")), resumed.sentence
+    assert view.refresh(chunk=1).partitions == ()
 
 
 def test_what_a_compaction_wrote_is_changed_again(scene: Scene) -> None:
@@ -92,7 +118,7 @@ def test_few_rows_of_many_files_are_no_large_change(scene: Scene, monkeypatch: p
         if written["intent"]["part"]:
             assert written["intent"]["part"].pop("whole") and written["intent"]["part"]["of"] > 2
             path.write_text(json.dumps(written))
-    assert "(part " in checked(view).sentence
+    assert "(parts 1 to 6 of 6)" in checked(view).sentence
 
 
 def test_a_failure_between_and_within_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

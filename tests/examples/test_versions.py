@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -80,11 +81,38 @@ def test_source_dropped_and_recreated(scene: Scene) -> None:
     scene.insert("t", "k int, v int", [(7, 7)])
     scene.insert("t", "k int, v int", [(8, 8)])
     for ask in (view.refresh, view.verify):
-        with pytest.raises(SourceError, match=r"source t at .* was dropped and created anew .* rebuild the view"):
+        with pytest.raises(SourceError, match=r"source t at .* was dropped and created anew.* rebuild the view"):
             ask()
     assert view.rebuild().generation == 2
     confirm(view)
     assert rows(view) == [(7, 7, 7), (8, 8, 8)]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_source_that_was_restored_from_a_copy(scene: Scene, more: int) -> None:
+    """It has the same id, and as many versions or more: what it was at the last epoch it never was by its own log."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    table, copy = Path(scene.path("t")), scene.folder / "copy"
+    shutil.copytree(table, copy)
+    scene.insert("t", "k int, v int", [(2, 20)])
+    view = scene.view(QUERY)
+    checked(view)
+    shutil.rmtree(table)
+    shutil.copytree(copy, table)
+    with pytest.raises(SourceError, match="can no longer be read"):
+        view.verify()
+    for i in range(1 + more):
+        scene.insert("t", "k int, v int", [(3, 30 + i)])
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"source t at .* its history was replaced.* rebuild the view"):
+            view.refresh()
+    view.rebuild()
+    confirm(view)
+    shutil.rmtree(copy)
+    shutil.copytree(table, copy)
+    shutil.rmtree(table)
+    shutil.copytree(copy, table)
+    assert checked(view).verdict == "nothing to do"  # as it was
 
 
 def test_a_table_that_was_replaced_by_one_of_as_many_versions(scene: Scene) -> None:
