@@ -12,7 +12,7 @@ def bytes_of(text: str) -> int:
     """The bytes of `512m` or `2g`; ValueError with what to write otherwise."""
     found = _AMOUNT.match(text)
     if not found:
-        raise ValueError(f"`{text}` is not an amount; write for example 2g or 512m")
+        raise ValueError(f"`{text}` is not an amount; write a number and m or g, for example 2g or 512m")
     return int(found[1]) << (30 if found[2].lower() == "g" else 20)
 
 

@@ -293,7 +293,7 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         ),
         (
             MINIMAL + "spark: {memory: lots}\n",
-            ", line 7: spark.memory: `lots` is not an amount; write for example 2g or 512m.",
+            ", line 7: spark.memory: `lots` is not an amount; write a number and m or g, for example 2g or 512m.",
         ),
         (
             MINIMAL + "spark: {settings: {shuffle: 4}}\n",
