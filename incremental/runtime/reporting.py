@@ -63,19 +63,18 @@ def together(entries: Sequence[Entry], last: Report) -> Report:
     if not parts:
         return last
     (first, begun), (end, _), reports = parts[0], parts[-1], [report for _, report in parts]
-    touched = [report.partitions for report in reports]
-    known = {value for values in touched for value in values or ()}
     cost = Cost(seconds=sum(report.seconds for report in reports), jobs=sum(report.jobs for report in reports))
     effect = Effect(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
-        tuple(sorted(known)) if first.number == 1 and None not in touched else None,
+        united(reports) if first.number == 1 else None,
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
     which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
     verdict = last.verdict if last.verdict != "nothing to do" else begun.verdict
     versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
     sentence = f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {done(effect, cost, commits)}"
+    sentence += taken_over(effect.paths)
     return replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
         groups=effect.groups, rows_read=sum(report.rows_read for report in reports),
@@ -142,7 +141,14 @@ def after(report: Report, resumed: Report | None) -> Report:
         return resumed
     what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
     sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{taken_over(resumed.paths)}"
-    return replace(report, sentence=sentence, because=report.because or resumed.because)
+    because, partitions = report.because or resumed.because, united([resumed, report])
+    return replace(report, sentence=sentence, because=because, partitions=partitions)
+
+
+def united(reports: Sequence[Report]) -> tuple[str, ...] | None:
+    """The partitions that any of them touched; None where one does not know."""
+    found = [report.partitions for report in reports]
+    return None if None in found else tuple(sorted({value for values in found for value in values or ()}))
 
 
 def over(report: Report, below: Sequence[Report]) -> Report:

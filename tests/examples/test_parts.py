@@ -82,8 +82,9 @@ def test_the_report_of_a_change_in_parts(scene: Scene, monkeypatch: pytest.Monke
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
         fail_in_second(failing)
         view.refresh(chunk=1)
-    resumed = checked(view)
-    assert (resumed.change_rows, resumed.partitions) == (3, ("d1", "d2", "d3")), resumed.sentence
+    put(d4=4)
+    after = checked(view)
+    assert (after.change_rows, after.partitions) == (1, ("d1", "d2", "d3", "d4")), after.sentence
     assert view.refresh(chunk=1).partitions == ()
 
 
