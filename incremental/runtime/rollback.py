@@ -107,10 +107,13 @@ class Rollback(Refresh):
         return known[epoch]
 
     def _check_files(self, entry: Entry) -> None:
-        """Refuse an epoch whose tables cannot be read any more."""
+        """Refuse an epoch whose tables, or those of a view that it read, cannot be read any more."""
+        pins, generation = entry.intent.sources, entry.intent.generation
+        below = [table for name, table in self.inputs.of(pins).items() if name in pins and pins[name].place]
+        gone = any(table.version() is None for table in below)
         for name, version in (entry.after or {}).items():
-            table = Storage(self._store.spark, self._store.table(entry.intent.generation, name).path)
-            if version is None or table.version() is None or not table.whole(version):
+            table = Storage(self._store.spark, self._store.table(generation, name).path)
+            if gone or version is None or table.version() is None or not table.whole(version):
                 raise StateError(
                     f"the files of {named(entry)} of view {self._store.view} were removed (vacuum, or its generation "
                     "was superseded): choose a later epoch, or refresh to the versions of that time"

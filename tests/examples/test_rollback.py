@@ -67,6 +67,21 @@ def test_what_cannot_be_gone_back_to(scene: Scene) -> None:
     assert view.refresh().verdict == "nothing to do"
 
 
+def test_back_to_a_view_below_whose_generation_is_gone(scene: Scene) -> None:
+    """The sentence told of a table that was created anew (an hour's soak found it)."""
+    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
+    low = scene.view(QUERY, "low")
+    scene.warehouse.source("low", low)
+    high = scene.view("select count(*) n, max(s) top from low", "high")
+    high.refresh()
+    low.rebuild()
+    scene.sql("insert into {t} values (1, 3)")
+    high.refresh()
+    assert "generation 1 removed" in str(low.maintain(0).sentence)
+    with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view high were removed"):
+        high.rollback(1)
+
+
 def test_back_to_versions_that_were_vacuumed(scene: Scene) -> None:
     """The view can go back, since its own files are there; that the way forward may be closed is said at once."""
     scene.source("t", "k int, v int", [(1, 1), (2, 2)])
