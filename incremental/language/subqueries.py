@@ -71,8 +71,20 @@ def told_by_rows(spark: SparkSession, node: J) -> list[J]:
     """The same, but for an order by the subquery alone: its value is that of every row, whatever it is."""
     if catalyst.kind(node) != "Sort":
         return inner_plans(spark, node)
-    orders = [order for order in catalyst.sequence(node.order()) if catalyst.kind(order.child()) != "ScalarSubquery"]
-    return inner_plans(spark, node) if any(has_subquery(spark, order) for order in orders) else []
+    return inner_plans(spark, node) if any(has_subquery(spark, order) for order in telling(node)) else []
+
+
+def telling(sort: J) -> list[J]:
+    """What of an order differs between rows: not a subquery alone."""
+    return [order for order in catalyst.sequence(sort.order()) if catalyst.kind(order.child()) != "ScalarSubquery"]
+
+
+def sorted_by_rows(spark: SparkSession, node: J) -> J:
+    """A Sort by what differs between rows; any other node as it is."""
+    if catalyst.kind(node) != "Sort" or len(orders := telling(node)) == node.order().size():
+        return node
+    sort = catalyst.catalyst(spark).plans.logical.Sort
+    return sort(catalyst.vector(spark, orders), True, node.child(), node.hint())
 
 
 def leaves(spark: SparkSession, plan: J) -> Iterator[J]:

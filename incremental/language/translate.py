@@ -47,7 +47,7 @@ from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, numbered
 from incremental.language.shapes import conjuncts, is_session, unaliased
-from incremental.language.subqueries import inner_plans, one_row, told_by_rows
+from incremental.language.subqueries import inner_plans, one_row, sorted_by_rows, told_by_rows
 from incremental.language.ties import UNORDERED, left_open
 from incremental.language.used import used_attributes
 
@@ -236,7 +236,8 @@ class Translation:
         text = limit_text(stack, self.scalars, self.names)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         ambiguous = None if is_ordered(stack) else UNORDERED
-        return KeyLocal(child, "limit", (), columns, text, ambiguous, tuple(stack))
+        told = tuple(sorted_by_rows(self._spark, each) for each in stack)  # the rest would read data that is not there
+        return KeyLocal(child, "limit", (), columns, text, ambiguous, told)
 
     _globallimit = _locallimit = _offset = _limit
 
