@@ -28,15 +28,8 @@ FORWARD, BACKWARD = {"First", "AnyValue"}, {"Last"}
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 STACKED = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
 UNORDERED = "without an order nobody knows which rows it keeps"
-LIMITING = {
-    "GlobalLimit",
-    "LocalLimit",
-    "Offset",
-    "Project",
-    "SubqueryAlias",
-    "Filter",
-    "PipeOperator",
-}  # keep an order
+# what keeps an order
+LIMITING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias", "Filter", "PipeOperator"}
 
 
 def settled(spark: SparkSession, frame: DataFrame) -> DataFrame:

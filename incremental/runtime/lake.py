@@ -185,11 +185,14 @@ class Table:
         files = known_files(snapshot)
         if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
             return self._frame(snapshot, files)
-        return self.scanned(version)
+        return self._load(version)
 
     def scanned(self, version: int) -> DataFrame:
         """The table as of a version, as every reader of it sees it: Delta itself finds the files."""
         self._at(version)  # or says why it cannot be read
+        return self._load(version)
+
+    def _load(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
@@ -267,9 +270,10 @@ class Table:
         return log.update(*(getattr(log, f"update$default${i}")() for i in (1, 2, 3)))
 
     def _at(self, version: int) -> J:
-        latest, log = self._latest(), self.log
+        latest = self._latest()
         if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
             return latest
+        log = self.log
         try:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:

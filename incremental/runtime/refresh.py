@@ -121,8 +121,9 @@ class Refresh:
                 progress(f"part {part.number + 1} of {part.of}, about {left:.0f} s left")
             tables = {name: self._store.table(last.intent.generation, name).version() for name in last.after or {}}
             report = self._attempt(following(last.intent, tables), progress, self._maintenance.verdict, last=last)
-        ended = report is not None and (report is not begun or report.verdict == RESUMED)
-        return together(self._store.journal.entries(), report) if report is not None and ended else report
+        if report is None or (report is begun and report.verdict != RESUMED):
+            return report
+        return together(self._store.journal.entries(), report)
 
     def _next(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from incremental.algebra.report import Report
@@ -63,7 +62,7 @@ def together(entries: Sequence[Entry], last: Report) -> Report:
     if not parts:
         return last
     (first, begun), (end, _), reports = parts[0], parts[-1], [report for _, report in parts]
-    cost = Cost(seconds=sum(report.seconds for report in reports), jobs=sum(report.jobs for report in reports))
+    cost = spent_by(reports)
     effect = Effect(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
@@ -75,21 +74,23 @@ def together(entries: Sequence[Entry], last: Report) -> Report:
     versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
     sentence = f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {done(effect, cost, commits)}"
     sentence += taken_over(effect.paths)
-    return replace(
+    whole = replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
-        groups=effect.groups, rows_read=sum(report.rows_read for report in reports),
-        rows_written=sum(report.rows_written for report in reports), jobs=cost.jobs, commits=commits,
-        seconds=round(cost.seconds, 3), phases=added(report.phases for report in reports), paths=effect.paths,
-        finished=last.finished, because=begun.because, partitions=effect.partitions,
+        groups=effect.groups, commits=commits, paths=effect.paths, finished=last.finished, because=begun.because,
+        partitions=effect.partitions,
     )  # fmt: skip
+    return with_cost(whole, cost)
 
 
-def added(phases: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The seconds of each phase, in all."""
-    found = defaultdict[str, float](float)
-    for name, seconds in (each for every in phases for each in every.items()):
-        found[name] += seconds
-    return {name: round(seconds, 3) for name, seconds in found.items()}
+def spent_by(reports: Sequence[Report]) -> Cost:
+    """What several epochs cost in all."""
+    cost = Cost()
+    for report in reports:
+        cost.jobs, cost.seconds = cost.jobs + report.jobs, cost.seconds + report.seconds
+        cost.rows_read, cost.rows_written = cost.rows_read + report.rows_read, cost.rows_written + report.rows_written
+        for name, seconds in report.phases.items():
+            cost.phases[name] = cost.phases.get(name, 0.0) + seconds
+    return cost
 
 
 def done(effect: Effect, cost: Cost, commits: int) -> str:

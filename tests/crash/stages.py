@@ -125,7 +125,8 @@ def refreshed(world: World, before: Seen, late: bool) -> None:
     report = world.view().refresh()
     verdicts = [entry.verdict for entry in world.view().history()]
     assert ("resumed" in verdicts[told:]) == unfinished, verdicts
-    assert not unfinished or "resumed" in report.sentence or "(part" in report.sentence, report.sentence
+    said = ("resumed", "(part ", "(parts ")
+    assert not unfinished or any(word in report.sentence for word in said), report.sentence
     assert world.answer() == world.batch()
     assert world.view().refresh().verdict == "nothing to do"
     if not late:
