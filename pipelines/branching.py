@@ -28,9 +28,9 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
 
     Raises DeclarationError for a name that is taken or none, StateError where there is nothing to begin with.
     """
-    home = pipeline.folder.with_name(new)
     if not NAME.match(new):
         raise reading.DeclarationError(f"`{new}` cannot be a pipeline: {NAME_RULE}.")
+    home = pipeline.folder.with_name(new)
     if home.exists():
         raise reading.DeclarationError(f"{home} is there already: choose another name for the branch, or remove it.")
     _, view = catalogue.open(pipeline, spark)

@@ -43,7 +43,7 @@ app = typer.Typer(
 )
 Partition = Annotated[
     list[str] | None,
-    typer.Option("--partition", metavar="VALUE", help="Land only this partition, changed or not (repeatable)."),
+    typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),
 ]
 
 

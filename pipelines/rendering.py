@@ -78,13 +78,13 @@ def history(reports: Sequence[Report]) -> str:
     """One row per refresh, the oldest first."""
     if not reports:
         return "never refreshed"
-    headers = ("epoch", "verdict", "changed", "groups", "written", "jobs", "commits", "seconds", "finished")
-    return table(headers, map(_past, reports))
+    counts = ("changed", "groups", "written", "jobs", "commits")
+    return table(("generation", "epoch", "verdict", *counts, "seconds", "finished"), map(_past, reports))
 
 
 def _past(done: Report) -> tuple[object, ...]:
     counts = (f"{done.change_rows:,}", f"{done.groups:,}", f"{done.rows_written:,}", done.jobs, done.commits)
-    return (done.epoch, done.verdict, *counts, f"{done.seconds:.1f}", done.finished)
+    return (done.generation, done.epoch, done.verdict, *counts, f"{done.seconds:.1f}", done.finished)
 
 
 def verification(found: Verification) -> str:

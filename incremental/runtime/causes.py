@@ -104,7 +104,8 @@ def explained(run: Callable[[], Result], places: Mapping[str, str], moving: bool
             ) from error
         reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
         kind = CONDITION.match(reason)
-        advice = NEVER_TOGETHER if moving and DATA.search(reason) else ""
-        raise DeltafoldError(
+        data = DATA.search(reason)
+        advice = NEVER_TOGETHER if moving and data else ""
+        raise (SourceError if data else DeltafoldError)(
             f"{what}: {reason or type(error).__name__}{advice}", f"{what}: {kind[0] if kind else type(error).__name__}"
         ) from error

@@ -75,9 +75,9 @@ class Rollback(Refresh):
     def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
         """An epoch as the first of a new generation."""
         self._maintenance = self._ways.of(entry.intent.mode)
+        self._check_files(entry)  # first, since nobody should restore a query for files that are gone
         if found := self._redefinition(entry):
             raise found.refused(f"to {what}, restore what was; else rebuild the view")
-        self._check_files(entry)
         self.inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, self._maintenance)
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
@@ -93,17 +93,19 @@ class Rollback(Refresh):
             raise StateError(f"view {view} has no finished epoch yet: refresh it first")
         wanted = finished[-1].intent.generation if generation is None else generation
         known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
+        there = "; ".join(
+            f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if is_of(e, number))}"
+            for number in sorted({entry.intent.generation for entry in finished})
+        )
         if epoch not in known:
-            there = "; ".join(
-                f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if is_of(e, number))}"
-                for number in sorted({entry.intent.generation for entry in finished})
-            )
             raise StateError(
                 f"the journal of view {view} has no finished epoch {epoch} of generation {wanted}: choose one of it "
                 f"({there})"
             )
         if known[epoch] is entries[-1]:
-            raise StateError(f"view {view} stands at {named(known[epoch])} already: choose an earlier one, or refresh")
+            raise StateError(
+                f"view {view} stands at {named(known[epoch])} already: choose an earlier one ({there}), or refresh"
+            )
         return known[epoch]
 
     def _check_files(self, entry: Entry) -> None:

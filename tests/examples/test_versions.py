@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, DeltafoldError, QueryError, SourceError
+from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
 from incremental.runtime.lake import Table
 from tests.examples.scene import Scene, checked, confirm, rows
@@ -335,7 +335,7 @@ def test_rows_that_were_never_together(scene: Scene) -> None:
     checked(view)
     scene.sql("update {r} set y = 7 where k = 2")
     scene.sql("insert into {l} values (2, 14)")
-    with pytest.raises(DeltafoldError, match=r"DIVIDE_BY_ZERO.* never there together: .* Rebuild the view"):
+    with pytest.raises(SourceError, match=r"DIVIDE_BY_ZERO.* never there together: .* Rebuild the view"):
         view.refresh()
     view.rebuild()
     confirm(view)

@@ -171,8 +171,8 @@ def test_control_characters_never_reach_the_terminal(world: World) -> None:
 
 def test_history_and_explain(world: World) -> None:
     lines = call("history", "shop").stdout.splitlines()
-    assert " ".join(lines[0].split()) == "epoch verdict changed groups written jobs commits seconds finished"
-    assert lines[2].split() == ["3", "applied", "1,200", "7", "1", "5", "2", "2.0", "2024-05-03T06:00:00Z"]
+    assert " ".join(lines[0].split()) == "generation epoch verdict changed groups written jobs commits seconds finished"
+    assert lines[2].split() == ["1", "3", "applied", "1,200", "7", "1", "5", "2", "2.0", "2024-05-03T06:00:00Z"]
     world.reports = ()
     assert call("history", "shop").stdout == "never refreshed\n"
     assert call("explain", "shop").stdout == "r0 := sales\n"

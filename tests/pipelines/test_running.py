@@ -96,7 +96,8 @@ def test_upkeep_rollback_and_a_branch(home: Path) -> None:
     assert told["report"]["epoch"] == 2
     made = call("branch", "shop", "dev")
     assert made.stdout == "Made dev from shop, at its last epoch. Change its query and: deltafold rebuild dev\n"
-    assert call("branch", "shop", "dev").exit_code == exits.USAGE
+    for taken_or_none in ("dev", "../dev", "x/y", ""):
+        assert call("branch", "shop", taken_or_none).exit_code == exits.USAGE
     assert call("verify", "dev").exit_code == 0
     result = call("rollback", "shop", "1")
     assert result.stdout.startswith("shop: back to epoch 1 of generation 1, as epoch 1 of generation 2, ")
