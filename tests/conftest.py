@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
 from unittest import mock
@@ -11,6 +12,8 @@ from pyspark.sql import SparkSession
 
 # what tests leave in memory for an hour, and where in the code each column came from, cost a fifth of their time
 BRIEF = {"spark.databricks.delta.delta.log.cacheSize": "64", "spark.python.sql.dataFrameDebugging.enabled": "false"}
+# a second compiler and a collector beside the work cost a sixth of all CPU, and a test is over before they gain it
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py looks for it
 
 
