@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 # what tests leave in memory for an hour, and where in the code each column came from, cost a fifth of their time
 BRIEF = {"spark.databricks.delta.delta.log.cacheSize": "64", "spark.python.sql.dataFrameDebugging.enabled": "false"}
-# for Javas of other processes, which end before a second compiler gains what it costs; that of the session goes without
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py looks for it
+# for Javas of other processes, which end before a second compiler gains what it costs; that of the session goes without
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +36,8 @@ def spark(long: bool) -> Iterator[SparkSession]:
     if not long:  # compiling each plan costs more than running it on a few rows; tests of whole processes compile
         settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     with mock.patch.dict(os.environ):
-        del os.environ["SPARK_SUBMIT_OPTS"]
+        if os.environ["SPARK_SUBMIT_OPTS"] == SHORT_LIVED:  # what a person sets is for all
+            del os.environ["SPARK_SUBMIT_OPTS"]
         session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
     yield session
     session.stop()
