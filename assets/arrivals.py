@@ -15,7 +15,7 @@ import dagster as dg
 from assets import jobs, keys
 from assets.folders import partition_signatures
 from assets.partitions import can_be, partitions_of, range_tags
-from incremental.runtime.landing import WHOLE
+from incremental.landing.landing import WHOLE
 from pipelines.catalogue import Pipeline
 
 Seen = Mapping[str, Mapping[str, str]]

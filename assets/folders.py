@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from upath import UPath
 
-from incremental.runtime.landing import WHOLE, data_files
+from incremental.landing.landing import WHOLE, data_files
 
 _COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 

@@ -2,7 +2,7 @@
 
 SparkResource keeps the contract of dagster-pyspark's LazyPySparkResource (`spark_session`, `spark_context`,
 `spark_config`), and starts Spark with Delta Lake the way the rest of the project does. With `host`, nothing is started:
-the run attaches to the warm Spark that `python -m incremental.runtime.host FILE` keeps.
+the run attaches to the warm Spark that `python -m incremental.spark.shared_session FILE` keeps.
 """
 
 import os
@@ -50,7 +50,7 @@ class SparkResource(LazyPySparkResource):
 
     def _start(self, name: str, wished: SparkPart) -> "SparkSession":
         # Imported here: loading the definitions must stay quick.
-        from incremental.runtime import session
+        from incremental.spark import session
 
         if self.host:
             os.environ[HOST_VARIABLE] = self.host

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from incremental.algebra.report import Report
-from incremental.runtime.measure import Measure
+from incremental.spark.job_stats import Measure
 
 
 @dataclass(frozen=True)

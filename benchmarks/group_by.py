@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.contest import Contest, Lap
 from incremental.api import Delta, View, Warehouse
-from incremental.runtime.cache import cache_folder
-from incremental.runtime.session import start
+from incremental.spark.cache import cache_folder
+from incremental.spark.session import start
 
 QUERY = "select x, avg(y) mean from pairs group by x"
 KEYS = 10_001

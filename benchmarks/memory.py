@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Printed
 
-from incremental import catalyst
 from incremental.api import Delta, Report, View, Warehouse
-from incremental.runtime.cache import cache_folder
-from incremental.runtime.lake import Table
-from incremental.runtime.session import start
+from incremental.lake.table import Table
+from incremental.spark import catalyst
+from incremental.spark.cache import cache_folder
+from incremental.spark.session import start
 
 QUERY = "SELECT k, count(*) AS n, sum(v) AS total, max(text) AS most FROM events GROUP BY k"
 HEAP, PART = "1g", 1 << 30

@@ -16,7 +16,7 @@ from benchmarks.contest import Contest
 from benchmarks.group_by import session
 from benchmarks.tpc import ORDERS, benchmark, generated
 from incremental.api import Delta, Policy, View, Warehouse
-from incremental.runtime.cache import cache_folder
+from incremental.spark.cache import cache_folder
 
 ROWS_OF_A_FILE = 500_000
 KEYS = 6_000_000  # the greatest key of an order at scale factor 1

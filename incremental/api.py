@@ -21,9 +21,9 @@ from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclarat
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.strategy import Publish
+from incremental.lake.table import Table
 from incremental.language.query import QueryText
-from incremental.runtime.declared import Declared
-from incremental.runtime.lake import Table
+from incremental.refresh.source_catalog import Declared
 from incremental.view import View
 
 

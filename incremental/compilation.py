@@ -23,7 +23,7 @@ from incremental.algebra.program import Program
 from incremental.algebra.recipe import Current, Recipe
 from incremental.algebra.report import Description, StateDescription
 from incremental.algebra.sources import is_name
-from incremental.catalyst import isolated
+from incremental.algebra.sqltext import quoted
 from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
 from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal, outline
@@ -33,11 +33,11 @@ from incremental.compiler.strategy import Publish
 from incremental.language.query import Ordering, Query, QueryText, evaluate, settings
 from incremental.language.reading import column_types, reading
 from incremental.language.ties import settled
-from incremental.runtime.choice import Cheapest, Choice, Only, Ways
-from incremental.runtime.layout import quoted
-from incremental.runtime.maintain import Incremental
-from incremental.runtime.recompute import Recomputed
-from incremental.runtime.sampling import Sample, sample_of
+from incremental.operations.sampling import Sample, sample_of
+from incremental.refresh.full_recompute import Recomputed
+from incremental.refresh.incremental_refresh import Incremental
+from incremental.refresh.mode import Cheapest, Choice, Only, Ways
+from incremental.spark.catalyst import isolated
 
 Policy = Literal["incremental", "auto", "definition"]
 OnChange = Literal["refuse", "rebuild"]

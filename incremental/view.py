@@ -17,24 +17,24 @@ from incremental.algebra.errors import QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.recipe import Recipe
 from incremental.algebra.report import Description, Report, Verification
+from incremental.algebra.sqltext import quoted
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import Compilation, OnChange, Policy
 from incremental.compiler.strategy import Publish
+from incremental.lake.table import Table
 from incremental.language.query import QueryText
-from incremental.runtime.branch import branched, dropped
-from incremental.runtime.chain import Below, Inputs, standing
-from incremental.runtime.choice import Choice, foreseen
-from incremental.runtime.journal import Entry
-from incremental.runtime.lake import Table
-from incremental.runtime.layout import quoted
-from incremental.runtime.metrics import observed
-from incremental.runtime.published import Published
-from incremental.runtime.redefinition import redefinition
-from incremental.runtime.refresh import Progress, Refresh
-from incremental.runtime.rollback import Rollback
-from incremental.runtime.store import Store
-from incremental.runtime.upkeep import WEEK_HOURS, upkeep
-from incremental.runtime.verify import verified
+from incremental.operations.branch import branched, dropped
+from incremental.operations.maintenance import WEEK_HOURS, upkeep
+from incremental.operations.metrics import measured, observed
+from incremental.operations.rollback import Rollback
+from incremental.operations.verify import verified
+from incremental.refresh.compatibility import redefinition
+from incremental.refresh.journal import Entry
+from incremental.refresh.mode import Choice, foreseen
+from incremental.refresh.refresh import Progress, Refresh
+from incremental.refresh.snapshot import Published
+from incremental.refresh.upstream import Below, Inputs, standing
+from incremental.refresh.view_store import Store
 
 if TYPE_CHECKING:
     from incremental.api import Warehouse
@@ -83,11 +83,17 @@ class View:
         Raises RefusedError, SourceError, BusyError, ChangedQueryError; nothing is half done after any of them.
         """
         check_versions(versions)
-        return self._refresh().run(versions, progress, chunk=checked(chunk))
+        return self._run(versions, progress, False, checked(chunk))
 
     def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
         """Build the state anew as the next generation; readers keep the old one until it is complete."""
-        return self._refresh().run(None, progress, rebuild=True, chunk=checked(chunk))
+        return self._run(None, progress, True, checked(chunk))
+
+    def _run(
+        self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
+    ) -> Report:
+        refresh = self._refresh()
+        return measured(self._store, refresh.inputs, lambda: refresh.run(versions, progress, rebuild, chunk))
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch in the query's order; that of the old query until a rebuild is done."""
@@ -172,7 +178,7 @@ class View:
         return self._compilation.schema
 
     def _base(self, way: str) -> Table:
-        """A table by the way to it (see runtime/chain.py)."""
+        """A table by the way to it (see refresh/upstream.py)."""
         source, _, rest = way.partition("/")
         if rest and source in self.views:
             return self.views[source]._base(rest)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from incremental.api import Landing, Report, View, Warehouse
-    from incremental.runtime.doctor import Finding
+    from incremental.spark.doctor import Finding
 
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
 DECLARATION_FILE = "pipeline.yaml"
@@ -140,7 +140,7 @@ def survey(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]
 
 def start(pipeline: Pipeline) -> SparkSession:
     """The Spark session that a pipeline asks for."""
-    from incremental.runtime import session
+    from incremental.spark import session
 
     part = pipeline.declaration.spark
     asked = part.model_dump(include={"master", "memory"}, exclude_none=True)
@@ -149,7 +149,7 @@ def start(pipeline: Pipeline) -> SparkSession:
 
 def examine(pipeline: Pipeline | None) -> tuple[Finding, ...]:
     """What the doctor finds on this machine, for a pipeline's warehouse and Spark or for the default ones."""
-    from incremental.runtime import doctor
+    from incremental.spark import doctor
 
     if pipeline is None:
         return doctor.examine(pipelines_folder().parent / DEFAULT_WAREHOUSE)

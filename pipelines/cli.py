@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from incremental.runtime import events
+from incremental.telemetry import events
 from pipelines import amounts, branching, catalogue, rendering, scaffold
 from pipelines import backfill as backfilling
 from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands, value

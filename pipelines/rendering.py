@@ -14,7 +14,7 @@ from incremental.algebra.upkeep import amount, counted
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Upkeep, Verification
-    from incremental.runtime.doctor import Finding
+    from incremental.spark.doctor import Finding
     from pipelines.catalogue import Pipeline
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

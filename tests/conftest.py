@@ -30,7 +30,7 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def spark(long: bool) -> Iterator[SparkSession]:
-    from incremental.runtime.session import start
+    from incremental.spark.session import start
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false", **BRIEF, **SECRET}
     if not long:  # compiling each plan costs more than running it on a few rows; tests of whole processes compile
@@ -49,5 +49,5 @@ def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" not in request.fixturenames or zlib.crc32(request.node.name.encode()) % 4:
         yield
         return
-    with mock.patch("incremental.runtime.lake.WHOLE_BYTES", 0):
+    with mock.patch("incremental.lake.table.WHOLE_BYTES", 0):
         yield

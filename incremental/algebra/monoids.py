@@ -18,7 +18,7 @@ from incremental.algebra import exact
 from incremental.algebra.datatypes import orderless
 
 EXACTLY = "subtract exactly, but of NaN, infinities and values that do not fit recompute their group"
-OUTGROWN = "a sum of decimals outgrew 37 digits"  # runtime/causes.py says what to do
+OUTGROWN = "a sum of decimals outgrew 37 digits"  # spark/java_errors.py says what to do
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 
 

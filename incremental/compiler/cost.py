@@ -12,7 +12,7 @@ what changes in them. Out: expected seconds of both. Nothing is read for it.
 
 Of what a join by key reads of its other inputs, the intervals of the change's keys leave the part UNSKIPPED (TPC-H at
 scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and what past epochs took
-corrects them (runtime/choice.py). What operators cost depends on how many rows reach them, which nobody knows before:
+corrects them (refresh/mode.py). What operators cost depends on how many rows reach them, which nobody knows before:
 `least` is the cost of a recompute without them.
 """
 

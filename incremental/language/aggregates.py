@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
 from incremental.algebra.monoids import monoid
 from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
-from incremental.catalyst import J
 from incremental.language.choices import CHOOSING, COLLECTING
 from incremental.language.names import Names, type_text
 from incremental.language.ranks import is_orderable, ranked
 from incremental.language.scalars import Scalars
 from incremental.language.subqueries import has_subquery
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 INTEGRAL = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
 ORDERED = {"First", "Last", "NthValue"}

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
-from incremental.catalyst import J
 from incremental.language.ranks import is_orderable, ranked, struct
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 CHOOSING = {"MaxBy", "MinBy", "MaxMinByK"}
 COLLECTING = {"CollectList", "CollectSet"}

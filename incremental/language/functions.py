@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from pyspark.serializers import CloudPickleSerializer
 
-from incremental.catalyst import J
+from incremental.spark.catalyst import J
 
 FUNCTIONS = {"PythonUDF", "PythonUDAF", "PythonUDTF"}
 LIBRARIES = tuple({Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")})

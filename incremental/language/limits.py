@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from incremental import catalyst
-from incremental.catalyst import J
 from incremental.language.names import Names
 from incremental.language.scalars import Scalars
 from incremental.language.shapes import is_projected_sort, unaliased
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 WORDS = {
     "GlobalLimit": "limit",

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
 from incremental.algebra.plan import Column
-from incremental.catalyst import J
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 
 def type_text(data_type: J) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from incremental.catalyst import J, catalyst, module
+from incremental.spark.catalyst import J, catalyst, module
 
 PULL_UP = "optimizer:PullupCorrelatedPredicates"
 # Subqueries, set operations, DISTINCT and common table expressions become joins, aggregates and unions.

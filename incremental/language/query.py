@@ -16,16 +16,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental import catalyst
 from incremental.algebra.errors import QueryError
 from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
-from incremental.catalyst import J
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
 from incremental.language.statement import check_statement
 from incremental.language.subqueries import leaves
 from incremental.language.ties import determined
 from incremental.language.translate import Translation
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 QueryText = str | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"

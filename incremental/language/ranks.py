@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
-from incremental.catalyst import J
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 
 def is_orderable(spark: SparkSession, value: J) -> bool:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
 from incremental.algebra.plan import Opaque, Reference, Scalar
-from incremental.catalyst import J
 from incremental.language.functions import FUNCTIONS, function_digest
 from incremental.language.names import Names, type_text
 from incremental.language.unsaid import Unsaid
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
 MOMENTS = {"now", "today", "tomorrow", "yesterday"}

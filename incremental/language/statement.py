@@ -9,9 +9,9 @@ import re
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
 from incremental.algebra.errors import QueryError
-from incremental.catalyst import J, JavaError
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J, JavaError
 
 COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 CLOCK = re.compile(

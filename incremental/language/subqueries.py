@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental import catalyst
-from incremental.catalyst import J
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.ranks import is_orderable
 from incremental.language.shapes import unaliased
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 
 def one_row(spark: SparkSession, node: J) -> J:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental import catalyst
-from incremental.catalyst import J
 from incremental.language.choices import CHOOSING, Choices
 from incremental.language.normalise import inlined
 from incremental.language.subqueries import with_inner_plans
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 RANKING = {"Rank", "DenseRank", "PercentRank", "CumeDist"}  # peers have the same rank
 # what they give depends on the order of peers

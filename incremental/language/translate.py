@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
 from incremental.algebra.plan import (
     Column,
     Expand,
@@ -40,7 +39,6 @@ from incremental.algebra.plan import (
     Union,
     Values,
 )
-from incremental.catalyst import J
 from incremental.language.aggregates import Aggregates
 from incremental.language.limits import is_ordered, limit_stack, limit_text
 from incremental.language.names import Names
@@ -50,6 +48,8 @@ from incremental.language.shapes import conjuncts, is_session, unaliased
 from incremental.language.subqueries import inner_plans, one_row, sorted_by_rows, told_by_rows
 from incremental.language.ties import UNORDERED, left_open
 from incremental.language.used import used_attributes
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",

@@ -12,8 +12,8 @@ import re
 from py4j.java_gateway import JavaObject  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.sql import SparkSession
 
-from incremental import catalyst
-from incremental.catalyst import J
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 # Arguments that follow from settings and columns, that only name an expression within one run, or change no value.
 FOLLOWING = {

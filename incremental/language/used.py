@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from incremental import catalyst
-from incremental.catalyst import J
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 PASSING = {
     "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit",

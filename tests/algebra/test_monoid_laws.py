@@ -18,14 +18,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental import catalyst
 from incremental.algebra.plan import Plan, Source
 from incremental.algebra.program import WEIGHT, InPlace, Slot, State
 from incremental.compiler.compile import compiled
+from incremental.dataflow.lowering import Lowering, Relation
+from incremental.dataflow.partial_aggregate import lifted
+from incremental.dataflow.state_schema import Layout
 from incremental.language.query import Query, evaluate, read_query
-from incremental.runtime.homomorphism import lifted
-from incremental.runtime.layout import Layout
-from incremental.runtime.lowering import Lowering, Relation
+from incremental.spark import catalyst
 from tests.algebra.bags import KINDS, MOMENTS, Kind, bags
 
 CASES, SEED = 30, 7

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assets.folders import delta_version, partition_signatures
-from incremental.runtime.landing import WHOLE
+from incremental.landing.landing import WHOLE
 from tests.assets import sales
 
 

@@ -8,7 +8,7 @@ import pytest
 from dagster_pyspark import LazyPySparkResource
 
 from assets.resources import HOST_VARIABLE, SparkResource
-from incremental.runtime import session
+from incremental.spark import session
 from pipelines import catalogue
 from tests.assets import sales
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from pyspark.sql import SparkSession
 
 from assets import keys
-from incremental.runtime.cache import cache_folder
+from incremental.spark.cache import cache_folder
 from pipelines import catalogue
 from tests.assets import sales
 from tests.assets.browser import Person, chromium, person

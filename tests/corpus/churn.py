@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, DateType, NumericType, StringType
 
-from incremental.runtime.layout import quoted
+from incremental.algebra.sqltext import quoted
 from tests.corpus.lakes import Lake
 from tests.corpus.memory import MemoryTable
 

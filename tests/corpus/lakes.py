@@ -7,7 +7,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.runtime.lake import Table
+from incremental.lake.table import Table
 from tests.corpus.memory import MemoryTable
 
 

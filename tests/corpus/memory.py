@@ -16,26 +16,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental import catalyst
 from incremental.algebra.constraints import constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
+from incremental.algebra.sqltext import quoted
 from incremental.compiler.compile import compiled
+from incremental.dataflow import delta_rules, intervals
+from incremental.lake.commit_tag import Mark
+from incremental.lake.files import File, Identity
+from incremental.lake.table import Clause, Table
+from incremental.landing.landing import types
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
-from incremental.runtime import calculus, intervals
-from incremental.runtime.checks import check
-from incremental.runtime.declared import nullable
-from incremental.runtime.epoch import Epoch
-from incremental.runtime.files import File, Identity
-from incremental.runtime.journal import Intent, Pin
-from incremental.runtime.lake import Clause, Table
-from incremental.runtime.landing import types
-from incremental.runtime.layout import quoted
-from incremental.runtime.maintain import Incremental, Maintenance
-from incremental.runtime.mark import Mark
-from incremental.runtime.measure import Measure
-from incremental.runtime.recompute import Recomputed
+from incremental.refresh.constraint_checks import check
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.full_recompute import Recomputed
+from incremental.refresh.incremental_refresh import Incremental, Maintenance
+from incremental.refresh.journal import Intent, Pin
+from incremental.refresh.source_catalog import nullable
+from incremental.spark import catalyst
+from incremental.spark.job_stats import Measure
 
 
 @dataclass(frozen=True)
@@ -257,5 +257,5 @@ def met_as_if_large(large: bool) -> Generator[None]:
     if not large:
         yield
         return
-    with mock.patch.object(calculus, "WORTH_BYTES", 0), mock.patch.object(intervals, "SLICES", 3):
+    with mock.patch.object(delta_rules, "WORTH_BYTES", 0), mock.patch.object(intervals, "SLICES", 3):
         yield

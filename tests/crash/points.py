@@ -19,10 +19,17 @@ from typing import Any
 import incremental
 
 LIBRARY = Path(incremental.__file__ or "").parent
-ROOMS = ("runtime.lake", "runtime.journal", "runtime.manifest", "runtime.storage", "runtime.readers")
+ROOMS = (
+    "lake.table",
+    "lake.durable",
+    "refresh.journal",
+    "landing.manifest",
+    "lake.physical_layout",
+    "refresh.dependents",
+)
 EXEMPT = {
-    "runtime.journal:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
-    "runtime.lake:Table._latest",  # `update` of a Delta log reads it
+    "lake.durable:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
+    "lake.table:Table._latest",  # `update` of a Delta log reads it
 }
 CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",

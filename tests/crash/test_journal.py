@@ -13,13 +13,14 @@ import pytest
 
 from incremental.algebra.errors import BusyError, StateError
 from incremental.algebra.report import Report
-from incremental.runtime.journal import Intent, Journal, Pin, lock
+from incremental.lake.durable import lock
+from incremental.refresh.journal import Intent, Journal, Pin
 from tests.crash.points import Killed, watched
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from incremental.runtime.journal import lock
+from incremental.lake.durable import lock
 with lock(Path(sys.argv[1]), "view v", "refreshed", 5):
     print("holding", flush=True)
     time.sleep(600)

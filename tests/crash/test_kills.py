@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import BusyError, DeltafoldError
-from incremental.runtime import refresh
-from incremental.runtime.host import publish
+from incremental.refresh import refresh
+from incremental.spark.shared_session import publish
 from tests.crash.conftest import Prepared
 from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from incremental.runtime.journal import Journal
-from incremental.runtime.lake import Table
-from incremental.runtime.manifest import Manifest
-from incremental.runtime.readers import Readers
-from incremental.runtime.storage import Storage
+from incremental.lake.physical_layout import Storage
+from incremental.lake.table import Table
+from incremental.landing.manifest import Manifest
+from incremental.refresh.dependents import Readers
+from incremental.refresh.journal import Journal
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_PROCESS
 from tests.crash.stages import STAGES
 from tests.crash.worlds import KINDS
 
 # These make what can be made again, and write nothing of a warehouse.
-SET_UP = {
-    f"runtime.{name}" for name in ("cache", "classes", "doctor", "host", "jars", "java", "metrics", "session", "trust")
-}
+SPARK = ("cache", "class_data_sharing", "doctor", "shared_session", "jars", "java", "session", "trust_store")
+SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"Table.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
-OF_UPKEEP = {"Journal.forget", *(name for name in writers("runtime.storage"))}  # some of these are enough
+OF_UPKEEP = {"Journal.forget", *(name for name in writers("lake.physical_layout"))}  # some of these are enough
 
 
 def test_every_write_of_the_library_is_a_point() -> None:
@@ -35,16 +34,16 @@ def test_every_write_of_the_library_is_a_point() -> None:
 def test_the_writes_we_know_of_are_found() -> None:
     """Protects from a search that finds nothing, which would make every crash test pass."""
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
-    known = {"runtime.lake:Table._write", "runtime.lake:Table.merge", "runtime.lake:Table.replace_where"}
+    known = {"lake.table:Table._write", "lake.table:Table.merge", "lake.table:Table.replace_where"}
     known |= {
-        "runtime.journal:Journal._write",
-        "runtime.journal:Journal.withdraw",
-        "runtime.manifest:Manifest.remember",
-        "runtime.journal:Journal.forget",
-        "runtime.readers:Readers.add",
+        "refresh.journal:Journal._write",
+        "refresh.journal:Journal.withdraw",
+        "landing.manifest:Manifest.remember",
+        "refresh.journal:Journal.forget",
+        "refresh.dependents:Readers.add",
     }
     upkeep = ("sort", "compact", "remove_older", "clone", "remove", "appear")
-    known |= {f"runtime.storage:Storage.{name}" for name in upkeep}
+    known |= {f"lake.physical_layout:Storage.{name}" for name in upkeep}
     assert known | EXEMPT <= found
 
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
-from incremental.runtime import maintain
-from incremental.runtime.lake import Table
+from incremental.lake.table import Table
+from incremental.refresh import incremental_refresh
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
 from tests.crash.worlds import GROUPED, World
@@ -202,7 +202,7 @@ def test_a_first_epoch_is_not_resumed_in_other_tables(world: World, monkeypatch:
     """Protects from a state without the answer's columns being taken for the answer, once it is published in place."""
     warehouse = world.warehouse()
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
-        failing.setattr(maintain.Run, "_view", lambda run: 1 / 0)
+        failing.setattr(incremental_refresh.Run, "_view", lambda run: 1 / 0)
         warehouse.view("v", GROUPED, publish="table").refresh()
     with pytest.raises(ChangedQueryError, match="was kept in other tables"):
         warehouse.view("v", GROUPED).refresh()

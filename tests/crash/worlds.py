@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.api import Delta, Files, Policy, View, Warehouse
-from incremental.runtime.journal import Journal
-from incremental.runtime.lake import Table
+from incremental.lake.table import Table
+from incremental.refresh.journal import Journal
 
 Rows = Counter[tuple[object, ...]]
 
@@ -34,7 +34,7 @@ JOINED = (
 )
 ABOVE = "select l.q, count(*) c, max(o.v) m, sum(l.s) s from orders o join low l on o.q = l.q group by l.q"
 SCHEMA = "id int, k int, v int, q int"
-BIG_STATE = ("maintain.SMALL_FILES", "publish.SMALL_FILES")
+BIG_STATE = ("refresh.incremental_refresh.SMALL_FILES", "dataflow.publish.SMALL_FILES")
 
 
 @dataclass(frozen=True)
@@ -158,5 +158,5 @@ class World:
         """The module constants of the kind, until closed."""
         stack = ExitStack()
         for name in KINDS[self.kind].zero:
-            stack.enter_context(mock.patch(f"incremental.runtime.{name}", 0))
+            stack.enter_context(mock.patch(f"incremental.{name}", 0))
         return stack

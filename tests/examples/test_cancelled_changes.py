@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.runtime import maintain, recompute
+from incremental.refresh import full_recompute, incremental_refresh
 from tests.examples.scene import Scene, checked, confirm, rows
 
 DISTINCT = "select q, count(distinct k) n from t group by q"
@@ -36,7 +36,7 @@ def test_interrupted_epoch_of_a_compaction_is_finished(
     checked(view)
     scene.sql("optimize {t}")
     with monkeypatch.context() as crash:
-        for room in (maintain.Incremental, recompute.Recomputed):
+        for room in (incremental_refresh.Incremental, full_recompute.Recomputed):
             crash.setattr(room, "run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()

@@ -9,7 +9,7 @@ import pytest
 
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, Report, View, Warehouse
-from incremental.runtime.chain import standing
+from incremental.refresh.upstream import standing
 from tests.examples.scene import Scene, rows, types
 from tests.properties.comparing import difference
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
 from incremental.api import Delta, View, Warehouse
-from incremental.runtime import maintain
+from incremental.refresh import incremental_refresh
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(x) s from (select k, v + 1 as x from t where v < 100) q group by k"
@@ -161,7 +161,7 @@ def test_rebuilt_by_policy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ChangedQueryError, match="rebuild the view before it is verified"):
         new.verify()
     with monkeypatch.context() as crash:
-        crash.setattr(maintain.Incremental, "run", lambda *_: 1 / 0)
+        crash.setattr(incremental_refresh.Incremental, "run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             new.refresh()
     assert rows(new) == before == rows(old)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from incremental.runtime.feed import difference
-from incremental.runtime.measure import Measure
+from incremental.lake.version_diff import difference
+from incremental.spark.job_stats import Measure
 from tests.examples.scene import Scene, checked
 
 ROWS = [(k, "a" if k % 2 else "b") for k in range(1000)]

@@ -13,9 +13,10 @@ import pytest
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Delta, Files
-from incremental.runtime import events, metrics
-from incremental.runtime.cache import SetupError
-from incremental.runtime.store import Store
+from incremental.operations import metrics
+from incremental.refresh.view_store import Store
+from incremental.spark.cache import SetupError
+from incremental.telemetry import events
 from tests.examples.scene import Scene
 
 SECRET = "hunter2"

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
+from incremental.algebra.sqltext import quoted
 from incremental.api import Files, Warehouse
-from incremental.runtime.layout import quoted
 from tests.examples.scene import confirm
 
 FOLDERS = [
@@ -46,8 +46,8 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int, lo
     drop(folder, "x'; --", (1, 2), (9, 9))
     warehouse.land("s")
     with (
-        mock.patch("incremental.runtime.maintain.SMALL_FILES", 0),  # a MERGE
-        mock.patch("incremental.runtime.storage.MANY_FILES", 1),
+        mock.patch("incremental.refresh.incremental_refresh.SMALL_FILES", 0),  # a MERGE
+        mock.patch("incremental.lake.physical_layout.MANY_FILES", 1),
     ):
         assert view.refresh().paths == {"state_1": "merge"}
         done = view.maintain(0)

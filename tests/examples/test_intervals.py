@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.runtime import calculus, extent, lake
-from incremental.runtime.intervals import MOST, SLICES, narrowed, range_of, runs, scale
+from incremental.dataflow import delta_rules, pruning
+from incremental.dataflow.intervals import MOST, SLICES, narrowed, range_of, runs, scale
+from incremental.lake import table
 from tests.examples.scene import Scene, checked
 
 DAY = date(2024, 5, 1)
@@ -67,8 +68,8 @@ def test_types_without_a_scale() -> None:
 @contextmanager
 def met_as_if_large() -> Generator[None]:
     """Small tables are met as large ones are."""
-    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (extent, calculus)]
-    with mock.patch.object(lake, "WHOLE_BYTES", 0), large[0], large[1]:
+    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (pruning, delta_rules)]
+    with mock.patch.object(table, "WHOLE_BYTES", 0), large[0], large[1]:
         yield
 
 
@@ -86,7 +87,7 @@ def test_a_change_at_both_ends_reads_nothing_between(scene: Scene, join: str) ->
             view.refresh()
         scene.sql("delete from {t} where k in (3, 9003)")
         narrow = checked(views[0])
-        with mock.patch.object(extent, "range_of", lambda *_: None):
+        with mock.patch.object(pruning, "range_of", lambda *_: None):
             wide = checked(views[1])
     assert narrow.change_rows == wide.change_rows > 0
     assert narrow.rows_read < wide.rows_read - 750  # but for what Delta reads of its own logs
@@ -113,7 +114,7 @@ def test_what_was_follows_from_what_is(scene: Scene, query: str) -> None:
         scene.sql("delete from {t} where k in (3, 1900) and t_v = 3")
         scene.sql("insert into {t} values (3, 1), (3, 1), (1950, 0), (null, 5)")
         once = checked(views[0])
-        with mock.patch.object(calculus, "undoable", lambda _: False):
+        with mock.patch.object(delta_rules, "undoable", lambda _: False):
             twice = checked(views[1])
     assert once.change_rows == twice.change_rows > 0
     assert once.rows_read < twice.rows_read - 3000
@@ -124,7 +125,7 @@ def test_floats_are_read_as_they_were(scene: Scene) -> None:
     scene.source("d", "k int", [(1,), (2,)])
     scene.source("t", "k int, x double", [(1, -0.0), (1, -0.0), (2, 0.0)])
     view = scene.view("select d.k, cast(x as string) x from d left join t on d.k = t.k")
-    with mock.patch.object(calculus, "WORTH_BYTES", 0):
+    with mock.patch.object(delta_rules, "WORTH_BYTES", 0):
         checked(view)
         scene.insert("t", "k int, x double", [(1, 0.0), (2, -0.0)])
         checked(view)

@@ -12,7 +12,8 @@ from unittest import mock
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from incremental.runtime import maintain, publish, refresh
+from incremental.dataflow import publish
+from incremental.refresh import incremental_refresh, refresh
 from tests.corpus.world import World, checked
 from tests.examples import scene as on_delta
 from tests.examples.scene import Scene
@@ -41,7 +42,7 @@ ROUNDS = (
 def small_files(few: int) -> Iterator[None]:
     """States and bags of so few files are small."""
     with ExitStack() as stack:
-        for room in (maintain, publish):
+        for room in (incremental_refresh, publish):
             stack.enter_context(mock.patch.object(room, "SMALL_FILES", few))
         yield
 

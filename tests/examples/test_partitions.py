@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.runtime import touched
+from incremental.dataflow import touched_partitions
 from tests.examples.scene import Scene, checked
 
 SCHEMA = "day string, k int, v int"
@@ -37,7 +37,7 @@ def test_a_report_names_the_partitions_that_changed(scene: Scene, query: str, po
     assert checked(view).partitions == ("d1",)
     scene.sql("insert into {t} values (null, 1, 1)")
     if "join" not in query:
-        assert checked(view).partitions == (touched.NONE,)
+        assert checked(view).partitions == (touched_partitions.NONE,)
     assert checked(view).partitions == ()
 
 
@@ -59,7 +59,7 @@ def test_a_view_without_the_key_and_too_many_partitions_tell_nothing(
     partitioned(scene)
     total = scene.view("select k, sum(v) s from t group by k", "total")
     assert (checked(total).partitions, total.description().partition_key) == (None, "")
-    monkeypatch.setattr(touched, "MOST", 2)
+    monkeypatch.setattr(touched_partitions, "MOST", 2)
     view = scene.view("select day, count(*) n from t group by day", "daily")
     assert checked(view).partitions is None
     scene.sql("delete from {t} where day < 'd3'")

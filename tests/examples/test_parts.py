@@ -10,8 +10,8 @@ import pytest
 
 from incremental.algebra.errors import QueryError
 from incremental.api import Delta
-from incremental.runtime import maintain, parts
-from incremental.runtime.journal import Part
+from incremental.refresh import batches, incremental_refresh
+from incremental.refresh.journal import Part
 from tests.examples.scene import Scene, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
@@ -36,8 +36,8 @@ def size(scene: Scene) -> int:
 
 def fail_in_second(patch: pytest.MonkeyPatch) -> None:
     """Let the second epoch from now on fail."""
-    run, failing = maintain.Incremental.run, iter([False, True])
-    patch.setattr(maintain.Incremental, "run", lambda *given: 1 / 0 if next(failing) else run(*given))
+    run, failing = incremental_refresh.Incremental.run, iter([False, True])
+    patch.setattr(incremental_refresh.Incremental, "run", lambda *given: 1 / 0 if next(failing) else run(*given))
 
 
 @pytest.mark.parametrize("query", [JOINED, ANTI_AND_WINDOW], ids=["join", "anti join and window"])
@@ -110,7 +110,7 @@ def test_few_rows_of_many_files_are_no_large_change(scene: Scene, monkeypatch: p
     assert "part" not in checked(view, chunk=size(scene)).sentence
     scene.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
-        earlier.setattr(parts, "Part", partial(Part, whole=True))
+        earlier.setattr(batches, "Part", partial(Part, whole=True))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
             view.refresh(chunk=size(scene))

@@ -8,7 +8,7 @@ import pytest
 
 from incremental.algebra.errors import DeltafoldError, RefusedError
 from incremental.compiler import cost
-from incremental.runtime import choice, maintain
+from incremental.refresh import incremental_refresh, mode
 from tests.corpus import world as in_memory
 from tests.corpus.world import World
 from tests.examples.scene import Scene, checked, confirm, rows
@@ -91,11 +91,11 @@ def test_auto_tries_a_recompute_once(scene: Scene, monkeypatch: pytest.MonkeyPat
     scene.source("t", "k int, v int", [(k, k) for k in range(9)])
     view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
     monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
-    monkeypatch.setattr(choice, "loaded", lambda *_: [])
+    monkeypatch.setattr(mode, "loaded", lambda *_: [])
     assert checked(view).generation == 1
     scene.sql("insert into {t} values (1, 10)")
     assert checked(view).verdict == "applied"
-    monkeypatch.setattr(choice, "TRIAL", 1e-3)  # as if reading the source were nothing beside the refresh
+    monkeypatch.setattr(mode, "TRIAL", 1e-3)  # as if reading the source were nothing beside the refresh
     scene.sql("insert into {t} values (1, 11)")
     assert checked(view).verdict == "recomputed"
     scene.sql("insert into {t} values (1, 12)")
@@ -110,7 +110,7 @@ def test_auto_resumes_in_the_mode_it_began_with(scene: Scene, monkeypatch: pytes
     scene.sql("insert into {t} values (1, 10)")
     with monkeypatch.context() as crash:
         crash.setattr(cost, "OPERATOR_BYTES", 1e-3)
-        crash.setattr(maintain.Incremental, "run", lambda *_: 1 / 0)
+        crash.setattr(incremental_refresh.Incremental, "run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()
     assert rows(view) == [(k, k) for k in range(9)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from incremental.algebra.report import Report
-from incremental.runtime.journal import Intent, Journal, Pin
-from incremental.runtime.readers import Reader, Readers
-from incremental.runtime.retention import Need, needs_of_sources, needs_of_view
+from incremental.operations.retention import Need, needs_of_sources, needs_of_view
+from incremental.refresh.dependents import Reader, Readers
+from incremental.refresh.journal import Intent, Journal, Pin
 
 DONE = Report("v", 1, 1, "applied", "")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from incremental.api import View
-from incremental.runtime import maintain
+from incremental.refresh import incremental_refresh
 from tests.examples.scene import Scene, checked, confirm, rows
 
 GROUPED = "select k, sum(v) s, max(v) m from t group by k"
@@ -83,7 +83,7 @@ def test_a_crash_between(sold: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     view = changed(sold, f"{GROUPED} having sum(v) > 12")
     before = rows(sold.view(GROUPED))
     with monkeypatch.context() as crash:
-        crash.setattr(maintain.Run, "_view", lambda _: 1 / 0)
+        crash.setattr(incremental_refresh.Run, "_view", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()
     assert rows(view) == before

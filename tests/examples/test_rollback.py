@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError
-from incremental.runtime import branch
-from incremental.runtime.journal import lock
+from incremental.lake.durable import lock
+from incremental.operations import branch
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"

@@ -11,9 +11,9 @@ import pytest
 
 from incremental.algebra.errors import StateError
 from incremental.api import Files, View
-from incremental.runtime.feed import difference
-from incremental.runtime.lake import Table
-from incremental.runtime.storage import Storage
+from incremental.lake.physical_layout import Storage
+from incremental.lake.table import Table
+from incremental.lake.version_diff import difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.examples.scene import Scene, checked, confirm, rows
 
@@ -25,10 +25,10 @@ BUCKETS = 2
 def merged() -> Iterator[None]:
     """Even small tables are merged, and lie in several buckets."""
     with (
-        mock.patch("incremental.runtime.maintain.SMALL_FILES", 0),
-        mock.patch("incremental.runtime.publish.SMALL_FILES", 0),
-        mock.patch("incremental.runtime.refresh.BUCKET_BYTES", 1),
-        mock.patch("incremental.runtime.refresh.MOST_BUCKETS", BUCKETS),
+        mock.patch("incremental.refresh.incremental_refresh.SMALL_FILES", 0),
+        mock.patch("incremental.dataflow.publish.SMALL_FILES", 0),
+        mock.patch("incremental.refresh.refresh.BUCKET_BYTES", 1),
+        mock.patch("incremental.refresh.refresh.MOST_BUCKETS", BUCKETS),
     ):
         yield
 
@@ -191,7 +191,7 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(scene: Scene) -> Non
     old = Path(view.path).parents[1] / "g1"
     assert view.maintain().generations == ()
     assert old.exists()
-    with mock.patch("incremental.runtime.upkeep.seconds_since", lambda _: 169.0 * 3600):
+    with mock.patch("incremental.operations.maintenance.seconds_since", lambda _: 169.0 * 3600):
         assert view.maintain().generations == (1,)
     assert not old.exists()
     confirm(view)

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
 from incremental.compilation import Compilation
-from incremental.runtime.sampling import Sample
-from incremental.runtime.verify import discrepancy
+from incremental.operations.sampling import Sample
+from incremental.operations.verify import discrepancy
 from tests.examples.scene import Scene, checked
 
 NAN, INF = float("nan"), float("inf")

@@ -9,7 +9,7 @@ import pytest
 
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
-from incremental.runtime.lake import Table
+from incremental.lake.table import Table
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"

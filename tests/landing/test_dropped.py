@@ -11,8 +11,8 @@ import pytest
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
-from incremental.runtime.content import check_content
-from incremental.runtime.dropped import WHOLE, digest, partitions_in, reading
+from incremental.landing.folder import WHOLE, digest, partitions_in, reading
+from incremental.landing.preflight import check_content
 
 
 def drop(file: Path, content: str | bytes = "id\n1\n") -> Path:

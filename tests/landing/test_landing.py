@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Files, Warehouse
-from incremental.runtime import landing
-from incremental.runtime.lake import Table
+from incremental.lake.table import Table
+from incremental.landing import landing
 from tests.crash.points import Killed, watched
 
 HOSTILE = [

@@ -13,7 +13,7 @@ from incremental.algebra.sources import Delta, ForeignKey
 from incremental.compiler.compile import check_outputs, compiled
 from incremental.compiler.explain import explain, explain_refusal
 from incremental.language.query import Query, QueryText, read_query
-from incremental.runtime.declared import nullable
+from incremental.refresh.source_catalog import nullable
 
 SOURCES = {
     "flights": "carrier string, origin string, day date, seats int, delay double, cancelled boolean, "

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.api import Delta, ForeignKey
-from incremental.runtime.files import Identity
+from incremental.lake.files import Identity
 from tests.corpus.memory import MemoryTable, MemoryView
 from tests.corpus.world import checked
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
-from incremental.runtime.feed import difference
-from incremental.runtime.lake import Table
+from incremental.lake.table import Table
+from incremental.lake.version_diff import difference
 from tests.corpus.lakes import DeltaLake
 
 DEAR = 3

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from incremental.api import Delta, View, Warehouse
-from incremental.runtime import maintain, publish, refresh
+from incremental.dataflow import publish
+from incremental.refresh import incremental_refresh, refresh
 from tests.corpus.lakes import DeltaLake, MemoryLake
 from tests.corpus.memory import MemoryTable, MemoryView
 from tests.examples.scene import confirm
@@ -93,7 +94,7 @@ def stored(way: Paths) -> Iterator[None]:
     """The merge path and the number of buckets."""
     with ExitStack() as patched:
         if way.always_merge:
-            for room in (maintain, publish):
+            for room in (incremental_refresh, publish):
                 patched.enter_context(mock.patch.object(room, "SMALL_FILES", 0))
         if way.buckets > 1:
             patched.enter_context(mock.patch.multiple(refresh, BUCKET_BYTES=1, MOST_BUCKETS=way.buckets))

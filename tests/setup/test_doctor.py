@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.runtime import doctor
-from incremental.runtime.doctor import Finding, examine
+from incremental.spark import doctor
+from incremental.spark.doctor import Finding, examine
 from tests.setup.machine import run
 
 NAMES = ["Python", "packages", "Java", "jars", "cache", "warehouse", "memory", "log store"]
@@ -27,7 +27,7 @@ def test_good_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_spark_is_started(tmp_path: Path) -> None:
     program = (
-        "import sys; from incremental.runtime.doctor import examine; examine('w'); sys.exit('pyspark' in sys.modules)"
+        "import sys; from incremental.spark.doctor import examine; examine('w'); sys.exit('pyspark' in sys.modules)"
     )
     assert run(program, cwd=tmp_path).returncode == 0
     assert not list(tmp_path.iterdir())

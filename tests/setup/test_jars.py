@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from incremental.runtime import jars
-from incremental.runtime.cache import SetupError
-from incremental.runtime.java import Java
+from incremental.spark import jars
+from incremental.spark.cache import SetupError
+from incremental.spark.java import Java
 from tests.setup.machine import run, without_java
 
-FETCH = "from incremental.runtime.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
+FETCH = "from incremental.spark.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
 NEEDED = (
     "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
     "io.delta_delta-storage-4.4.0.jar",

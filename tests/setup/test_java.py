@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.runtime.cache import SetupError
-from incremental.runtime.java import Java, launch_environment, probe, provide_java
+from incremental.spark.cache import SetupError
+from incremental.spark.java import Java, launch_environment, probe, provide_java
 from tests.setup.machine import without_java
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.runtime.cache import SetupError
-from incremental.runtime.host import attach
+from incremental.spark.cache import SetupError
+from incremental.spark.shared_session import attach
 from tests.setup.machine import PROJECT, QUICK_JAVA, run, without_java
 
 MERGES = f"""
 import sys
 from pyspark.sql.functions import udf
-from incremental.runtime.session import start
+from incremental.spark.session import start
 spark = start(settings={{"spark.driver.extraJavaOptions": "{QUICK_JAVA}"}})
 table = f"delta.`{{sys.argv[1]}}`"
 spark.sql(f"create table {{table}} (k int, v bigint) using delta "
@@ -63,7 +63,7 @@ def test_a_page_of_memory_fills_its_regions(spark: SparkSession) -> None:
 
 
 def test_second_start_is_the_same_spark_with_its_settings(spark: SparkSession) -> None:
-    from incremental.runtime.session import start
+    from incremental.spark.session import start
 
     again = start(settings={"spark.sql.ansi.enabled": "true", "spark.local.dir": "/nowhere"})
     assert again.sparkContext is spark.sparkContext
@@ -79,7 +79,7 @@ def test_settings_of_the_session(spark: SparkSession) -> None:
 
 GUEST = """
 import sys
-from incremental.runtime.session import start
+from incremental.spark.session import start
 spark = start(settings={"spark.sql.shuffle.partitions": "3"})
 assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
 spark.range(int(sys.argv[1])).createOrReplaceTempView("mine")
@@ -91,7 +91,7 @@ spark.stop()
 
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
     file = tmp_path / "spark.json"
-    host = subprocess.Popen([sys.executable, "-m", "incremental.runtime.host", str(file)], cwd=PROJECT)
+    host = subprocess.Popen([sys.executable, "-m", "incremental.spark.shared_session", str(file)], cwd=PROJECT)
     try:
         deadline = time.monotonic() + 120
         while not file.exists():
@@ -114,14 +114,16 @@ def test_no_host_is_one_sentence(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "spark.json"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(SetupError, match=r"names no Spark host: start one with python -m incremental\.runtime\.host"):
+    with pytest.raises(
+        SetupError, match=r"names no Spark host: start one with python -m incremental\.spark\.shared_session"
+    ):
         attach(file)
 
 
 def test_gone_host_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "spark.json"
     file.write_text('{"port": 9, "secret": "s"}')
-    program = "from incremental.runtime.session import start\ntry: start()\nexcept Exception as error: print(error)"
+    program = "from incremental.spark.session import start\ntry: start()\nexcept Exception as error: print(error)"
     done = run(program, cwd=tmp_path, DELTAFOLD_SPARK_HOST=str(file))
     assert "does not answer: start it again" in done.stdout, done.stderr
     assert done.stderr == ""

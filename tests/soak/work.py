@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from unittest import mock
 
-from incremental.runtime import refresh as protocol
+from incremental.refresh import refresh as protocol
 from pipelines import backfill as ranges
 from pipelines import catalogue
 from tests.soak.world import BRANCH, World, settings

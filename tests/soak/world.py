@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import StateError
 from incremental.api import Delta, Files, Policy, View, Warehouse
-from incremental.catalyst import JavaError
-from incremental.runtime.chain import standing
-from incremental.runtime.retention import stands
-from incremental.runtime.storage import Storage
+from incremental.lake.physical_layout import Storage
+from incremental.operations.retention import stands
+from incremental.refresh.upstream import standing
+from incremental.spark.catalyst import JavaError
 from tests.properties.comparing import difference
 
 QUERIES: dict[str, str] = {
@@ -46,7 +46,12 @@ sources:
   sales:
     files: {path: ../../drop, format: csv, schema: {k: INT, v: INT, day: STRING}, partition_by: day}
 """
-MERGED = {"maintain.SMALL_FILES": 0, "publish.SMALL_FILES": 0, "refresh.BUCKET_BYTES": 1, "refresh.MOST_BUCKETS": 2}
+MERGED = {
+    "refresh.incremental_refresh.SMALL_FILES": 0,
+    "dataflow.publish.SMALL_FILES": 0,
+    "refresh.refresh.BUCKET_BYTES": 1,
+    "refresh.refresh.MOST_BUCKETS": 2,
+}
 
 
 class World:
@@ -204,5 +209,5 @@ def settings(merged: bool) -> Iterator[None]:
     """merged: even small tables are merged, and lie in buckets."""
     with ExitStack() as stack:
         for name, value in MERGED.items() if merged else ():
-            stack.enter_context(mock.patch(f"incremental.runtime.{name}", value))
+            stack.enter_context(mock.patch(f"incremental.{name}", value))
         yield

@@ -12,7 +12,7 @@ from random import Random
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.catalyst import JavaError
+from incremental.spark.catalyst import JavaError
 from tests.soak.world import World
 
 COLUMNS = {"orders": "id, k, v, q, x", "dims": "k, name"}

@@ -1,0 +1,144 @@
+"""⊗, the merge of a state with h of a change. In: both. Out: one commit of the state's table.
+
+Two paths with the same expressions: a Delta MERGE (any size), and for a state of a few files one read-merge-write job.
+A row of the change that says `__replace` stands for its whole group, recomputed from its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.program import BUCKET, ROWS
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.lowering import Lowering
+from incremental.dataflow.state_schema import Layout
+from incremental.lake.commit_tag import Mark
+from incremental.lake.physical_layout import arranged
+from incremental.lake.table import Clause, Table
+from incremental.spark import catalyst
+
+REPLACE = "__replace"
+SMALL_FILES, SMALL_BYTES = 4, 16 << 20  # below this, reading and writing all of a state is cheaper than a MERGE
+
+
+class Merge:
+    """The expressions of ⊗ for one state, over `t` (stored) and `u` (the change)."""
+
+    def __init__(self, lowering: Lowering, layout: Layout) -> None:
+        self._lowering, self._layout = lowering, layout
+
+    def first(self, table: Table, homomorphic: DataFrame, mark: Mark, name_mapping: bool) -> None:
+        """The first epoch: the table is h of everything."""
+        table.append(self._written(self._complete(homomorphic)), mark, BUCKET, name_mapping)
+
+    def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark) -> None:
+        """A Delta MERGE of the touched buckets."""
+        update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merged(n)) for n in self._stored}}
+        update |= self._answers(self._merged)
+        insert = {
+            BUCKET: f"u.{BUCKET}",
+            ROWS: f"u.{ROWS}",
+            **{n: f"u.{quoted(n)}" for n in (*self._stored, *self._layout.keys)},
+        }
+        insert |= self._answers(lambda name: f"u.{quoted(name)}")
+        clauses = [
+            *([Clause("delete", self._gone, {})] if self._layout.keys else []),
+            Clause("update", None, named(update)),
+            Clause("insert", f"u.{ROWS} > 0" if self._layout.keys else None, named(insert)),
+        ]
+        literals = ", ".join(str(bucket) for bucket in buckets)
+        condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
+        table.merge(homomorphic, condition, clauses, mark)
+
+    def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark) -> None:
+        """Read all, merge, write all, in one job and one commit."""
+        stored, change = table.at(version).alias("t"), homomorphic.alias("u")
+        joined = stored.join(change, F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"), "full")
+        kept = joined.where(self._survives)
+        answers = self._answers(self._either)
+        columns = {name: F.expr(self._either(name)) for name in (*self._layout.keys, *self._stored, ROWS, BUCKET)}
+        columns |= answers
+        rows = kept.select(*(columns[name].alias(name) for name in self._layout.columns))
+        table.overwrite(self._written(rows), mark, BUCKET)
+
+    def disturbed(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
+        """Keys of groups whose value a deletion may have changed and that still have rows."""
+        tests = [
+            slot.monoid.disturbed.format(
+                t={p.name: f"t.{quoted(slot.stored(p))}" for p in slot.monoid.parts},
+                u={p.name: f"u.{quoted(slot.stored(p))}" for p in (*slot.monoid.parts, *slot.monoid.watched)},
+            )
+            for slot in self._layout.state.slots
+            if slot.monoid.disturbed is not None
+        ]
+        joined = homomorphic.alias("u").join(stored.alias("t"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"))
+        reached = joined.where(" OR ".join(f"({test})" for test in tests))
+        if self._layout.keys:  # the one row of a total stays when its last row goes
+            reached = reached.where(f"t.{ROWS} + u.{ROWS} > 0")
+        return reached.select(*(F.col(f"u.{quoted(name)}") for name in self._layout.keys))
+
+    @property
+    def _stored(self) -> tuple[str, ...]:
+        return tuple(name for _, _, name in self._layout.parts)
+
+    @property
+    def _same_key(self) -> str:
+        return " AND ".join(f"t.{quoted(name)} <=> u.{quoted(name)}" for name in self._layout.keys) or "true"
+
+    @property
+    def _rows(self) -> str:
+        total = f"if(u.{REPLACE}, u.{ROWS}, t.{ROWS} + u.{ROWS})"
+        message = f"'the state {self._layout.state.name} would get a group with fewer than no rows: rebuild the view'"
+        return f"if({total} < 0, CAST(raise_error({message}) AS BIGINT), {total})"
+
+    @property
+    def _gone(self) -> str:
+        return f"NOT u.{REPLACE} AND t.{ROWS} + u.{ROWS} = 0"
+
+    @property
+    def _survives(self) -> str:
+        if not self._layout.keys:
+            return "true"
+        new = f"t.{ROWS} IS NULL AND u.{ROWS} > 0"
+        return f"u.{ROWS} IS NULL OR ({new}) OR (t.{ROWS} IS NOT NULL AND NOT ({self._gone}))"
+
+    def _merged(self, name: str) -> str:
+        """A stored column of a group that both sides have."""
+        if name in self._layout.keys or name == BUCKET:
+            return f"t.{quoted(name)}"
+        if name == ROWS:
+            return self._rows
+        slot, part = next((slot, part) for slot, part, stored in self._layout.parts if stored == name)
+        sides = {side: {p.name: f"{side}.{quoted(slot.stored(p))}" for p in slot.monoid.parts} for side in "tu"}
+        return f"CAST(if(u.{REPLACE}, u.{quoted(name)}, {part.merge.format(**sides)}) AS {part.type})"
+
+    def _either(self, name: str) -> str:
+        """A stored column of a group that one side or both have."""
+        one, other, both = f"t.{quoted(name)}", f"u.{quoted(name)}", self._merged(name)
+        return f"CASE WHEN u.{ROWS} IS NULL THEN {one} WHEN t.{ROWS} IS NULL THEN {other} ELSE {both} END"
+
+    def _answers(self, sql_of: Callable[[str], str]) -> dict[str, Column]:
+        values = self._layout.answer_values(self._lowering, sql_of)
+        return {name: catalyst.column(self._lowering.spark, value) for name, value in values.items()}
+
+    def _complete(self, homomorphic: DataFrame) -> DataFrame:
+        """h of everything as stored rows, with the answers in place."""
+        answers = self._answers(quoted)
+        columns = {name: F.col(quoted(name)) for name in (*self._layout.keys, *self._stored, ROWS, BUCKET)} | answers
+        rows = homomorphic.where(f"{ROWS} > 0") if self._layout.keys else homomorphic
+        return rows.select(*(columns[name].alias(name) for name in self._layout.columns))
+
+    def _written(self, rows: DataFrame) -> DataFrame:
+        return arranged(rows, self._layout.buckets, self._layout.keys)
+
+    @staticmethod
+    def _sql(text: str) -> Column:
+        return F.expr(text)
+
+
+def named(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:
+    """Values of a MERGE clause by quoted column name."""
+    return {quoted(name): value for name, value in values.items()}

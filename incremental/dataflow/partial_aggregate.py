@@ -1,0 +1,121 @@
+"""H, the homomorphism. In: a change (or rows) of a state's input. Out: one row per touched group.
+
+The row has the stored columns of the state for the change alone, the watched columns, and how many rows it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.datatypes import orderless
+from incremental.algebra.monoids import Part
+from incremental.algebra.plan import Join, KeyLocal, Plan, Source, walk
+from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.lowering import Lowering
+from incremental.dataflow.state_schema import Layout
+from incremental.dataflow.touched_partitions import partitions, told
+
+TOUCHED = "__touched"
+
+
+def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
+    """h of a change; plain rows count as weight 1."""
+    weighted = WEIGHT in change.columns
+    state = layout.state
+    if weighted and any(slot.monoid.unit for slot in state.slots):
+        change = unit_weights(change)
+    weight = quoted(WEIGHT) if weighted else "1L"
+    measures = [
+        F.expr(f"CAST(coalesce(sum({weight}), 0) AS BIGINT)").alias(ROWS),
+        F.count(F.lit(1)).alias(TOUCHED),
+        *(
+            measure(slot, part, weight, lowering, change).alias(name)
+            for slot, part, name in layout.parts + layout.watched
+        ),
+    ]
+    keys = [F.col(quoted(key.name)).alias(layout.key(key)) for key in state.keys]
+    grouped = change.groupBy(*keys).agg(*measures) if keys else change.agg(*measures)
+    if weighted and state.invertible and keys:
+        # groups whose changes cancel need no merge
+        same = " AND ".join(f"{quoted(name)} <=> {part.zero}" for _, part, name in layout.parts)
+        grouped = grouped.where(f"NOT ({ROWS} = 0{' AND ' + same if same else ''})")
+    return grouped.withColumn(BUCKET, F.expr(layout.bucket_sql))
+
+
+def measure(slot: Slot, part: Part, weight: str, lowering: Lowering, change: DataFrame) -> Column:
+    """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are computed anew."""
+    if not slot.monoid.whole:
+        return F.expr(lift_sql(slot, part, weight))
+    if weight == quoted(WEIGHT):
+        return F.lit(None).cast(part.type)
+    return lowering.over(change, slot.call.handle).cast(part.type)
+
+
+def lift_sql(slot: Slot, part: Part, weight: str) -> str:
+    """One column of h as SQL."""
+    arguments = dict(zip("xy", (quoted(column.name) for column in slot.call.arguments), strict=False))
+    return f"CAST({part.lift.format(w=weight, **arguments)} AS {part.type})"
+
+
+def unit_weights(change: DataFrame) -> DataFrame:
+    """Each row as often as its weight says, with weight 1 or -1."""
+    copies = F.expr(f"explode(array_repeat(CAST(sign({WEIGHT}) AS BIGINT), CAST(abs({WEIGHT}) AS INT)))")
+    return change.select(*(F.col(quoted(c)) for c in change.columns if c != WEIGHT), copies.alias(WEIGHT))
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What h found: groups, the rows of the change, the buckets, and whether a deletion may reach a group's value.
+
+    partitions: of the groups, where the state holds the answer and a partition key (None: unknown).
+    """
+
+    groups: int
+    rows: int
+    buckets: tuple[int, ...]
+    reached: bool
+    partitions: tuple[str, ...] | None = None
+
+
+def consolidated(state: State, change: DataFrame) -> DataFrame:
+    """The change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
+
+    A row that one term adds and another removes was never there; one that was only written again costs time.
+    """
+    loose = [column.name for column in state.reads if orderless(column.type)]
+    if WEIGHT not in change.columns or state.invertible or not cancels(state.input):
+        return change
+    if loose and state.whole:
+        return change  # nothing is taken from it but which groups it touches
+    # only a count reads a map or a variant of these states: whether it is NULL
+    exact = [F.col(quoted(column.name)) for column in state.reads if column.name not in loose]
+    known = [F.isnull(quoted(name)).alias(f"__null_{i}") for i, name in enumerate(loose)]
+    values = [F.first(quoted(name)).alias(name) for name in loose]
+    summed = change.groupBy(*exact, *known).agg(*values, F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    return summed.select(*(quoted(name) for name in change.columns))
+
+
+def cancels(plan: Plan) -> bool:
+    """Whether a change of the plan may have equal rows that come and go."""
+    nodes = tuple(walk(plan))
+    loose = any(orderless(column.type) for node in nodes if isinstance(node, Source) for column in node.columns)
+    return loose or any(isinstance(node, Join | KeyLocal) for node in nodes)
+
+
+def measured(layout: Layout, homomorphic: DataFrame, partition_key: str | None) -> Touched:
+    """One pass over h, which also fills its cache; partition_key: the answer's column that holds a partition."""
+    seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
+    seen = "true" if layout.state.whole else seen
+    row = homomorphic.agg(
+        F.count(F.lit(1)).alias("groups"),
+        F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),
+        F.collect_set(BUCKET).alias("buckets"),
+        F.expr(f"coalesce(bool_or({seen}), false)").alias("reached"),
+        partitions(layout.key_shown(partition_key)).alias("partitions"),
+    ).first()
+    assert row is not None
+    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], told(row["partitions"]))

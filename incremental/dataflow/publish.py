@@ -1,0 +1,139 @@
+"""A view table of its own. In: the answer's change. Out: one commit that changes it, never rewrites it.
+
+The view is a bag: equal rows are told apart by `__copy`, so a weight change inserts or deletes particular copies.
+A new copy is numbered by its epoch, so inserting never has to read the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from incremental.algebra.errors import StateError
+from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.merge import SMALL_BYTES, SMALL_FILES
+from incremental.dataflow.state_schema import Stored
+from incremental.dataflow.touched_partitions import partitions, told
+from incremental.lake.commit_tag import Mark
+from incremental.lake.table import Clause, Table
+from incremental.spark.checkpoint import held
+
+COPY, INSERTED = "__copy", "__inserted"
+COPIES_PER_EPOCH = 1 << 32
+
+
+def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
+    """How a view's rows are stored, which lie as they come."""
+    bucket = f"CAST(pmod(hash({', '.join(quoted(name) for name in columns)}), {buckets}) AS INT)"
+    return Stored((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a change does: rows that come or go, those deleted, their buckets, the partitions of all (None: unknown)."""
+
+    rows: int
+    deleted: int
+    buckets: tuple[int, ...]
+    partitions: tuple[str, ...] | None
+
+
+class Bag:
+    """The view table of one view; partition_key: the column that tells of which partition a row is."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, columns: tuple[str, ...], buckets: int, partition_key: str | None
+    ) -> None:
+        self._spark, self._table, self._columns, self._buckets = spark, table, columns, buckets
+        self._partition_key = partition_key
+
+    def consolidated(self, change: DataFrame) -> DataFrame:
+        """Equal rows summed, rows that cancel dropped; one row per distinct row with its weight."""
+        columns = [F.col(quoted(name)) for name in self._columns]
+        weight = F.sum(WEIGHT) if WEIGHT in change.columns else F.count(F.lit(1))
+        summed = change.groupBy(*columns).agg(weight.cast("bigint").alias(WEIGHT))
+        bucket = stored_bag(self._columns, self._buckets).bucket
+        return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
+
+    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> Moved:
+        """Apply a consolidated, cached change to the version `before`; returns what it inserts and deletes."""
+        moved = self.moved(change)
+        inserted = self._inserted(change, mark.epoch)
+        if before is None or not moved.deleted:
+            self._append(inserted, mark, name_mapping)
+            return moved
+        stored, touched = self._table.at(before), list(moved.buckets)
+        with held(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
+            if (found := deleted.count()) != moved.deleted:
+                raise StateError(
+                    f"the view table {self._table.path} lacks {moved.deleted - found} of the rows to delete: "
+                    "somebody changed it; rebuild the view"
+                )
+            if self.small:
+                same = F.expr(self._same("t", "u", COPY, BUCKET))
+                kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
+                self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
+            else:
+                self._merge(deleted, inserted, touched, mark)
+        return moved
+
+    def replace(self, answer: DataFrame, mark: Mark) -> None:
+        """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
+        self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
+
+    def moved(self, change: DataFrame) -> Moved:
+        """What a consolidated change does."""
+        row = change.agg(
+            F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
+            F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
+            F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
+            partitions(self._partition_key).alias("partitions"),
+        ).first()
+        assert row is not None
+        return Moved(row["rows"], row["deleted"], tuple(sorted(row["buckets"])), told(row["partitions"]))
+
+    @property
+    def small(self) -> bool:
+        """Whether writing all of the table is cheaper than finding what to write."""
+        files, size = self._table.size()
+        return files <= SMALL_FILES and size <= SMALL_BYTES
+
+    def _inserted(self, change: DataFrame, epoch: int) -> DataFrame:
+        added = change.where(F.col(WEIGHT) > 0).withColumn("__n", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
+        numbered = added.withColumn(COPY, F.lit(epoch * COPIES_PER_EPOCH) + F.col("__n"))
+        return numbered.select(*self._fields)
+
+    @property
+    def _fields(self) -> list[str]:
+        return [*(quoted(name) for name in self._columns), COPY, BUCKET]
+
+    def _deleted(self, stored: DataFrame, change: DataFrame) -> DataFrame:
+        """As many stored copies of each row as its negative weight says, the oldest first."""
+        gone = change.where(F.col(WEIGHT) < 0)
+        joined = stored.alias("t").join(gone.alias("u"), F.expr(self._same("t", "u", BUCKET)))
+        group = [F.col(f"t.{quoted(name)}") for name in self._columns]
+        order = Window.partitionBy(*group).orderBy(F.col(f"t.{COPY}"))
+        ranked = joined.withColumn("__n", F.row_number().over(order)).where(f"__n <= -u.{WEIGHT}")
+        return ranked.select(*(F.col(f"t.{field}") for field in self._fields))
+
+    def _same(self, left: str, right: str, *more: str) -> str:
+        plain = [f"{left}.{name} = {right}.{name}" for name in more]
+        return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
+
+    def _append(self, inserted: DataFrame, mark: Mark, name_mapping: bool) -> None:
+        self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
+
+    def _merge(self, deleted: DataFrame, inserted: DataFrame, touched: list[int], mark: Mark) -> None:
+        source = deleted.withColumn(INSERTED, F.lit(False)).unionByName(inserted.withColumn(INSERTED, F.lit(True)))
+        values = {field: f"u.{field}" for field in self._fields}
+        literals = ", ".join(str(bucket) for bucket in touched)
+        condition = f"NOT u.{INSERTED} AND t.{BUCKET} IN ({literals}) AND {self._same('t', 'u', COPY, BUCKET)}"
+        clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
+        self._table.merge(source, condition, clauses, mark)
+
+    def _written(self, rows: DataFrame) -> DataFrame:
+        return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.coalesce(1)

@@ -1,0 +1,133 @@
+"""How a state is stored. In: a state and its publication. Out: column names, and answers as expressions.
+
+| column | holds |
+| --- | --- |
+| `__bucket` | partition: pmod(hash(bucket keys), buckets); 0 for a state without keys |
+| the lineage key | under the answer's name where the answer shows it, else `__<name>_key` |
+| `__rows` | group row count; a group exists while it is above zero |
+| `__<answer>_<part>` | the monoid's columns |
+| answer columns | where the answer is published in place |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from incremental.algebra.monoids import Part
+from incremental.algebra.plan import Column, Item, Reference
+from incremental.algebra.program import BUCKET, RESERVED, ROWS, InPlace, Program, Slot, State
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.lowering import Lowering
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+SqlOf = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table of a view: its columns, those it is sorted by within a bucket, and SQL for the bucket of a row."""
+
+    columns: tuple[str, ...]
+    sorted_by: tuple[str, ...]
+    bucket: str
+
+
+class Layout:
+    """Names and expressions of one state table."""
+
+    def __init__(self, state: State, in_place: InPlace | None, buckets: int) -> None:
+        self.state, self.in_place, self.buckets = state, in_place, buckets
+        shown = {item.scalar.column: item.column.name for item in self._items if isinstance(item.scalar, Reference)}
+        self._keys = {key: shown.get(key, f"{RESERVED}{key.name}_key") for key in state.keys}
+
+    @classmethod
+    def of(cls, program: Program, state: State, buckets: int) -> Layout:
+        """How a state of a program is stored."""
+        shows = program.publication
+        return cls(state, shows if isinstance(shows, InPlace) and shows.state == state.name else None, buckets)
+
+    @property
+    def _items(self) -> tuple[Item, ...]:
+        return self.in_place.items if self.in_place else ()
+
+    def key(self, column: Column) -> str:
+        """The stored name of a key column."""
+        return self._keys[column]
+
+    def key_shown(self, name: str | None) -> str | None:
+        """The stored name of the key column that an answer column published in place shows; None where none is."""
+        shown = {item.column.name: item.scalar.column for item in self._items if isinstance(item.scalar, Reference)}
+        return self._keys.get(shown[name]) if name in shown else None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The stored names of all key columns, in storage order."""
+        return tuple(self._keys.values())
+
+    @property
+    def bucket_sql(self) -> str:
+        """The bucket of a row that has the key columns."""
+        if not self.state.keys or self.buckets == 1:
+            return "0"
+        return (
+            f"CAST(pmod(hash({', '.join(quoted(self.key(c)) for c in self.state.bucket_by)}), {self.buckets}) AS INT)"
+        )
+
+    @property
+    def parts(self) -> tuple[tuple[Slot, Part, str], ...]:
+        """Every stored monoid column with its name."""
+        return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.monoid.parts)
+
+    @property
+    def merged(self) -> tuple[str, ...]:
+        """What ⊗ merges by, and what it merges: the keys and the monoids' columns."""
+        return (*self.keys, *(name for _, _, name in self.parts))
+
+    @property
+    def watched(self) -> tuple[tuple[Slot, Part, str], ...]:
+        """Every column of the change that only tells whether a deletion reaches a group."""
+        return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.monoid.watched)
+
+    @property
+    def shown(self) -> tuple[Item, ...]:
+        """Answer columns stored beside the keys."""
+        keys = set(self._keys.values())
+        return tuple(item for item in self._items if item.column.name not in keys)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns in order: what readers look for first, what is ours last."""
+        answers = [item.column.name for item in self._items]
+        hidden_keys = [name for name in self.keys if name not in answers]
+        return (*answers, *hidden_keys, ROWS, *(name for _, _, name in self.parts), BUCKET)
+
+    @property
+    def stored(self) -> Stored:
+        """What others need to know of it."""
+        return Stored(self.columns, self.keys, self.bucket_sql)
+
+    def call_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
+        """The answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
+        values: dict[str, J] = {}
+        for slot in self.state.slots:
+            parts = {part.name: sql_of(slot.stored(part)) for part in slot.monoid.parts}
+            if slot.monoid.whole:
+                values[slot.call.column.name] = catalyst.parsed(lowering.spark, parts["v"])
+                continue
+            buffers = {
+                buffer.name: catalyst.parsed(lowering.spark, f"CAST({template.format(**parts)} AS {buffer.type})")
+                for buffer, template in zip(slot.call.buffers, slot.monoid.buffers, strict=True)
+            }
+            assert slot.call.answer is not None
+            values[slot.call.column.name] = lowering.substituted(slot.call.answer, buffers)
+        return values
+
+    def answer_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
+        """The answer columns kept in place, by name, from stored key and monoid columns."""
+        if not self.shown:
+            return {}
+        values = self.call_values(lowering, sql_of)
+        values |= {key.name: catalyst.parsed(lowering.spark, sql_of(name)) for key, name in self._keys.items()}
+        return {item.column.name: lowering.substituted(item.scalar, values) for item in self.shown}

@@ -1,0 +1,1 @@
+"""Delta tables: versions, reads, writes and physical layout. Knows nothing of views."""

@@ -1,0 +1,49 @@
+"""Locks between processes, and writes that survive a power cut."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from incremental.algebra.errors import BusyError
+from incremental.spark.java_errors import storing
+
+
+def settle(folder: Path) -> None:
+    """Have the names in a folder written to the disk: without it a power cut can undo a rename that was seen."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
+    """One process at a time works in a folder; the system frees the lock of a process that died.
+
+    what, work: `view totals`, `refreshed`; timeout: seconds to wait; raises BusyError after that, and StorageError
+    where files cannot be written, by whatever is done meanwhile too.
+    """
+    owner = folder / ".owner"
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        held = FileLock(folder / ".lock")
+        try:
+            held.acquire(timeout=timeout)
+        except Timeout as error:
+            who = owner.read_text() if owner.exists() else "another process"
+            raise BusyError(f"{what} is being {work} by {who}: try again when it is done") from error
+        try:
+            owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}")
+            yield
+        finally:
+            try:
+                owner.unlink(missing_ok=True)
+            finally:
+                held.release()

@@ -1,0 +1,102 @@
+"""Data files. In: Delta's actions. Out: what the feed compares, by path and deletion vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+Identity = tuple[str, str]
+UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without a name mapping
+
+
+@dataclass(frozen=True)
+class File:
+    """A data file of a version: its identity (path and deletion vector), its rows and bytes, and Delta's own action."""
+
+    identity: Identity
+    rows: int | None
+    bytes: int
+    action: J
+
+
+def data_file(action: J) -> File:
+    """A file of Delta's AddFile action."""
+    vector = catalyst.option(action.getDeletionVectorUniqueId())
+    rows = catalyst.option(action.numLogicalRecords())
+    return File(
+        (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
+    )
+
+
+def as_added(spark: SparkSession, removed: J) -> J:
+    """Delta's AddFile of a file that a commit removed, to read its rows."""
+    none = catalyst.none(spark)
+    actions = catalyst.sql(spark).delta.actions
+    known = catalyst.option(removed.numPhysicalRecords())
+    stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
+    return actions.AddFile(
+        removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None,
+        removed.deletionVector(), none, none, none, none, none,
+    )  # fmt: skip
+
+
+def selects(spark: SparkSession, changed: J) -> bool:
+    """Whether the deletion vectors by which Delta reads changed rows have any."""
+    (relation,) = catalyst.leaves(changed.queryExecution().analyzed())
+    nothing = catalyst.vector(spark, [])
+    files = relation.relation().location().matchingFiles(nothing, nothing)
+    return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The files that a commit added and removed; compacts: the rows are the same."""
+
+    added: list[File]
+    removed: list[File]
+    compacts: bool = False
+
+
+def rows_in(files: Sequence[File]) -> float:
+    """The rows of some files; not a number, which equals nothing, where a writer left them out."""
+    return math.fsum(math.nan if file.rows is None else file.rows for file in files)
+
+
+def partition_columns(metadata: J) -> list[str]:
+    """The columns whose values stand beside the files and not in them, by Delta's Metadata action."""
+    return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
+
+
+def partitionings(actions: Sequence[J]) -> Iterator[list[str]]:
+    """By which columns a commit says that the table is partitioned, if it says anything of the table."""
+    return (partition_columns(action) for action in actions if catalyst.kind(action) == "Metadata")
+
+
+def actions_of(snapshot: J) -> Sequence[J]:
+    """Delta's AddFiles of a version."""
+    files = known_files(snapshot)
+    return list(snapshot.allFiles().collectAsList()) if files is None else catalyst.sequence(files)
+
+
+def known_files(snapshot: J) -> J | None:
+    """The AddFiles that a version's checksum tells, a small table's; None where finding them takes Spark jobs."""
+    known = catalyst.option(snapshot.checksumOpt())
+    files = None if known is None else catalyst.option(known.allFiles())
+    return None if known is None or files is None or files.size() != known.numFiles() else files
+
+
+def needs_mapping(columns: Sequence[str]) -> bool:
+    """Whether some column name needs Delta's name mapping, which gives columns other names in the files."""
+    return any(UNMAPPED & set(name) for name in columns)
+
+
+def id_of(action: J) -> str:
+    """The id that a commit gives itself in its first action; empty where it does not."""
+    known = catalyst.option(action.txnId()) if catalyst.kind(action) == "CommitInfo" else None
+    return "" if known is None else str(known)

@@ -1,0 +1,292 @@
+"""Delta tables. In: paths, DataFrames, an epoch's mark. Out: versions, files, rows, commits.
+
+The only file that writes to Delta. Every write carries `txnAppId` and `txnVersion`, so that a second attempt at the
+same epoch is skipped by Delta itself, and the epoch's pinned versions as commit metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, cast
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental.algebra.errors import SourceError
+from incremental.lake.commit_tag import Mark
+from incremental.lake.files import (
+    Commit,
+    File,
+    Identity,
+    actions_of,
+    as_added,
+    data_file,
+    id_of,
+    known_files,
+    needs_mapping,
+    partition_columns,
+    partitionings,
+    rows_in,
+    selects,
+)
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J, JavaError
+
+WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
+NAME_MAPPING = ("delta.columnMapping.mode", "name")
+STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
+
+
+class Table:
+    """One Delta table at a path."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark, self.path = spark, path
+
+    @property
+    def place(self) -> str:
+        """Where the table is, the same however its path is written."""
+        path = str(self.log.dataPath())
+        return os.path.realpath(path.removeprefix("file:")) if path.startswith("file:/") else path
+
+    @property
+    def origin(self) -> Table:
+        """The table before an epoch: this one, except for the answer of a view that was rebuilt."""
+        return self
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether its commits write many rows again that did not change."""
+        return False
+
+    @property
+    def log(self) -> J:
+        """Delta's log of the table, cached by Delta; what it reads and builds belongs to the session of the table."""
+        delta = catalyst.sql(self.spark).delta
+        return delta.DeltaLog.forTable(catalyst.activate(self.spark), self.path)
+
+    def version(self) -> int | None:
+        """The latest version, None when there is no table."""
+        version = int(self._latest().version())
+        return None if version < 0 else version
+
+    def identity(self) -> str:
+        """Delta's id of the table, another one after it is dropped and recreated."""
+        return str(self._latest().metadata().id())
+
+    def made_by(self, version: int) -> str:
+        """The id of the commit that made a version; empty where its writer, or the log by now, does not tell."""
+        try:
+            changes = self.log.getChanges(version, version, catalyst.none(self.spark), True)
+            return id_of(changes.next()._2().head())
+        except JavaError:
+            return ""
+
+    def schema(self, version: int | None = None) -> StructType:
+        """The schema of a version or of the latest, with what Delta notes beside the columns."""
+        snapshot = self._latest() if version is None else self._at(version)
+        return StructType.fromJson(json.loads(str(snapshot.schema().json())))
+
+    def partitioned_by(self, version: int) -> list[str]:
+        """The columns of a version whose values stand beside its files and not in them."""
+        return partition_columns(self._at(version).metadata())
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns have other names in the files than in the schema (Delta's column mapping)."""
+        return str(self._latest().metadata().columnMappingMode().name()) != "none"
+
+    def epoch(self, application: str) -> int | None:
+        """The last epoch an application wrote, None when it never did."""
+        found = catalyst.option(self._latest().transactions().get(application))
+        return None if found is None else int(found)
+
+    def size(self) -> tuple[int, int]:
+        """Files and bytes of the latest version; where its writer left no checksum, Spark jobs count them."""
+        snapshot = self._latest()
+        known = catalyst.option(snapshot.checksumOpt())
+        if known is None:
+            return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+        return int(known.numFiles()), int(known.tableSizeBytes())
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """The data files of a version by identity."""
+        return {file.identity: file for file in (data_file(action) for action in actions_of(self._at(version)))}
+
+    def commits(self, before: int, after: int) -> list[Commit] | None:
+        """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
+
+        None where the log does not say enough (a commit was cleaned up, its writer left out file metadata, or it only
+        notes something of files that are there), and where the table was partitioned anew: a file is read by the
+        partitions of its time.
+        """
+        try:
+            changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
+            found: list[Commit] = []
+            while changes.hasNext():
+                actions = catalyst.sequence(changes.next()._2())
+                if any(columns != self.partitioned_by(before) for columns in partitionings(actions)):
+                    return None
+                added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
+                removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
+                if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
+                    return None
+                left = [data_file(as_added(self.spark, action)) for action in removed]
+                same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
+                if same and added and not left:
+                    return None
+                found.append(Commit(added, left, same and rows_in(added) == rows_in(left)))
+        except JavaError:
+            return None
+        return found if len(found) == after - before else None
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Whether files and their deletion vectors are still there: what a compaction replaced may be vacuumed."""
+        operations = catalyst.module(catalyst.sql(self.spark).delta.util, "DeltaFileOperations")
+        root = self.log.dataPath()
+        system = root.getFileSystem(self.log.newDeltaHadoopConf())
+        paths = [operations.absolutePath(root.toString(), file.identity[0]) for file in files]
+        vectors = [vector for file in files if (vector := file.action.deletionVector()) is not None]
+        paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
+        return all(system.exists(path) for path in paths)
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """The rows of some files of a version, deletion vectors applied."""
+        return self._frame(self._at(version), catalyst.vector(self.spark, [file.action for file in files]))
+
+    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
+        """The rows by which the deletion vectors of the same files differ, in `_change_type` delete or insert.
+
+        Delta's change data reader subtracts the vectors; it needs no change data feed.
+        """
+        cdc = catalyst.sql(self.spark).delta.commands.cdc
+        instant, none = catalyst.jvm(self.spark).java.sql.Timestamp(0), catalyst.none(self.spark)
+        came, left = (
+            catalyst.vector(self.spark, [getattr(cdc, "CDCReader$CDCDataSpec")(version, instant, actions, none)])
+            for actions in (
+                catalyst.vector(self.spark, [file.action for file in after]),
+                catalyst.vector(self.spark, [file.action.remove() for file in before]),
+            )
+        )
+        reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
+        frames = catalyst.sequence(reader.getDeletedAndAddedRows(came, left, self.log, self._at(version), False, spark))
+        # it gives rows that went and rows that came back, usually one of them none, which takes reading all files
+        some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
+        return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
+
+    def at(self, version: int) -> DataFrame:
+        """The table as of a version; Delta skips files of a large one by the conditions put on it."""
+        snapshot = self._at(version)
+        files = known_files(snapshot)
+        if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
+            return self._frame(snapshot, files)
+        return self._load(version)
+
+    def scanned(self, version: int) -> DataFrame:
+        """The table as of a version, as every reader of it sees it: Delta itself finds the files."""
+        self._at(version)  # or says why it cannot be read
+        return self._load(version)
+
+    def _load(self, version: int) -> DataFrame:
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
+        """Add rows, creating the table if there is none."""
+        self._write(frame, mark, "append", partition, name_mapping)
+
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> None:
+        """Replace all rows in one commit."""
+        self._write(frame, mark, "overwrite", partition, False)
+
+    def replace_where(
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+    ) -> int:
+        """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
+
+        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
+        how it is partitioned.
+        """
+        options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower(), **STATIC}
+        writer = frame.write.format("delta").mode("overwrite").options(**options)
+        if partition is not None:
+            writer = writer.partitionBy(partition)
+        if self.version() is None and needs_mapping(frame.columns):
+            writer = writer.option(*NAME_MAPPING)
+        elif self.version() is not None and condition != "true":
+            writer = writer.option("replaceWhere", condition)
+        writer.save(self.path)
+        metrics = DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
+        return int(metrics[0].get("numOutputRows", 0)) if metrics is not None else 0
+
+    def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
+        """One MERGE of `source` (alias u) into the table (alias t)."""
+        session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
+        for name, value in mark.settings.items():
+            session.conf.set(name, value)
+        table = DeltaTable.forPath(session, self.path).alias("t")
+        builder = cast(Any, table.merge(source.alias("u"), condition))  # its types forbid a clause without a condition
+        for clause in clauses:
+            match clause:
+                case Clause("delete", when, _):
+                    builder = builder.whenMatchedDelete(when)
+                case Clause("update", when, values):
+                    builder = builder.whenMatchedUpdate(when, dict(values))
+                case Clause("insert", when, values):
+                    builder = builder.whenNotMatchedInsert(when, dict(values))
+                case _:
+                    raise ValueError(clause.action)
+        builder.execute()
+
+    def touch(self, mark: Mark) -> None:
+        """A commit without rows, which only carries the mark."""
+        version = self.version()
+        assert version is not None
+        self._write(self.at(version).limit(0), mark, "append", None, False)
+
+    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> None:
+        options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata, **STATIC}
+        if self.version() is None:
+            options["delta.enableDeletionVectors"] = "true"
+            if name_mapping:
+                options |= dict([NAME_MAPPING])
+        writer = frame.write.format("delta").mode(mode).options(**options)
+        if partition is not None:
+            writer = writer.partitionBy(partition)
+        writer.save(self.path)
+
+    def _frame(self, snapshot: J, files: J) -> DataFrame:
+        """The rows of some of Delta's AddFiles."""
+        log = self.log
+        defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
+        return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
+
+    def _latest(self) -> J:
+        log = self.log
+        return log.update(*(getattr(log, f"update$default${i}")() for i in (1, 2, 3)))
+
+    def _at(self, version: int) -> J:
+        latest = self._latest()
+        if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
+            return latest
+        log = self.log
+        try:
+            return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
+        except JavaError as error:
+            raise SourceError(
+                f"version {version} of the Delta table {self.path} can no longer be read "
+                "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause of a MERGE: `delete`, `update` or `insert`, its condition, and the values of columns."""
+
+    action: str
+    when: str | None
+    values: Mapping[str, str | Column | Any]

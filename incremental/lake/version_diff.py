@@ -1,0 +1,174 @@
+"""Source → change. In: a Delta table and two versions. Out: the difference as a Z-set, whoever wrote it.
+
+No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
+one and not the other are read, those that came with weight 1, those that left with weight -1. Compaction cancels out.
+Of a file that only got another deletion vector, the rows are read by which the two vectors differ.
+Where a name came to mean another column of the same files, all files leave and come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from incremental.algebra.datatypes import orderless
+from incremental.algebra.program import WEIGHT
+from incremental.algebra.sqltext import quoted
+from incremental.lake.files import File, Identity
+from incremental.lake.table import Table
+
+MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than reading the commits between
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The files that left and that came between two versions; remapped: names meant other columns of the same files."""
+
+    table: Table
+    before: int | None
+    after: int
+    left: tuple[File, ...]
+    came: tuple[File, ...]
+    remapped: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether no file left or came."""
+        return not self.left and not self.came
+
+    @property
+    def insert_only(self) -> bool:
+        """Whether no file left, so that no row can have been deleted."""
+        return not self.left
+
+    def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
+        """The change of some columns: plain rows when insert-only, else a Z-set; consolidate: equal rows cancel.
+
+        Where Spark cannot tell whether rows are equal, none cancel.
+        """
+        chosen = [F.col(quoted(name)) for name in columns]
+        if self.before is None:
+            return self.table.at(self.after).select(*chosen)
+        if self.insert_only:
+            return self.table.rows_of(self.after, self.came).select(*chosen)
+        change = reduce(DataFrame.unionByName, [part.select(*chosen, WEIGHT) for part in self._parts()])
+        return consolidated(change) if consolidate else change
+
+    def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
+        """Files that left and that came as a whole; then those that only got another deletion vector, old and new."""
+        paths = [{file.identity[0] for file in files} for files in (self.left, self.came)]
+        kept = set[str]() if self.remapped else paths[0] & paths[1]
+        left, came = ([f for f in files if f.identity[0] not in kept] for files in (self.left, self.came))
+        old, new = ([f for f in files if f.identity[0] in kept] for files in (self.left, self.came))
+        return left, came, old, new
+
+    def _parts(self) -> Iterator[DataFrame]:
+        """Rows with weights: of files that came, of files that left, and where only the deletion vector differs."""
+        assert self.before is not None
+        left, came, old, new = self.sides()
+        for table, version, files, weight in (
+            (self.table, self.after, came, 1),
+            (self.table.origin, self.before, left, -1),
+        ):
+            if files:
+                yield table.rows_of(version, files).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+        if old:
+            sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1).cast("bigint")
+            yield self.table.rows_between(self.after, old, new).withColumn(WEIGHT, sign)
+
+
+def consolidated(change: DataFrame) -> DataFrame:
+    """A Z-set with equal rows summed; as it is where Spark cannot tell them: of variants, of maps within something.
+
+    A map goes by its entries: Spark sorts those of one that it groups by, and a query may tell their order.
+    """
+    fields = [field for field in change.schema if field.name != WEIGHT]
+    maps = {field.name for field in fields if isinstance(field.dataType, MapType)}
+
+    def each(of_map: Callable[[Column], Column]) -> list[Column]:
+        columns = ((field.name, F.col(quoted(field.name))) for field in fields)
+        return [of_map(column).alias(name) if name in maps else column for name, column in columns]
+
+    listed = change.select(*each(F.map_entries), WEIGHT)
+    if any(orderless(field.dataType.simpleString()) for field in listed.schema):
+        return change
+    keys = [F.col(quoted(field.name)) for field in fields]
+    summed = listed.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    return summed.select(*each(F.map_from_entries), WEIGHT) if maps else summed
+
+
+def difference(table: Table, before: int | None, after: int) -> Difference:
+    """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
+    told = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
+    return told or by_snapshots(table, before, after)
+
+
+def remapped(table: Table, before: int, after: int) -> bool:
+    """Whether files are read otherwise than before: a column was renamed, or dropped and added again, or the table."""
+    if table.origin is not table or not table.mapped:
+        return table.origin is not table
+    old, new = (physical_names(table.schema(version)) for version in (before, after))
+    return any(name in new and new[name] != physical for name, physical in old.items())
+
+
+def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
+    """What each column and nested field is called in the files, by its name."""
+    match data_type:
+        case StructType(fields=fields):
+            found: dict[str, str] = {}
+            for field in fields:
+                inner = f"{path}.{field.name}"
+                found[inner] = str(field.metadata.get("delta.columnMapping.physicalName", field.name))
+                found |= physical_names(field.dataType, inner)
+            return found
+        case ArrayType(elementType=element):
+            return physical_names(element, f"{path}[]")
+        case MapType(keyType=key, valueType=value):
+            return physical_names(key, f"{path}{{}}") | physical_names(value, f"{path}[]")
+        case _:
+            return {}
+
+
+def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
+    """The definition: the files of one version and not of the other; all of both where they are read otherwise."""
+    if before == after and table.origin is table:
+        return Difference(table, before, after, (), ())
+    apart = before is not None and remapped(table, before, after)
+    old, new = {} if before is None else table.origin.files(before), table.files(after)
+    left = tuple(file for identity, file in old.items() if apart or identity not in new)
+    came = tuple(file for identity, file in new.items() if apart or identity not in old)
+    return Difference(table, before, after, left, came, apart)
+
+
+def by_commits(table: Table, before: int, after: int) -> Difference | None:
+    """The same from what each commit added and removed; a file that came and left again is in neither.
+
+    A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where
+    one that was passed over was taken back (RESTORE): its files would come beside themselves, perhaps with another
+    deletion vector, and what it made leaves, perhaps vacuumed; where the log does not tell every commit, and where
+    these are many or lead backwards.
+    """
+    commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
+    if commits is None:
+        return None
+    left: dict[Identity, File] = {}
+    came: dict[Identity, File] = {}
+    replaced = set[str]()
+    for commit in commits:
+        if commit.compacts and table.present([file for file in commit.removed if file.identity in came]):
+            replaced |= {file.identity[0] for file in commit.removed}
+            continue
+        if any(file.identity[0] in replaced for file in commit.added):
+            return None
+        for one, other, files in ((came, left, commit.removed), (left, came, commit.added)):
+            for file in files:
+                if one.pop(file.identity, None) is None:
+                    if file.identity in other:
+                        return None
+                    other[file.identity] = file
+    return Difference(table, before, after, tuple(left.values()), tuple(came.values()))

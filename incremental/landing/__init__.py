@@ -1,0 +1,1 @@
+"""Dropped files to landed Delta tables: folders, readers, manifests and quarantine."""

@@ -1,0 +1,132 @@
+"""What lies in a folder of dropped files. In: a `Files` source. Out: its partitions. No Spark.
+
+Files are told apart by name, size and time of change, and where that is not enough by a digest of what they contain.
+A file or folder that no reader would look at is an error, not silence; a name that begins with . or _ is no data's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.sources import Files
+
+WHOLE = "*"  # the one partition of a source without a partition column
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+Facts = list[list[object]]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The files of one partition: its key (the folder's value, decoded), its folder, and the facts of `data_files`."""
+
+    key: str
+    folder: Path
+    files: Facts
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The data files."""
+        return tuple(self.folder / str(fact[0]) for fact in self.files)
+
+
+def data_files(folder: Path) -> Facts:
+    """The files of a folder that hold data: name, bytes, nanoseconds of the last change."""
+    files = sorted(f for f in folder.iterdir() if f.is_file() and is_data(f))
+    facts = ((f.name, f.stat()) for f in files)
+    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in facts]
+
+
+def is_data(path: Path) -> bool:
+    """Whether a name is one of data: Spark and Hive pass over the others too."""
+    return path.name[0] not in "._" and not path.name.endswith("._COPYING_")
+
+
+def partitions_in(source: str, files: Files) -> dict[str, Partition]:
+    """The partitions that have files, by key, in order; raises SourceError for what cannot be one."""
+    root = Path(files.path).absolute()
+    if not root.is_dir():
+        raise SourceError(f"source {source}: there is no folder {root}: create it, or correct the path")
+    found, folders = dict[str, Partition](), dict[str, Path]()
+    for key, folder in partition_folders(source, files.partition_by, root):
+        for name in {key, spark_value(folder)}:
+            if folders.setdefault(name, folder) != folder:
+                raise SourceError(f"source {source}: {folders[name]} and {folder} are the same partition: keep one")
+        check_names(source, folder)
+        facts = data_files(folder)
+        if facts:
+            found[key] = Partition(key, folder, facts)
+    return dict(sorted(found.items()))
+
+
+def check_names(source: str, folder: Path) -> None:
+    """Raises SourceError for what lies among data files and would not be read, or could not be."""
+    for child in filter(is_data, folder.iterdir()):
+        if child.is_dir():
+            raise SourceError(
+                f"source {source}: {child} is a folder among data files, and would not be read: "
+                "move its files up, or let its name begin with _"
+            )
+        try:
+            child.name.encode()
+        except UnicodeEncodeError as error:
+            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8: rename it") from error
+
+
+def partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
+    """Keys and folders; raises SourceError for anything beside them."""
+    if column is None:
+        yield WHOLE, root
+        return
+    for child in sorted(root.iterdir()):
+        if not is_data(child):
+            continue
+        name, equals, value = child.name.partition("=")
+        if not child.is_dir() or name != column or not equals:
+            raise SourceError(
+                f"source {source}: {child} is no partition, and would not be read: files belong in folders named "
+                f"{column}=value; what is no data has a name that begins with _"
+            )
+        if not value:
+            raise SourceError(f"source {source}: {child} has an empty value: for NULL name it {column}={HIVE_NULL}")
+        try:
+            value.encode()
+            yield unquote(value, errors="strict"), child
+        except UnicodeError as error:
+            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8: rename it") from error
+
+
+def spark_value(folder: Path) -> str:
+    """The value that Spark reads from a partition's folder: each %xx is a character to it, not a byte of UTF-8."""
+    value = folder.name.partition("=")[2]
+    return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), value)
+
+
+def digest(files: Sequence[Path]) -> str:
+    """What the files contain, in short; the same after a copy or a touch."""
+    contents: list[str] = []
+    for path in files:
+        with path.open("rb") as file:
+            contents.append(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}")
+    return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def reading(source: str) -> Generator[None]:
+    """Says of files that go away or may not be read, while they are looked at, which they are."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"source {source} was not landed: {error.filename} disappeared meanwhile: land again"
+        ) from error
+    except PermissionError as error:
+        raise SourceError(
+            f"source {source} was not landed: {error.filename} may not be read: let this user read it"
+        ) from error

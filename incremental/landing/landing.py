@@ -1,0 +1,226 @@
+"""Dropped files → landed Delta table. In: a `Files` source. Out: one commit with its changed partitions.
+
+Landing a partition replaces it whole (`replaceWhere`), so landing it again is an exact correction, whatever changed.
+What manifest.py remembers to be unchanged is left alone; where it remembers nothing, or the source is declared or read
+otherwise than it was, all partitions are landed anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import AtomicType, DataType, StringType, StructType
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.report import Landing
+from incremental.algebra.sources import Files
+from incremental.lake.durable import lock
+from incremental.lake.table import Table
+from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, data_files, digest, partitions_in, reading
+from incremental.landing.manifest import PENDING, Known, Manifest
+from incremental.landing.partition_values import values
+from incremental.landing.preflight import check_content
+from incremental.landing.quarantine import Quarantine
+from incremental.landing.reader import Records, declared_schema, refused
+from incremental.landing.writer import Replacement
+from incremental.telemetry.events import told
+
+LOCK_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a landing found, by partition: files there, files remembered, files looked at; what changed, what is gone.
+
+    anew: nobody knows what is landed; whole: all rows are to be replaced, for this or another reason.
+    """
+
+    present: dict[str, Partition]
+    known: dict[str, Known]
+    seen: dict[str, Known]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    anew: bool
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Landings:
+    """Lands the files of one source into its table."""
+
+    spark: SparkSession
+    name: str
+    files: Files
+    table: Table
+    quarantine: Quarantine
+    folder: Path
+
+    def land(self, partitions: Sequence[str] | None) -> Landing:
+        """Land what changed of the named partitions (they are compared by content), or of all.
+
+        Raises SourceError for malformed rows and files, with file, row and reason; nothing is landed then. Rows that
+        are quarantined instead raise nothing.
+        """
+        return self._land(partitions, replay=False)
+
+    def replay(self) -> Landing:
+        """Land the partitions that have rows in quarantine again, by the schema that is declared now.
+
+        Where the landed table has another schema, it takes the declared one, and all partitions are landed anew.
+        """
+        return self._land(None, replay=True)
+
+    def _land(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+        about = {"source": self.name, "table": self.table.path}
+        return told("landing", about, lambda: self._landed(partitions, replay))
+
+    def _landed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+        start = time.monotonic()
+        with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
+            reshaped, quarantined = self._reshaped(replay), self.quarantine.counts()
+            found = self._found(partitions, quarantined, replay, reshaped)
+            rows = 0
+            if found.changed or found.removed or found.whole:
+                self._check(found)
+                self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
+                whole = found.whole or self.table.version() is None
+                rows = Replacement(
+                    self.name, self._records, self.table, self.quarantine, [found.present[p] for p in found.changed],
+                    found.removed, whole, reshaped, quarantined,
+                ).write()  # fmt: skip
+                quarantined = self.quarantine.counts()
+            self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
+            version = self.table.version()
+        if version is None:
+            raise SourceError(
+                f"source {self.name} has no files yet in {self.files.path}: put some there and land again"
+            )
+        unchanged = tuple(p for p in found.seen if p not in found.changed)
+        return Landing(
+            self.name, version, found.changed, unchanged, found.removed, rows, time.monotonic() - start, quarantined
+        )
+
+    def partitions(self) -> tuple[str, ...]:
+        """Every partition that has been dropped or landed, in order."""
+        with reading(self.name):
+            return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest.read() or {})}))
+
+    @property
+    def _manifest(self) -> Manifest:
+        """What the content of the table depends on beside the files is how they are read."""
+        declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
+        return Manifest(self.folder, declared, self._records.settings)
+
+    @property
+    def _records(self) -> Records:
+        return Records(self.spark, self.files, self._schema)
+
+    def _found(
+        self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
+    ) -> Found:
+        """What is to be written: what changed, what was left out and should not be, or all.
+
+        A value is landed in all its spellings: who names one of them means its rows, and removing one takes them all.
+        """
+        present = partitions_in(self.name, self.files)
+        manifest = {} if self.table.version() is None else self._manifest.read()
+        known, anew = manifest or {}, manifest is None
+        whole = anew or reshaped
+        again = set(quarantined) if replay or self.files.malformed == "fail" else set[str]()
+        if replay and known and not whole:
+            wanted = [p for p in quarantined if p in present or p in known]
+        else:
+            wanted = self._wanted(None if whole else partitions, present, known)
+        meant = self._meant(present, known)
+        named = {meant[p] for p in wanted}
+        wanted = dict.fromkeys([*wanted, *(p for p in meant if meant[p] in named)])
+        removed = tuple(p for p in wanted if p not in present)
+        cleared = {meant[p] for p in removed}
+        again |= {p for p in wanted if meant[p] in cleared}
+        seen = {p: self._seen(present[p], known.get(p), partitions is not None) for p in wanted if p in present}
+        changed = tuple(p for p in seen if whole or p in again or seen[p].digest != known.get(p, PENDING).digest)
+        return Found(present, known, seen, changed, removed, anew, whole)
+
+    def _meant(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
+        """The value of each partition; its key where all that were landed are there, so that none can be respelt."""
+        keys = [*present, *(key for key in known if key not in present)]
+        if not present or len(keys) == len(present):
+            return {key: key for key in keys}
+        return {key: value or key for key, value in values(self.spark, self._key_type, keys).items()}
+
+    @property
+    def _key_type(self) -> DataType:
+        column = self.files.partition_by
+        return StringType() if column is None else self._schema[column].dataType
+
+    @cached_property
+    def _schema(self) -> StructType:
+        """The declared schema, checked against the declaration and the landed table."""
+        schema = declared_schema(self.name, self.files)
+        column, fixed = self.files.partition_by, refused(self.files.options)
+        if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
+            raise SourceError(f"source {self.name}: its partition column {column} is no plain column of its schema")
+        if fixed:
+            raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set: remove it")
+        return schema
+
+    def _reshaped(self, replay: bool) -> bool:
+        """Whether the landed table has another schema or other partitions; raises SourceError where that may not be."""
+        declared, version = types(self._schema), self.table.version()
+        if version is None:
+            return False
+        landed = types(self.table.schema(version))
+        if landed != declared and not replay:
+            raise SourceError(
+                f"source {self.name} is declared with another schema than its landed table has ({landed}): "
+                "replay it, so that all its files are landed anew, or declare it under another name"
+            )
+        columns = [] if self.files.partition_by is None else [self.files.partition_by]
+        return landed != declared or self.table.partitioned_by(version) != columns
+
+    def _wanted(
+        self, partitions: Sequence[str] | None, present: Mapping[str, Partition], known: Mapping[str, Known]
+    ) -> list[str]:
+        if partitions is None:
+            return sorted({*present, *known})
+        for partition in partitions:
+            if partition not in present and partition not in known:
+                where = f"{self.files.path}/{self.files.partition_by}={partition}"
+                raise SourceError(f"source {self.name} has no partition {partition!r}: there are no files at {where}")
+        return list(dict.fromkeys(partitions))
+
+    def _seen(self, partition: Partition, known: Known | None, closely: bool) -> Known:
+        if known is not None and not closely and known.files == partition.files:
+            return known
+        return Known(partition.files, digest(partition.paths))
+
+    def _check(self, found: Found) -> None:
+        """Raises SourceError for what Spark would read wrongly: file contents, and partition values."""
+        present, keys_by = found.present, dict[str, str]()
+        columns = [name for name in self._schema.names if name != self.files.partition_by]
+        for partition in found.changed:
+            for path in present[partition].paths:
+                check_content(self.name, self.files, columns, path)
+        keys, type_ = [key for key in present if key != HIVE_NULL], self._key_type
+        for key, value in values(self.spark, type_, keys).items():
+            folder = present[key].folder
+            if value is None:
+                raise SourceError(f"source {self.name}: {folder} is no partition: {key!r} is no {type_.simpleString()}")
+            if value in keys_by:
+                other = present[keys_by[value]].folder
+                raise SourceError(f"source {self.name}: {other} and {folder} are the same partition: keep one")
+            keys_by[value] = key
+
+
+def types(schema: StructType) -> dict[str, str]:
+    """Column names and types, whatever their order and whether they may be NULL."""
+    return {field.name: field.dataType.simpleString() for field in schema}
+
+
+__all__ = ["WHOLE", "Landings", "data_files"]

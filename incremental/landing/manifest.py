@@ -1,0 +1,61 @@
+"""What a landing remembers. In: partitions as they were found. Out: the same, at the next landing.
+
+One small JSON file beside the lock of a landed source. What is about to be written is noted as pending first: whatever
+a crash leaves in the tables, the next landing writes these partitions again, also where their files are back to what
+they were before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from incremental.landing.folder import Facts
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is remembered of a partition: the facts of its files, and a digest of their content."""
+
+    files: Facts
+    digest: str
+
+
+PENDING = Known([], "")  # equals no partition that has files
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The memory of one source's landings, and what the content of its table depends on beside the files.
+
+    declared: of the source; settings: of the session, which earlier releases did not remember and are taken not to have
+    changed since.
+    """
+
+    folder: Path
+    declared: str
+    settings: dict[str, str]
+
+    def read(self) -> dict[str, Known] | None:
+        """What is landed, by partition; None where nobody knows, or the source was declared or read otherwise."""
+        try:
+            content = json.loads((self.folder / "manifest.json").read_text())
+            if content["declared"] != self.declared or content.get("settings", self.settings) != self.settings:
+                return None
+            return {key: Known(**known) for key, known in content["partitions"].items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def begin(self, known: Mapping[str, Known] | None, partitions: Iterable[str]) -> None:
+        """Note that partitions are about to be written; where nobody knows what is landed, nobody does until it is."""
+        self.remember(None if known is None else {**known, **dict.fromkeys(partitions, PENDING)})
+
+    def remember(self, partitions: Mapping[str, Known] | None) -> None:
+        """Write what is landed, whole or not at all; None: nobody knows."""
+        told = {key: asdict(known) for key, known in (partitions or {}).items()}
+        content = {"declared": self.declared, "settings": self.settings, "partitions": told}
+        scratch = self.folder / "manifest.tmp"
+        scratch.write_text(json.dumps({} if partitions is None else content, sort_keys=True))
+        scratch.replace(self.folder / "manifest.json")

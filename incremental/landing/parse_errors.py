@@ -1,0 +1,55 @@
+"""What Spark says of a dropped file. In: the messages of its exceptions. Out: file and reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from incremental.spark.java_errors import first_line
+
+FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
+OTHER_NUMBER = "it has another number of values than the declared schema has columns"
+NO_RECORD = "it is no record"
+WRONG_TYPE = "a value in it is not of its column's type"
+REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (r"Expected: (.*?) but found: (.*?)\n", lambda m: f"its header has {m[2]} where the declared schema has {m[1]}"),
+    (r"Header length: (\d+), schema size: (\d+)",
+     lambda m: f"its header has {m[1]} columns, the declared schema {m[2]}"),
+    (r"Parquet column \[(.*?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)",
+     lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
+    (r"Malformed CSV record", lambda _: OTHER_NUMBER),
+    (r"field name '(.*?)' and the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"",
+     lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
+    (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+    (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+    (r"^\w+Exception$", lambda _: NO_RECORD),
+    (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
+)  # fmt: skip
+
+
+def file_of(messages: Sequence[str]) -> Path | None:
+    """The file that the innermost message names which names one: outer ones may name the table that is written."""
+    for message in reversed(messages):
+        found = FILE.search(message)
+        if found:
+            return Path("/" + unquote(found[1]).rstrip(".,:;"))
+    return None
+
+
+def reason_of(messages: Sequence[str]) -> str:
+    """Why a file cannot be read: the innermost message that we know, else the innermost."""
+    for message in reversed(messages):
+        for pattern, words in REASONS:
+            found = re.search(pattern, message, re.DOTALL)
+            if found:
+                return words(found)
+    return first_line(messages[-1])
+
+
+def line_of(path: Path, row: str) -> int:
+    """The number of the line where a row begins."""
+    wanted = row.splitlines()[0] if row else ""
+    with path.open(encoding="utf-8", errors="replace") as text:
+        return next((number for number, line in enumerate(text, 1) if line.rstrip("\r\n") == wanted), 1)

@@ -1,0 +1,92 @@
+"""The rows of dropped files that do not fit. In: a source that quarantines. Out: a Delta table of them.
+
+| column | type | what |
+| --- | --- | --- |
+| partition | STRING | the partition's key, * where the source has none |
+| file | STRING | the path of the file |
+| line | BIGINT | where the row begins in it, from 1; NULL where that cannot be told |
+| row | STRING | the row as it stands there |
+| reason | STRING | why it does not fit |
+| quarantined_at | TIMESTAMP | when |
+
+A partition's rows are replaced with the partition, so the table holds what the last landing of each left out. It is
+bounded: what would take it beyond its limit is not landed at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.sources import Files
+from incremental.algebra.sqltext import literal
+from incremental.lake.files import rows_in
+from incremental.lake.table import Table
+from incremental.landing.folder import Partition
+from incremental.landing.line_numbers import with_lines
+from incremental.landing.reader import Records
+from incremental.spark import catalyst
+
+SCHEMA = "partition STRING, file STRING, line BIGINT, row STRING, reason STRING, quarantined_at TIMESTAMP"
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The quarantine of one source."""
+
+    files: Files
+    table: Table
+
+    def rows(self) -> DataFrame:
+        """The rows, of which there may be none."""
+        version = self.table.version()
+        empty = cast(Any, self.table.spark).createDataFrame([], SCHEMA)
+        return cast(DataFrame, empty) if version is None else self.table.at(version)
+
+    def counts(self) -> dict[str, int]:
+        """How many rows it holds, by partition; partitions without any are left out."""
+        if self.table.version() is None:
+            return {}
+        found = self.rows().groupBy("partition").count().collect()
+        return dict(sorted((str(row[0]), int(row[1])) for row in found))
+
+    def size(self) -> int:
+        """How many rows it holds, from Delta's log alone."""
+        version = self.table.version()
+        rows = 0 if version is None else rows_in(list(self.table.files(version).values()))
+        return sum(self.counts().values()) if math.isnan(rows) else int(rows)
+
+    def refusal(self, malformed: DataFrame, total: int) -> str:
+        """Why rows are not taken in, or nothing; total: how many it would then hold."""
+        limit = self.files.quarantine_limit
+        if total > limit:
+            return f"more than the {limit:,} rows that its quarantine may hold would be in it"
+        if self.files.format == "json" and not malformed.where(F.ltrim("row").startswith("[")).isEmpty():
+            return "a line with several rows is not quarantined"
+        return ""
+
+    def replace(self, records: Records, malformed: DataFrame, partitions: Sequence[Partition], condition: str) -> None:
+        """Take in the malformed rows of partitions in place of those that a condition (see `rows_of`) selects."""
+        files = {str(row[0]) for row in malformed.select("file").distinct().collect()}
+        paths = [str(path) for partition in partitions for path in partition.paths if str(path) in files]
+        told = with_lines(self.table.spark, malformed, paths, records.options)
+        dated = told.withColumn("quarantined_at", F.current_timestamp())
+        self._write(dated.select(*catalyst.schema_of(SCHEMA).names), condition)
+
+    def clear(self, condition: str) -> None:
+        """Let rows go."""
+        self._write(self.rows().limit(0), condition)
+
+    def _write(self, rows: DataFrame, condition: str) -> None:
+        one_file = rows.repartition(1).sortWithinPartitions("partition", "file", "line")
+        self.table.replace_where(one_file, condition, '{"deltafold": "quarantine"}', None)
+
+
+def rows_of(partitions: Iterable[str]) -> str:
+    """SQL that holds for the rows of some partitions."""
+    return f"`partition` IN ({', '.join(map(literal, partitions))})"

@@ -1,0 +1,190 @@
+"""Dropped files → rows. In: a `Files` source, partitions of it. Out: lazy DataFrames.
+
+| asked for | Spark's mode | a row that does not fit the declared schema |
+| --- | --- | --- |
+| all rows | FAILFAST | fails the read |
+| the fitting rows | PERMISSIVE | is left out |
+| the malformed rows | PERMISSIVE | stands as text, with file and reason |
+
+Both modes are one parser: what the first fails at is what the second marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.sources import Files
+from incremental.algebra.sqltext import quoted
+from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, spark_value
+from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
+from incremental.spark import catalyst
+from incremental.spark.catalyst import JavaError
+from incremental.spark.java_errors import causes, first_line
+
+CORRUPT, FILE, BLOCK, PLACE = "__corrupt", "__file", "__block", "__place"
+WILD = set("[]{}*?\\")
+DEFAULTS = {
+    # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
+    "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
+    "json": {},
+    "parquet": {},
+}
+# What makes reading exact is not for a source's options to change.
+FIXED = {
+    "mode": "FAILFAST",
+    "__globPaths__": "false",  # [ ] { } * ? in a name are no wildcards
+    "recursiveFileLookup": "false",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+REFUSED = {*FIXED, "basePath", "pathGlobFilter", "modifiedBefore", "modifiedAfter", "columnNameOfCorruptRecord"}
+TIME_ZONE = "spark.sql.session.timeZone"
+INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
+LONGEST_SHOWN = 100  # characters of a value that a reason shows
+
+
+@dataclass(frozen=True)
+class Records:
+    """Reads the files of one source by its declared schema."""
+
+    spark: SparkSession
+    files: Files
+    schema: StructType
+
+    def all(self, partitions: Sequence[Partition]) -> DataFrame:
+        """The rows of some partitions, of which there may be none; reading them fails at one that does not fit."""
+        if not partitions:
+            return cast(DataFrame, cast(Any, self.spark).createDataFrame([], self.schema))
+        return self._typed(self._partitions(partitions, {}), partitions)
+
+    def fitting(self, partitions: Sequence[Partition]) -> DataFrame:
+        """The rows that fit."""
+        return self._typed(self._partitions(partitions, PERMISSIVE).where(F.col(CORRUPT).isNull()), partitions)
+
+    def malformed(self, partitions: Sequence[Partition]) -> DataFrame:
+        """The rows that do not: partition, file, row (as it stands there), reason, and in PLACE their order."""
+        read = self._partitions(partitions, PERMISSIVE, places=True).where(F.col(CORRUPT).isNotNull())
+        key = F.lit(WHOLE) if self.files.partition_by is None else F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
+        told = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
+        return read.select(*(value.alias(name) for name, value in told.items()), PLACE)
+
+    def first_malformed(self, path: Path) -> str | None:
+        """The first row of a file that does not fit, as it stands there; None where that cannot be told."""
+        try:
+            found = self._read(self._own, [str(path)], PERMISSIVE).where(F.col(CORRUPT).isNotNull()).first()
+        except JavaError:
+            return None
+        return None if found is None else str(found[CORRUPT])
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Spark's reader options, of which those for the mode are still to come."""
+        return {**DEFAULTS[self.files.format], **self.files.options}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What of the session the rows depend on: its time zone, where a text, or a folder's name, gives an instant."""
+        column, binary = self.files.partition_by, self.files.format == "parquet"
+        texts = [field.dataType.simpleString() for field in self.schema if not binary or field.name == column]
+        return {TIME_ZONE: str(self.spark.conf.get(TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
+
+    @property
+    def _own(self) -> list[StructField]:
+        """The columns that stand in the files."""
+        return [StructField(f.name, f.dataType) for f in self.schema if f.name != self.files.partition_by]
+
+    def _partitions(
+        self, partitions: Sequence[Partition], settings: Mapping[str, str], places: bool = False
+    ) -> DataFrame:
+        """The files of some partitions, the partition column as text."""
+        column = self.files.partition_by
+        fields = [*self._own, *([] if column is None else [StructField(column, StringType())])]
+        paths = [str(path) for partition in partitions for path in partition.paths]
+        base = {"basePath": str(Path(self.files.path).absolute())}
+        return self._read(fields, paths, {**base, **settings}, places)
+
+    def _read(
+        self, fields: list[StructField], paths: list[str], settings: Mapping[str, str], places: bool = False
+    ) -> DataFrame:
+        """Files by a schema and, if permissive, a column with the text of what does not fit; places: see `placed`."""
+        corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
+        options = {**self.options, **FIXED, **settings}
+        reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options).format(self.files.format)
+        frames = map(reader.load, loads(paths))
+        return reduce(DataFrame.unionByName, map(placed, frames) if places else frames)
+
+    def _typed(self, frame: DataFrame, partitions: Sequence[Partition]) -> DataFrame:
+        """The declared columns in their order."""
+        column, values = self.files.partition_by, {f.name: F.col(quoted(f.name)) for f in self.schema}
+        if column is not None:
+            values[column] = self._key(partitions).cast(self.schema[column].dataType)
+        return frame.select(*(value.alias(name) for name, value in values.items()))
+
+    def _key(self, partitions: Sequence[Partition]) -> Column:
+        """The key of a row's partition as text, NULL for Hive's default partition."""
+        assert self.files.partition_by is not None
+        raw = value = F.col(quoted(self.files.partition_by))
+        for partition in partitions:
+            if partition.key not in (HIVE_NULL, spark_value(partition.folder)):
+                value = F.when(raw == F.lit(spark_value(partition.folder)), F.lit(partition.key)).otherwise(value)
+        return value
+
+    def _reason(self) -> Column:
+        """Why a row does not fit: it is read once more, every value as text, and one that is there has become NULL."""
+        fields = [*((field.name, field.dataType.simpleString()) for field in self._own), (CORRUPT, "")]
+        ddl = ", ".join(f"{quoted(name)} STRING" for name, _ in fields)
+        options = {**self.options, **PERMISSIVE}
+        parse = F.from_csv if self.files.format == "csv" else F.from_json
+        texts, whole = parse(F.col(CORRUPT), ddl, options), OTHER_NUMBER if self.files.format == "csv" else NO_RECORD
+        faults = [
+            F.when(
+                texts[name].isNotNull() & F.col(quoted(name)).isNull(),
+                F.concat(F.left(texts[name], F.lit(LONGEST_SHOWN)), F.lit(f" in {name} is no {type_.upper()}")),
+            )
+            for name, type_ in fields[:-1]
+        ]
+        return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
+
+
+def loads(paths: Sequence[str]) -> list[list[str]]:
+    """Paths as Spark is given them: where wildcards are off, it reads all once more for each that looks like one."""
+    plain = [path for path in paths if not WILD & set(path)]
+    return ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
+
+
+def placed(frame: DataFrame) -> DataFrame:
+    """Files as Spark reads them, and of each row the path of its file, where its block begins, and its order there."""
+    told = frame.metadataColumn("_metadata")
+    # Spark's path is a URI
+    path = F.url_decode(F.replace(F.regexp_replace(told["file_path"], "^file:/+", "/"), F.lit("+"), F.lit("%2B")))
+    block, order = told["file_block_start"], F.monotonically_increasing_id()
+    return frame.select("*", path.alias(FILE), block.alias(BLOCK), order.alias(PLACE))
+
+
+def declared_schema(source: str, files: Files) -> StructType:
+    """The schema of dropped files; raises SourceError for what Spark cannot read as one."""
+    try:
+        schema = catalyst.schema_of(files.schema)
+    except JavaError as error:
+        reason = next((line for line in map(first_line, causes(error)) if line), "it does not parse")
+        raise SourceError(f"source {source}: {files.schema!r} is no schema: {reason}") from error
+    if not schema.names:
+        raise SourceError(f"source {source} is declared without columns: give it a schema such as 'id INT, day DATE'")
+    return schema
+
+
+def refused(options: Mapping[str, str]) -> list[str]:
+    """The options that a source may not set, however they are spelt: Spark does not tell cases apart."""
+    names = {name.lower() for name in REFUSED}
+    return sorted(option for option in options if option.lower() in names)

@@ -1,0 +1,116 @@
+"""The writes of one landing. In: partitions that came and went. Out: the landed table, the quarantine.
+
+Both replace partitions whole, each in a commit of its own. A row enters the quarantine before the commit that leaves it
+out of the table, and goes from it after the commit that has it. The first attempt reads strictly: files without
+malformed rows are read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.sqltext import literal, quoted
+from incremental.lake.table import Table
+from incremental.landing.folder import HIVE_NULL, Partition
+from incremental.landing.parse_errors import file_of, line_of, reason_of
+from incremental.landing.quarantine import Quarantine, rows_of
+from incremental.landing.reader import Records
+from incremental.spark.catalyst import JavaError
+from incremental.spark.checkpoint import held
+from incremental.spark.java_errors import causes
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Replaces partitions of a source, or all rows.
+
+    changed: those that have files; removed: those that have none any more; whole: no other partition stays;
+    reshaped: the table takes the declared schema and partition column; quarantined: the rows in quarantine before, by
+    partition.
+    """
+
+    name: str
+    records: Records
+    table: Table
+    quarantine: Quarantine
+    changed: Sequence[Partition]
+    removed: Sequence[str]
+    whole: bool
+    reshaped: bool
+    quarantined: Mapping[str, int]
+
+    def write(self) -> int:
+        """Write both tables; returns the rows landed. Raises SourceError, with nothing written, for malformed rows."""
+        try:
+            rows = self._replace(self.records.all(self.changed))
+        except JavaError as error:
+            if self.records.files.malformed == "fail" or not self.changed:
+                raise self._complaint(error) from error
+            return self._quarantining(error)
+        if sum(self.quarantined.values()) > self._others:
+            self.quarantine.clear(self._quarantine_condition)
+        return rows
+
+    def _quarantining(self, error: Exception) -> int:
+        """Land what fits, after what does not is in quarantine; error: what was said of the first row that does not."""
+        most = self.quarantine.files.quarantine_limit - self._others
+        try:
+            with held(self.records.malformed(self.changed).limit(max(most, 0) + 1)) as malformed:
+                found = malformed.count()
+                refusal = self.quarantine.refusal(malformed, found + self._others)
+                if refusal or not found:
+                    raise self._complaint(error, refusal and f", and {refusal}") from error
+                self.quarantine.replace(self.records, malformed, self.changed, self._quarantine_condition)
+            return self._replace(self.records.fitting(self.changed))
+        except JavaError as later:
+            raise self._complaint(later) from later
+
+    def _replace(self, rows: DataFrame) -> int:
+        column, keys = self.records.files.partition_by, [partition.key for partition in self.changed]
+        condition = "true"
+        if column is not None and not self.whole:
+            data_type = self.records.schema[column].dataType
+            condition = partition_condition(column, data_type, [*keys, *self.removed])
+        metadata = json.dumps({"landed": keys, "removed": [*self.removed]})
+        return self.table.replace_where(rows, condition, metadata, column, self.reshaped)
+
+    @property
+    def _partitions(self) -> list[str]:
+        return [*(partition.key for partition in self.changed), *self.removed]
+
+    @property
+    def _others(self) -> int:
+        """The rows in quarantine that stay there."""
+        return 0 if self.whole else sum(n for key, n in self.quarantined.items() if key not in self._partitions)
+
+    @property
+    def _quarantine_condition(self) -> str:
+        return "true" if self.whole else rows_of(self._partitions)
+
+    def _complaint(self, error: Exception, also: str = "") -> SourceError:
+        """What to say of files that Spark could not read, or of a table that it could not write."""
+        paths, messages = [path for partition in self.changed for path in partition.paths], causes(error)
+        for path in paths:
+            path.stat()  # one that is gone is the reason
+        path, reason, what = file_of(messages), reason_of(messages), f"source {self.name} was not landed"
+        if path not in paths:
+            said = f"{what}: Spark could not read its files or write its table"
+            return SourceError(f"{what}: {reason}{also}", f"{said}{also}")
+        row = self.records.first_malformed(path) if self.records.files.format != "parquet" else None
+        line, shown = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
+        what = f"{what}: {path}{line} does not fit the declared schema"
+        then = f"{also}; correct the file, or the schema, and land again"
+        return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
+
+
+def partition_condition(column: str, data_type: DataType, keys: Sequence[str]) -> str:
+    """SQL that holds for the rows of some partitions; NULL is Hive's default partition."""
+    values = [f"CAST({literal(key)} AS {data_type.simpleString()})" for key in keys if key != HIVE_NULL]
+    tests = [f"{quoted(column)} IN ({', '.join(values)})"] if values else []
+    return " OR ".join(tests + ([f"{quoted(column)} IS NULL"] if HIVE_NULL in keys else []))

@@ -1,0 +1,1 @@
+"""What is done to a view beside refreshing it: verification, maintenance, rollback, branches, metrics."""

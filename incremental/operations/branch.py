@@ -1,0 +1,90 @@
+"""Views come and go. In: the last finished epoch of one. Out: a branch that begins there, by itself.
+
+The tables of a branch are shallow clones: Delta tables whose first files are those of the original, which therefore
+remembers the branch (refresh/dependents.py) and keeps these files until it is dropped. All is made in a hidden folder
+and appears by one rename, so a crash leaves no half branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.lake.durable import lock
+from incremental.lake.physical_layout import Storage
+from incremental.operations.metrics import metrics_of
+from incremental.refresh.dependents import Reader, Readers
+from incremental.refresh.journal import Entry, Journal
+from incremental.refresh.refresh import LOCK_SECONDS
+from incremental.refresh.snapshot import Published
+from incremental.refresh.upstream import Inputs
+from incremental.refresh.view_store import Store
+from incremental.spark.catalyst import JavaError
+from incremental.spark.java_errors import cause
+from incremental.telemetry.clock import now
+
+BRANCHED = "branched"
+
+
+def branched(store: Store, target: Store, inputs: Inputs) -> None:
+    """Make the view of `target` a branch of the one in `store`; inputs: what that reads.
+
+    Raises StateError where a view is there already, or there is nothing to begin with.
+    """
+    if target.folder.exists():
+        raise StateError(f"there is a view {target.view} already, in {target.folder}: choose another name, or drop it")
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
+        entry = Published(store).entry
+        folder = target.folder.parent.resolve() / target.folder.name
+        versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
+        if not versions:
+            raise StateError(f"the journal of view {store.view} does not tell its tables' versions: rebuild it first")
+        Readers(store.folder).add(Reader(str(folder), "", versions))
+        inputs.announce(folder)
+        scratch = Store(store.spark, folder.with_name(f".{folder.name}.branch"), target.view)
+        try:
+            cloned(store, scratch, entry)
+        except JavaError as error:
+            raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
+        Storage(store.spark, str(scratch.folder)).appear(folder)
+
+
+def dropped(store: Store) -> None:
+    """Remove a view with all that is kept of it.
+
+    Raises StateError while it has branches, BusyError while it is refreshed. What a crash leaves of it is in a hidden
+    folder, which goes when a view of this name is dropped again.
+    """
+    if not store.folder.exists():
+        return
+    gone = Storage(store.spark, str(store.folder.with_name(f".{store.folder.name}.dropped")))
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
+        Readers(store.folder).check_no_branch(store.view)
+        gone.remove()
+        Storage(store.spark, str(store.folder)).appear(Path(gone.path))
+    gone.remove()
+    if metrics := metrics_of(store):
+        metrics.forget()
+
+
+def cloned(store: Store, scratch: Store, entry: Entry) -> None:
+    """The tables of an epoch and a journal with that epoch alone, in a folder that nobody looks at."""
+    Storage(store.spark, str(scratch.folder)).remove()
+    after = dict[str, int | None]()
+    for name, version in (entry.after or {}).items():
+        table = Storage(store.spark, scratch.table(1, name).path)
+        assert version is not None
+        table.clone(store.table(entry.intent.generation, name), version)
+        after[name] = table.version()
+    # The epoch keeps its number: copies in the view's table are numbered by it.
+    intent = replace(entry.intent, view=scratch.view, generation=1, part=None)
+    assert entry.report is not None
+    sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
+    report = replace(
+        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=()
+    )
+    journal = Journal(scratch.folder / "journal")
+    if recipe := store.journal.recipe(intent.fingerprint):
+        journal.keep(recipe)
+    journal.finish(intent, report, after)

@@ -1,0 +1,199 @@
+"""Upkeep of a view. In: its tables and landed sources, a retention. Out: fewer files, the same rows.
+
+1. compact what is worn: a state's bucket sorted by lineage key, anything else by Delta's OPTIMIZE; one commit a table
+2. vacuum what no version within the retention, and none that somebody stands at (operations/retention.py), still has
+3. remove the folders of generations that were superseded longer ago than the retention, and old journal entries
+Each step is one commit or a removal that can be repeated: after a crash, upkeep is simply run again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.algebra.program import BUCKET
+from incremental.algebra.upkeep import TableUpkeep, Upkeep, amount
+from incremental.lake.durable import lock
+from incremental.lake.physical_layout import HOUR, Storage
+from incremental.landing.folder import HIVE_NULL
+from incremental.landing.landing import LOCK_SECONDS as LANDING_SECONDS
+from incremental.landing.writer import partition_condition
+from incremental.operations.metrics import measured
+from incremental.operations.retention import Need, needs_of_sources, needs_of_view
+from incremental.refresh.compatibility import redefinition
+from incremental.refresh.incremental_refresh import Maintenance
+from incremental.refresh.journal import Entry
+from incremental.refresh.mode import Ways
+from incremental.refresh.refresh import LOCK_SECONDS
+from incremental.refresh.upstream import Inputs, Progress
+from incremental.refresh.view_store import Store
+from incremental.spark.catalyst import JavaError
+from incremental.spark.java_errors import cause
+from incremental.telemetry.clock import now, seconds_since
+from incremental.telemetry.events import told
+
+WEEK_HOURS = 168.0
+KEPT_ENTRIES = 200  # of the journal
+METADATA = '{"deltafold": "upkeep"}'
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What upkeep works on."""
+
+    store: Store
+    maintenance: Maintenance
+    hours: float
+    progress: Progress | None = None
+
+    def run(self, last: Entry) -> Upkeep:
+        """All steps, the view's lock being held; last: the last epoch, which is finished."""
+        start, generation = time.monotonic(), last.intent.generation
+        needs, tables = list(needs_of_view(self.store.folder)), dict[str, TableUpkeep]()
+        for name in self.maintenance.tables:
+            self._say(name)
+            table, key = Storage(self.store.spark, self.store.table(generation, name).path), f"g{generation}/{name}"
+            done = self._compacted(table, self.maintenance.stored(name, 1).sorted_by)
+            tables[name] = self._vacuumed(table, done, [need for need in needs if need.table == key])
+        for name, pin in last.intent.sources.items():
+            table = Storage(self.store.spark, str(self._root / "sources" / name))
+            if pin.place is None and (self._root / "landed" / name).is_dir() and table.identity() == pin.identity:
+                self._say(f"landed {name}")
+                tables[f"landed/{name}"] = self._landed(name, table)
+                left_out = Storage(self.store.spark, str(self._root / "quarantine" / name))
+                if left_out.version() is not None:
+                    tables[f"quarantine/{name}"] = self._landed(name, left_out, pinned=False)
+        self._say("what is superseded")
+        generations = self._generations(generation, needs)
+        entries = self.store.journal.forget(KEPT_ENTRIES)
+        done = Upkeep(
+            self.store.view, "", self.hours, tables, generations, entries, self._keeps(tables),
+            round(time.monotonic() - start, 3), now(),
+        )  # fmt: skip
+        return replace(done, sentence=sentence(done))
+
+    def _compacted(self, table: Storage, keys: Sequence[str]) -> TableUpkeep:
+        """A table of the view with its worn buckets rewritten."""
+        files = table.size()[0]
+        worn = [part.value or "0" for part in table.partitions() if part.worn]
+        if worn and keys:
+            table.sort(worn, keys, METADATA)
+        elif worn:
+            table.compact(f"{BUCKET} IN ({', '.join(worn)})")
+        work = "as it was" if not worn else "sorted" if keys else "compacted"
+        return TableUpkeep(work, len(worn), (files, table.size()[0]), 0, 0)
+
+    @property
+    def _root(self) -> Path:
+        """The warehouse."""
+        return self.store.folder.parents[1]
+
+    def _landed(self, name: str, table: Storage, pinned: bool = True) -> TableUpkeep:
+        """A landed source, or its quarantine, which nobody lands meanwhile; pinned: views read versions of it."""
+        with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
+            files, column = table.size()[0], table.partition
+            worn = [HIVE_NULL if part.value is None else part.value for part in table.partitions() if part.worn]
+            if worn:
+                whole = column is None
+                table.compact("true" if whole else partition_condition(column, table.schema()[column].dataType, worn))
+            done = TableUpkeep("compacted" if worn else "as it was", len(worn), (files, table.size()[0]), 0, 0)
+            needs = needs_of_sources(self._root / "views") if pinned else ()
+            return self._vacuumed(table, done, [need for need in needs if need.table == name])
+
+    def _vacuumed(self, table: Storage, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
+        """Files removed that neither the retention nor anybody needs."""
+        kept = tuple[str, ...]()
+        hours, oldest = self.hours, min(needs, key=lambda need: need.version, default=None)
+        if oldest is not None:
+            needed = table.needed_hours(oldest.version)
+            if needed is None:
+                return replace(
+                    done, kept=(f"all files, since {oldest.who} stands at its old version {oldest.version}",)
+                )
+            if needed > hours:
+                hours, kept = needed, (f"what {oldest.who} needs, which stands at version {oldest.version}",)
+        files, size = table.usage()
+        if files > done.files[1]:
+            table.remove_older(hours)
+        left, rest = table.usage()
+        return replace(done, removed=files - left, freed=size - rest, kept=kept)
+
+    def _generations(self, current: int, needs: Sequence[Need]) -> tuple[int, ...]:
+        """Remove what superseded generations have left, if it is old enough and nobody needs it."""
+        needed = {current, *(int(need.table.partition("/")[0][1:]) for need in needs)}
+        gone: list[int] = []
+        for folder in sorted(self.store.folder.glob("g*")):
+            number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
+            if number in needed or not self._superseded(number):
+                continue
+            Storage(self.store.spark, str(folder)).remove()
+            gone.append(number)
+        return tuple(gone)
+
+    def _superseded(self, generation: int) -> bool:
+        """Whether a later generation was complete before the retention began."""
+        entries = self.store.journal.entries()
+        later = [e.report.finished for e in entries if e.report is not None and e.intent.generation > generation]
+        return bool(later) and seconds_since(min(later)) / HOUR >= self.hours
+
+    def _keeps(self, tables: dict[str, TableUpkeep]) -> tuple[str, ...]:
+        return (
+            f"files of versions of the last {self.hours:g} hours, and of what the last epoch of each view stands at",
+            *(f"of {name} {kept}" for name, done in tables.items() for kept in done.kept),
+            f"generations that were superseded less than {self.hours:g} hours ago",
+            f"the newest {KEPT_ENTRIES} epochs of the journal",
+            "Delta's logs for 30 days, unless delta.logRetentionDuration says something else",
+        )
+
+    def _say(self, step: str) -> None:
+        if self.progress is not None:
+            self.progress(f"upkeep of {step}")
+
+
+def upkeep(
+    store: Store, ways: Ways, inputs: Inputs, hours: float = WEEK_HOURS, progress: Progress | None = None
+) -> Upkeep:
+    """Keep a view's tables in order, when nobody else works on it; inputs: what its query reads.
+
+    Raises StateError where an epoch is unfinished or there is none, BusyError where another process does not end.
+    """
+    work = partial(_upkeep, store, ways, hours, progress)
+    return measured(store, inputs, lambda: told("upkeep", {"view": store.view}, work), attempt=False)
+
+
+def _upkeep(store: Store, ways: Ways, hours: float, progress: Progress | None) -> Upkeep:
+    view = store.view
+    if not 0 <= hours < math.inf:
+        raise StateError(f"view {view} cannot retain {hours:g} hours: give 0 or more")
+    with lock(store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+        last = store.journal.last()
+        if last is None:
+            raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+        if not last.complete:
+            raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
+        maintenance = ways.of(last.intent.mode)
+        if found := redefinition(view, store.journal, last, ways.current, maintenance):
+            raise found.refused("rebuild the view, or restore what changed")
+        try:
+            return Keeping(store, maintenance, hours, progress).run(last)
+        except JavaError as error:
+            raise DeltafoldError(
+                f"Delta could not maintain the tables of view {view}: {cause(error)}; nothing is lost, try again"
+            ) from error
+
+
+def sentence(done: Upkeep) -> str:
+    """One line for people."""
+    tables = done.tables.values()
+    rewritten = [name for name, table in done.tables.items() if table.partitions]
+    before, after = (sum(table.files[side] for table in tables) for side in (0, 1))
+    parts = [f"{', '.join(rewritten)} compacted, {before} files to {after}" if rewritten else "nothing to compact"]
+    parts.append(f"{sum(table.removed for table in tables)} old files removed, {amount(sum(t.freed for t in tables))}")
+    parts += [f"generation {', '.join(map(str, done.generations))} removed"] if done.generations else []
+    parts += [f"{done.entries} journal entries removed"] if done.entries else []
+    return f"{done.view}: {'; '.join(parts)}; {done.seconds:.1f} s"

@@ -1,0 +1,178 @@
+"""Numbers for Prometheus. In: a view's journal and tables. Out: files for a textfile collector.
+
+With DELTAFOLD_METRICS=FOLDER two small files a view are kept there, each written whole and renamed: no port listens,
+and nothing is needed beside node_exporter's `--collector.textfile.directory=FOLDER`.
+
+    deltafold-<view>-<digest of its folder>.view.prom       where it stands: after every work on it, and a `status`
+    deltafold-<view>-<digest of its folder>.refresh.prom    whether the last refresh or rollback succeeded
+
+An age is `time() - deltafold_epoch_finished_timestamp_seconds`. The lag is that of the moment when it was looked at:
+`deltafold status`, every few minutes, keeps it current where refreshes are rare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from incremental.algebra.report import Report
+from incremental.algebra.upkeep import Status
+from incremental.lake.table import Table
+from incremental.refresh.snapshot import status_of
+from incremental.refresh.upstream import Inputs
+from incremental.refresh.view_store import Store
+from incremental.spark.cache import SetupError
+
+VARIABLE = "DELTAFOLD_METRICS"
+FAMILIES = {
+    "epoch": "Number of the last finished epoch.",
+    "generation": "Generation of the last finished epoch; a rebuild begins a new one.",
+    "epoch_finished_timestamp_seconds": "When the last finished epoch ended.",
+    "epoch_seconds": "How long the last finished epoch took.",
+    "epoch_change_rows": "Rows of the change in the last finished epoch.",
+    "epoch_groups": "Groups that the last finished epoch touched.",
+    "epoch_rows_read": "Records that the last finished epoch read.",
+    "epoch_rows_written": "Records that the last finished epoch wrote.",
+    "epoch_jobs": "Spark jobs of the last finished epoch.",
+    "epoch_commits": "Delta commits of the last finished epoch.",
+    "epoch_verdict": "1 for the verdict of the last finished epoch.",
+    "epoch_unfinished": "Whether an epoch was interrupted.",
+    "source_lag_versions": "Versions that a source has gone on since the last finished epoch.",
+    "source_lag_rows": "Rows that came to or left a source since then, where its log tells.",
+    "table_files": "Files of a table's latest version.",
+    "table_bytes": "Bytes of a table's latest version.",
+    "table_worn_partitions": "Partitions of a table that the next upkeep would rewrite.",
+    "refresh_success": "Whether the last refresh or rollback ended well.",
+    "refresh_timestamp_seconds": "When the last refresh or rollback ended, well or not.",
+    "refresh_seconds": "How long the last refresh or rollback took, well or not.",
+}
+Sample = tuple[str, dict[str, str], float]  # family, labels, value
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The files of one view."""
+
+    folder: Path
+    store: Store
+
+    def standing(self, status: Status) -> None:
+        """Write where it stands."""
+        done = self.store.journal.arrived()
+        report = None if done is None else done.report
+        self._write("view", [*standing_of(status), *(() if report is None else epoch_of(report))])
+
+    def attempted(self, succeeded: bool, seconds: float) -> None:
+        """Write how the last refresh ended."""
+        ended = [("refresh_success", float(succeeded)), ("refresh_timestamp_seconds", time.time())]
+        self._write("refresh", [(name, {}, value) for name, value in [*ended, ("refresh_seconds", seconds)]])
+
+    def forget(self) -> None:
+        """Remove the files."""
+        for kind in ("view", "refresh"):
+            self._file(kind).unlink(missing_ok=True)
+
+    def _file(self, kind: str) -> Path:
+        digest = hashlib.sha256(str(self.store.folder.resolve()).encode("utf-8", "replace")).hexdigest()[:8]
+        return self.folder / f"deltafold-{self.store.view}-{digest}.{kind}.prom"
+
+    def _write(self, kind: str, samples: Sequence[Sample]) -> None:
+        own = {"view": self.store.view, "warehouse": str(self.store.folder.resolve().parents[1])}
+        fresh = self._file(kind).with_suffix(f".{os.getpid()}")
+        try:
+            fresh.write_text(text([(name, own | labels, value) for name, labels, value in samples]), "utf-8", "replace")
+            fresh.replace(self._file(kind))
+        except OSError as error:  # the work itself is done, or has failed for another reason
+            warnings.warn(f"{self._file(kind)} was not written ({error.strerror})", stacklevel=2)
+
+
+def metrics_of(store: Store) -> Metrics | None:
+    """The metrics of a view where they are asked for. Raises SetupError for a folder that cannot be written."""
+    told = os.environ.get(VARIABLE)
+    if not told:
+        return None
+    folder = Path(told).absolute()
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise SetupError(
+            f"{VARIABLE} names {folder}, which is no folder that can be written: make it, or name another."
+        )
+    return Metrics(folder, store)
+
+
+def observed(store: Store, base: Callable[[str], Table]) -> Status:
+    """Where a view stands, which its metrics tell too; base: the table of a base source by the way to it."""
+    status, metrics = status_of(store, base), metrics_of(store)
+    if metrics is not None:
+        metrics.standing(status)
+    return status
+
+
+def measured(store: Store, inputs: Inputs, run: Callable[[], Result], attempt: bool = True) -> Result:
+    """Do some work on a view, and keep its metrics and those of the views below; attempt: it was to bring it on."""
+    metrics, start, succeeded = metrics_of(store), time.monotonic(), False
+    if metrics is None:
+        return run()
+    try:
+        done = run()
+        succeeded = True
+    finally:
+        if attempt:
+            metrics.attempted(succeeded, time.monotonic() - start)
+    refreshed(metrics, inputs)
+    return done
+
+
+def refreshed(metrics: Metrics, inputs: Inputs) -> None:
+    """Write where a view and all below it stand now."""
+    for below in inputs.views.values():
+        refreshed(replace(metrics, store=Store(below.spark, below.folder, below.name)), below.inputs)
+    metrics.standing(status_of(metrics.store, inputs.bases().__getitem__))
+
+
+def standing_of(status: Status) -> Iterator[Sample]:
+    """What a status tells in numbers."""
+    yield "epoch_unfinished", {}, float(status.unfinished is not None)
+    for source, lag in status.lag.items():
+        yield "source_lag_versions", {"source": source}, lag.versions
+        if lag.rows is not None:
+            yield "source_lag_rows", {"source": source}, lag.rows
+    for table, size in status.tables.items():
+        yield "table_files", {"table": table}, size.files
+        yield "table_bytes", {"table": table}, size.bytes
+        yield "table_worn_partitions", {"table": table}, size.worn
+
+
+def epoch_of(report: Report) -> Iterator[Sample]:
+    """What a report tells in numbers."""
+    for name in ("epoch", "generation"):
+        yield name, {}, getattr(report, name)
+    for name in ("seconds", "change_rows", "groups", "rows_read", "rows_written", "jobs", "commits"):
+        yield f"epoch_{name}", {}, getattr(report, name)
+    yield "epoch_finished_timestamp_seconds", {}, datetime.fromisoformat(report.finished).timestamp()
+    yield "epoch_verdict", {"verdict": report.verdict}, 1
+
+
+def text(samples: Sequence[Sample]) -> str:
+    """Samples in Prometheus' text format, family by family."""
+    lines: list[str] = []
+    for family, said in FAMILIES.items():
+        found = [(labels, value) for name, labels, value in samples if name == family]
+        if found:
+            lines += [f"# HELP deltafold_{family} {said}", f"# TYPE deltafold_{family} gauge"]
+        for labels, value in found:
+            shown = ",".join(f'{name}="{escaped(label)}"' for name, label in labels.items())
+            lines.append(f"deltafold_{family}{{{shown}}} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def escaped(label: str) -> str:
+    """A label's value between quotation marks."""
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,81 @@
+"""Which versions must stay readable, and for whom. In: journals, records of readers. Out: needs.
+
+| kept | for |
+| --- | --- |
+| a view's own tables as after its last epoch | readers that pin it next |
+| a view's tables as the last and any unfinished epoch of a view above pins them | its next refresh |
+| a view's tables as a branch was made of them | the branch, until it is dropped |
+| a landed source as any of these, or a view above at any height, stands at | their next refresh, and `verify` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from incremental.refresh.dependents import Readers
+from incremental.refresh.journal import Entry, Journal
+from incremental.refresh.upstream import standing
+
+
+@dataclass(frozen=True)
+class Need:
+    """A version of a table that must stay readable, and for whom."""
+
+    table: str
+    version: int
+    who: str
+
+
+def needs_of_view(folder: Path) -> Iterator[Need]:
+    """Which versions of a view's own tables its journal, its readers and its branches need; table: `g1/state_1`."""
+    for entry in standing_entries(Journal(folder / "journal")):
+        for name, version in (entry.after or {}).items():
+            if version is not None:
+                yield Need(f"g{entry.intent.generation}/{name}", version, "its last epoch")
+    for reader in Readers(folder).all():
+        who = Path(reader.folder).name
+        for name, version in reader.tables.items():
+            if (Path(reader.folder) / "g1").is_dir():
+                yield Need(name, version, f"branch {who}")
+        for entry in standing_entries(reader.journal):
+            pin = entry.intent.sources.get(reader.source)
+            if pin is not None and pin.place is not None:
+                yield Need(pin.place, pin.after, f"view {who}")
+                if pin.start is not None:
+                    yield Need(pin.left or pin.place, pin.start, f"view {who}")
+                if entry.report is None and pin.before is not None:
+                    yield Need(pin.left or pin.place, pin.before, f"view {who}")
+
+
+def needs_of_sources(views: Path) -> Iterator[Need]:
+    """Which versions of a warehouse's sources its views need, and all views above these; views: its folder of views."""
+    for folder in sorted(path for path in views.glob("[!.]*") if (path / "journal").is_dir()):
+        for who, stand in stands(folder):
+            yield from (Need(way, version, f"view {who}") for way, version in stand.items() if "/" not in way)
+
+
+def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """The versions of base sources, by the way to them from a view, that it or a view above it may still read."""
+    for entry in standing_entries(Journal(folder / "journal")):
+        yield folder.name, standing(entry.intent.sources)
+        if entry.report is None:
+            befores = entry.intent.sources.items()
+            yield folder.name, {name: p.before for name, p in befores if p.before is not None and p.place is None}
+        starts = entry.intent.sources.items()
+        yield folder.name, {name: p.start for name, p in starts if p.start is not None and p.place is None}
+    for reader in Readers(folder).all():
+        for who, stand in stands(Path(reader.folder)):
+            if reader.source:
+                mine = f"{reader.source}/"
+                yield who, {way.removeprefix(mine): v for way, v in stand.items() if way.startswith(mine)}
+            else:
+                yield who, stand
+
+
+def standing_entries(journal: Journal) -> list[Entry]:
+    """The last finished epoch that arrived at its versions, and what was begun after it."""
+    entries = journal.entries()
+    last = max((place for place, entry in enumerate(entries) if entry.complete), default=0)
+    return list(entries[last:])

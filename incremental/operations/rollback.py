@@ -1,0 +1,177 @@
+"""Back to an earlier epoch, or the last one in other buckets. In: an epoch. Out: a generation of it.
+
+RESTORE would leave the marks of later epochs in the tables, and Delta would skip the next writes of these epochs; so
+the tables are copied at the versions that the journal has for the epoch, as epoch 1 of a new generation, with its pins.
+The intent is an ordinary one: after a crash the next refresh finishes it, and what was not copied yet is computed anew
+from the pinned versions, which gives the same rows. Readers keep the old generation until the new one is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import functions as F
+
+from incremental.algebra.errors import StateError
+from incremental.algebra.program import BUCKET
+from incremental.algebra.report import Report
+from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
+from incremental.lake.durable import lock
+from incremental.lake.physical_layout import Storage, arranged
+from incremental.operations.metrics import measured
+from incremental.refresh.compatibility import check_layout
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.incremental_refresh import Effect
+from incremental.refresh.journal import Entry, Intent
+from incremental.refresh.refresh import LOCK_SECONDS, Refresh
+from incremental.refresh.reporting import report_of
+from incremental.refresh.state_reuse import COPIED
+from incremental.refresh.upstream import Progress
+from incremental.telemetry.events import told
+
+ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
+MOST_BUCKETS = 4096  # each is a folder and a file
+
+
+class Rollback(Refresh):
+    """Takes one view back, or its last epoch to other buckets."""
+
+    def rebucket(self, buckets: int, progress: Progress | None) -> Report:
+        """Store the last epoch in so many buckets; its state is kept and the sources are not read.
+
+        Raises StateError where that epoch is unfinished, or there is none, or its buckets are so many already.
+        """
+        return self._observed("rebucket", partial(self._rebucket, buckets, progress))
+
+    def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
+        """Go back to a finished epoch of a generation, by default the last one's.
+
+        Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
+        """
+        return self._observed("rollback", partial(self._to, epoch, generation, progress))
+
+    def _observed(self, what: str, work: Callable[[], Report]) -> Report:
+        return measured(self._store, self.inputs, lambda: told(what, {"view": self._store.view}, work))
+
+    def _rebucket(self, buckets: int, progress: Progress | None) -> Report:
+        view = self._store.view
+        if not 1 <= buckets <= MOST_BUCKETS:
+            raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
+        with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+            last = self._store.journal.last()
+            if last is None or not last.complete or not last.after:
+                raise StateError(f"view {view} has no epoch that is finished: refresh it first")
+            if last.intent.buckets == buckets:
+                raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
+            return self._again(last, "move it", buckets, progress)
+
+    def _to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
+        view = self._store.view
+        with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+            entry = self._entry(epoch, generation)
+            return self._again(entry, f"go back to {named(entry)}", entry.intent.buckets, progress)
+
+    def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
+        """An epoch as the first of a new generation."""
+        self._maintenance = self._ways.of(entry.intent.mode)
+        self._check_files(entry)  # first, since nobody should restore a query for files that are gone
+        if found := self._redefinition(entry):
+            raise found.refused(f"to {what}, restore what was; else rebuild the view")
+        self.inputs.check(entry.intent.sources)
+        check_layout(self._store, entry.intent.generation, self._maintenance)
+        pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
+        number = self._store.unused_generation()
+        begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
+        return self._copied(entry, replace(begun, buckets=buckets), progress)
+
+    def _entry(self, epoch: int, generation: int | None) -> Entry:
+        """The journal's entry of the epoch to go to."""
+        entries, view = self._store.journal.entries(), self._store.view
+        finished = [entry for entry in entries if entry.complete and entry.after]
+        if not finished:
+            raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+        wanted = finished[-1].intent.generation if generation is None else generation
+        known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
+        there = "; ".join(
+            f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if is_of(e, number))}"
+            for number in sorted({entry.intent.generation for entry in finished})
+        )
+        if epoch not in known:
+            raise StateError(
+                f"the journal of view {view} has no finished epoch {epoch} of generation {wanted}: choose one of it "
+                f"({there})"
+            )
+        if known[epoch] is entries[-1]:
+            raise StateError(
+                f"view {view} stands at {named(known[epoch])} already: choose an earlier one ({there}), or refresh"
+            )
+        return known[epoch]
+
+    def _check_files(self, entry: Entry) -> None:
+        """Refuse an epoch whose tables, or those of a view that it read, cannot be read any more."""
+        pins, generation = entry.intent.sources, entry.intent.generation
+        below = [table for name, table in self.inputs.of(pins).items() if name in pins and pins[name].place]
+        gone = any(table.version() is None for table in below)
+        for name, version in (entry.after or {}).items():
+            table = Storage(self._store.spark, self._store.table(generation, name).path)
+            if gone or version is None or table.version() is None or not table.whole(version):
+                raise StateError(
+                    f"the files of {named(entry)} of view {self._store.view} were removed (vacuum, or its generation "
+                    "was superseded): choose a later epoch, or refresh to the versions of that time"
+                )
+
+    def _copied(self, entry: Entry, intent: Intent, progress: Progress | None) -> Report:
+        journal, epoch = self._store.journal, self._epoch(intent, progress)
+        cost = epoch.measure.cost
+        journal.begin(intent)
+        moved = intent.buckets != entry.intent.buckets
+        done = f"{named(entry)} in {intent.buckets} buckets" if moved else f"back to {named(entry)}"
+        effect = self._measured(epoch, f"{intent.view} {done}", lambda: self._copy(entry, epoch))
+        report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
+        sentence = f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s{vacuumed(epoch)}"
+        report = replace(report, sentence=sentence)
+        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
+        return report
+
+    def _copy(self, entry: Entry, epoch: Epoch) -> Effect:
+        """Every table as the epoch left it."""
+        for name, table in epoch.tables.items():
+            old = self._store.table(entry.intent.generation, name)
+            version = (entry.after or {})[name]
+            assert version is not None
+            with epoch.measure.phase(f"copy {name}"):
+                stored = self._maintenance.stored(name, epoch.intent.buckets)
+                rows = old.at(version)
+                if epoch.intent.buckets != entry.intent.buckets:
+                    rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
+                rows = arranged(rows, epoch.intent.buckets, stored.sorted_by)
+                if COPY in rows.columns:  # epochs count from 1 again: their copies must not meet those that are there
+                    rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
+                table.append(rows, epoch.mark(name), BUCKET, old.mapped)
+        return Effect(paths=dict.fromkeys(epoch.tables, COPIED))
+
+
+def vacuumed(epoch: Epoch) -> str:
+    """What is gone of the versions that an epoch stands at, for its sentence."""
+    pins = epoch.intent.sources
+    stores = {name: Storage(epoch.spark, epoch.sources[name].path) for name in pins}
+    gone = [f"version {pin.after} of source {name}" for name, pin in pins.items() if not stores[name].whole(pin.after)]
+    rest = " are gone: a refresh that needs them will ask for a rebuild"
+    return f"; files of {', '.join(gone)}{rest}" if gone else ""
+
+
+def is_of(entry: Entry, generation: int) -> bool:
+    """Whether an epoch is of a generation."""
+    return entry.intent.generation == generation
+
+
+def named(entry: Entry) -> str:
+    """An epoch in words."""
+    return named_intent(entry.intent)
+
+
+def named_intent(intent: Intent) -> str:
+    """The same, of what was begun."""
+    return f"epoch {intent.epoch} of generation {intent.generation}"

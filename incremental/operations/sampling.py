@@ -1,0 +1,60 @@
+"""A part of an answer, chosen by hash of its key. In: the key, a share, an epoch. Out: rows of that part.
+
+Whether a row is in the part depends on its key alone, so of a view and of the batch query the same rows are: copies of
+a row together, rows of a NULL key like any other. Another epoch means another part. Where the key is what the query
+groups by, Spark filters before it groups, so that the check costs less than the batch query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from incremental.algebra.errors import QueryError
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.rewind import is_exact
+
+PARTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A share of an answer's keys, above 0 and below 1, by the columns of the key."""
+
+    columns: tuple[str, ...]
+    share: float
+    epoch: int
+
+    def of(self, answer: DataFrame) -> DataFrame:
+        """The rows of the answer that are in the part."""
+        values = [F.col(quoted(name)) for name in self.columns]
+        number = F.pmod(F.xxhash64(F.lit(self.epoch), *values), F.lit(PARTS))
+        return answer.where(number < F.lit(round(self.share * PARTS)))
+
+    @property
+    def words(self) -> str:
+        """What the part is, after «a sample of»."""
+        return f"{self.share:.4%}".rstrip("0%").rstrip(".") + f"% by {', '.join(self.columns)}"
+
+
+def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: int) -> Sample | None:
+    """A sample by the key, or by the whole row where there is none; None: all of it.
+
+    keys: the columns that the query groups by. Only columns count whose equal values are the same bits.
+    Raises QueryError for a share that is none, and where no column counts.
+    """
+    if share == 1:
+        return None
+    if not 1 / PARTS <= share <= 1:
+        raise QueryError(f"{share} is no share of an answer: give more than 0, up to 1")
+    exact = [field.name for field in schema if is_exact(field.dataType)]
+    columns = tuple(name for name in keys if name in exact) or tuple(exact)
+    if not columns:
+        raise QueryError(
+            "no column of the answer tells its rows apart exactly, so none can be chosen: verify all of it"
+        )
+    return Sample(columns, share, epoch)

@@ -1,0 +1,125 @@
+"""The view against the batch query. In: two DataFrames. Out: rows missing and rows too many, counted.
+
+The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
+Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant
+digits, and what is below 1e-9 counts as zero; everything else is compared exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
+
+from incremental.algebra.datatypes import simple_types
+from incremental.algebra.program import WEIGHT
+from incremental.algebra.report import Verification
+from incremental.algebra.sqltext import quoted
+from incremental.algebra.upkeep import counted
+from incremental.operations.sampling import Sample
+from incremental.refresh.journal import Intent
+from incremental.spark.checkpoint import held
+from incremental.telemetry.events import told
+
+DIGITS = 9
+SAMPLE = 5
+ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of a rounding edge agree on one of them
+ROW = "__row"
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """How many rows the actual answer lacks and has too many, and a few of them in words."""
+
+    missing: int
+    extra: int
+    sample: tuple[str, ...]
+
+
+def discrepancy(expected: DataFrame, actual: DataFrame, most: int) -> Discrepancy:
+    """Compare two answers with the same columns as bags; `most` rows of each side go into the sample."""
+    schema = expected.schema
+    sides = weighted(expected, 1).unionByName(weighted(actual.toDF(*expected.columns), -1))
+    with held(unpaired(sides, schema, ROUNDING_GRIDS[0])) as left:
+        floats = any(is_float(field.dataType) for field in schema)
+        if floats and not left.isEmpty():
+            left = unpaired(left, schema, ROUNDING_GRIDS[1])
+        counted = left.agg(
+            F.expr(f"coalesce(sum(greatest({WEIGHT}, 0)), 0)").alias("missing"),
+            F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0)), 0)").alias("extra"),
+        ).first()
+        assert counted is not None
+        sample = [
+            f"{word} {row[ROW].asDict()}"
+            for word, condition in (("missing", f"{WEIGHT} > 0"), ("extra", f"{WEIGHT} < 0"))
+            for row in left.where(condition).take(most)
+        ]
+    return Discrepancy(int(counted["missing"]), int(counted["extra"]), tuple(sample))
+
+
+def weighted(rows: DataFrame, weight: int) -> DataFrame:
+    """Each row as a struct with its weight."""
+    row = F.struct(*(quoted(name) for name in rows.columns)).alias(ROW)
+    return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
+
+
+def unpaired(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
+    """What is left when rows equal on a rounding grid are summed: a row of the heavier side, and by how much."""
+    keys = [comparison_key(F.col(ROW)[field.name], field.dataType, grid) for field in schema]
+    of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(ROW)), ignorenulls=True) for sign in (1, -1)]
+    summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
+        F.sum(WEIGHT).alias(WEIGHT), of_sign[0].alias("__more"), of_sign[1].alias("__less")
+    )
+    heavier = F.when(F.col(WEIGHT) > 0, F.col("__more")).otherwise(F.col("__less"))
+    return summed.where(F.col(WEIGHT) != 0).select(heavier.alias(ROW), WEIGHT)
+
+
+def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
+    """The value itself, or a float's mantissa to nine digits with its exponent; Spark groups by no variant."""
+    if "variant" in simple_types(data_type.simpleString()):
+        return F.to_json(F.struct(value.alias("v")))
+    if not is_float(data_type):
+        return value
+    number = value.cast("double")
+    size = F.abs(number)
+    scaled = number * F.lit(grid)
+    exponent = F.floor(F.log10(F.abs(scaled)))
+    mantissa = F.round(scaled / F.pow(F.lit(10.0), exponent), DIGITS)
+    ordinary = F.struct(mantissa.alias("m"), exponent.cast("double").alias("e"))
+    zero = F.struct(F.lit(0.0).alias("m"), F.lit(0.0).alias("e"))
+    special = F.struct(number.alias("m"), F.lit(0.0).alias("e"))
+    odd = F.isnan(number) | (size == float("inf"))
+    return F.when(value.isNull(), F.lit(None)).when(odd, special).when(size < 1e-9, zero).otherwise(ordinary)
+
+
+def is_float(data_type: DataType) -> bool:
+    """Whether values of the type are floating numbers."""
+    return isinstance(data_type, DoubleType | FloatType)
+
+
+def verified(
+    intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None = None
+) -> Verification:
+    """The view at the end of an epoch, or a sample of it, against the batch query at its versions of base sources."""
+    about = {"view": intent.view, "epoch": intent.epoch}
+    return told("verification", about, lambda: _verified(intent, versions, expected, actual, sample))
+
+
+def _verified(
+    intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None
+) -> Verification:
+    if sample is not None:
+        expected, actual = sample.of(expected), sample.of(actual)
+    found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
+    ok = not found.missing and not found.extra
+    what = (
+        "equals the batch query"
+        if ok
+        else f"differs: {counted(found.missing, 'row')} missing, {found.extra:,} too many"
+    )
+    part = "" if sample is None else f" in a sample of {sample.words}"
+    share = 1.0 if sample is None else sample.share
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({counted(rows, 'row')})"
+    return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence, share)

@@ -1,0 +1,193 @@
+"""A large change in parts. In: pinned sources, a number of bytes. Out: the tables as a part has them.
+
+A part is a set of files that leave and come: an epoch of its own, whose sources are the versions before the change with
+the files of all parts so far exchanged. A relation between two parts is thus a set of files, so that every operator,
+joins above all, is as exact as between two versions. The files of one path (a file that got another deletion vector)
+move together; a part has at least one file. Parts are the same in every process: they follow from the pinned versions
+and the number of bytes alone. Sources with little to move go first, dimensions before facts; equal ones by their names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from incremental.lake.files import File, Identity
+from incremental.lake.table import Table
+from incremental.lake.version_diff import Difference, by_snapshots, difference
+from incremental.refresh.journal import Intent, Part, Pin
+
+
+@dataclass(frozen=True)
+class Move:
+    """Files of one path that leave and come together; whole: they count whole, see Part."""
+
+    source: str
+    path: str
+    left: tuple[File, ...]
+    came: tuple[File, ...]
+    whole: bool
+
+    @property
+    def bytes(self) -> int:
+        """How much changes: of a file that got another deletion vector the share of its rows, unless it counts whole.
+
+        Two vectors may differ in more rows than in number, so that files with equally many count whole too.
+        """
+        files = (*self.left, *self.came)
+        both, rows = sum(file.bytes for file in files), [file.rows or 0 for file in files]
+        differ = max(rows) - min(rows)
+        if self.whole or not differ or not (self.left and self.came):
+            return both
+        return math.ceil(both * differ / max(rows))
+
+
+class Slice(Table):
+    """A table between two parts: some files of the versions on either side, read by the schema of the later one.
+
+    before: its files when the part begins; None where it is not asked for them.
+    """
+
+    def __init__(self, whole: Table, files: Mapping[Identity, File], before: Slice | None, moved: Difference) -> None:
+        super().__init__(whole.spark, whole.path)
+        self._whole, self._files, self._before, self._moved = whole, files, before, moved
+
+    @property
+    def origin(self) -> Table:
+        """The table when the part begins."""
+        return self._before or self
+
+    @property
+    def rewritten(self) -> bool:
+        """That of the table."""
+        return self._whole.rewritten
+
+    @property
+    def moved(self) -> Difference:
+        """What leaves and comes in the part."""
+        return replace(self._moved, table=self)
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """The files of the slice."""
+        return dict(self._files)
+
+    def at(self, version: int) -> DataFrame:
+        """The rows of the slice."""
+        return self._whole.rows_of(self._moved.after, list(self._files.values()))
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """The rows of some files, all by the later schema."""
+        return self._whole.rows_of(self._moved.after, files)
+
+    def schema(self, version: int | None = None) -> StructType:
+        """The later schema."""
+        return self._whole.schema(self._moved.after)
+
+
+def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:
+    """The intent as the first of several, where its sources have more bytes to move than `most`.
+
+    Between two parts declared constraints need not hold, so none is relied on; the whole change is checked before.
+    Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
+    files by one schema.
+    """
+    told = {name: difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
+    first = Part(1, 1, most)
+    if len(list(parts(told, first))) < 2:  # what was only compacted is not much
+        return intent
+    pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
+    found = changes(tables, pins)
+    number = len(list(parts(found, first)))
+    if number < 2 or not all(alike(change) for change in found.values()):
+        return intent
+    return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
+
+
+def alike(change: Difference) -> bool:
+    """Whether files of both versions can be read by the later schema."""
+    if change.before is None or not change.left:
+        return not change.remapped
+    sides = change.table.origin.partitioned_by(change.before), change.table.partitioned_by(change.after)
+    return not change.remapped and sides[0] == sides[1]
+
+
+def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
+    """The next part; tables: the view's own as they are."""
+    assert intent.part is not None
+    pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
+    part = replace(intent.part, number=intent.part.number + 1)
+    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=part)
+
+
+def sliced(tables: Mapping[str, Table], pins: Mapping[str, Pin], part: Part | None) -> Mapping[str, Table]:
+    """The tables of an epoch that is one part of a change; those of an ordinary epoch as they are."""
+    if part is None:
+        return tables
+    found = changes(tables, pins)
+    assigned = list(parts(found, part))
+    moves = [move for moves in assigned[: part.number - 1] for move in moves], assigned[part.number - 1]
+    slices = {
+        name: slice_of(tables[name], change, *([move for move in each if move.source == name] for each in moves))
+        for name, change in found.items()
+        if not change.empty
+    }
+    return {**tables, **slices}
+
+
+def slice_of(table: Table, whole: Difference, earlier: Sequence[Move], now: Sequence[Move]) -> Slice:
+    """One table in a part, after the moves of earlier parts."""
+    files = {} if whole.before is None else table.files(whole.before)
+    exchange(files, earlier)
+    old = dict(files)
+    exchange(files, now)
+    left = tuple(file for move in now for file in move.left)
+    came = tuple(file for move in now for file in move.came)
+    before = whole.after if earlier else whole.before
+    change = replace(whole, before=before, left=left, came=came)
+    return Slice(table, files, Slice(table, old, None, change), change)
+
+
+def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
+    """Take out what leaves, put in what comes."""
+    for move in moves:
+        for file in move.left:
+            files.pop(file.identity, None)
+        for file in move.came:
+            files[file.identity] = file
+
+
+def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, Difference]:
+    """What all parts together move, by source: by the files of both versions.
+
+    What commits tell is a difference of the same rows, but no exchange of files where a compaction was passed over and
+    its file left later; and it is another one when what the compaction replaced has been vacuumed.
+    """
+    return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
+
+
+def parts(found: Mapping[str, Difference], each: Part) -> Iterator[list[Move]]:
+    """The moves of each part, in their order."""
+    by_source = [moves(name, found[name], each.whole) for name in sorted(found)]
+    part: list[Move] = []
+    room = each.bytes
+    for move in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
+        if part and move.bytes > room:
+            yield part
+            part, room = [], each.bytes
+        part.append(move)
+        room -= move.bytes
+    if part:
+        yield part
+
+
+def moves(name: str, change: Difference, whole: bool) -> list[Move]:
+    """The moves of one source by path, so that the files of one partition follow each other."""
+    paths: dict[str, tuple[list[File], list[File]]] = {}
+    for side, files in enumerate((change.left, change.came)):
+        for file in files:
+            paths.setdefault(file.identity[0], ([], []))[side].append(file)
+    return [Move(name, path, tuple(left), tuple(came), whole) for path, (left, came) in sorted(paths.items())]

@@ -1,0 +1,75 @@
+"""Whether a state is of the view as it is now. In: an epoch, the query, its tables. Out: what changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from incremental.algebra.errors import ChangedQueryError, StateError
+from incremental.algebra.recipe import Current
+from incremental.refresh.incremental_refresh import Maintenance
+from incremental.refresh.journal import Entry, Intent, Journal
+from incremental.refresh.mode import Ways
+from incremental.refresh.view_store import Store
+
+REBUILD = "rebuild"
+
+
+@dataclass(frozen=True)
+class Redefinition:
+    """What is another than when a state was built: in one sentence, and line by line."""
+
+    what: str
+    lines: tuple[str, ...]
+
+    def refused(self, instead: str) -> ChangedQueryError:
+        """What to say where nothing may be done about it."""
+        return ChangedQueryError("\n  ".join([f"{self.what}: {instead}", *self.lines]))
+
+
+def redefinition(
+    view: str, journal: Journal, entry: Entry, current: Current, maintenance: Maintenance | None = None
+) -> Redefinition | None:
+    """What changed since an epoch, None where nothing did; maintenance: how the view would be kept now, if given."""
+    built = entry.intent.fingerprint
+    if built != current.recipe.fingerprint:
+        what = f"the query of view {view}, or a column it reads, changed since its state was built"
+        return Redefinition(what, current.since(journal.recipe(built)))
+    if maintenance is None:
+        return None
+    kept, now = set(entry.after or entry.intent.tables), set(maintenance.tables)
+    if (not kept or kept == now) and (entry.report is not None or begun_as(entry.intent, maintenance)):
+        return None
+    then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
+    return Redefinition(
+        f"view {view} was kept in other tables ({then}), because its policy, publication or declared keys were others",
+        (),
+    )
+
+
+def begun_as(intent: Intent, maintenance: Maintenance) -> bool:
+    """Whether an unfinished epoch would write the states that it began with, which earlier releases did not note."""
+    columns = {name: set(stored[1:]) for name, stored in maintenance.states.items()}
+    return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}
+
+
+def reason(store: Store, ways: Ways, intent: Intent) -> Redefinition | None:
+    """Why a generation replaces the one before it, where the query or what it reads is the reason."""
+    if intent.epoch > 1:
+        return None
+    earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
+    if not earlier:
+        return None
+    return redefinition(store.view, store.journal, earlier[-1], ways.current, ways.of(earlier[-1].intent.mode))
+
+
+def check_layout(store: Store, generation: int, maintenance: Maintenance) -> None:
+    """Refuse tables whose columns are not those that this release keeps; raises StateError."""
+    for name in maintenance.tables:
+        table = store.table(generation, name)
+        wanted, found = set(maintenance.stored(name, 1).columns), set(table.schema().names)
+        if wanted != found:
+            differing = ", ".join(sorted(wanted ^ found))
+            raise StateError(
+                f"the table {name} of view {store.view} has other columns than this release keeps ({differing}): "
+                "another release wrote it, or somebody changed it; use that release, or rebuild the view"
+            )

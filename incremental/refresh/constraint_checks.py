@@ -1,0 +1,279 @@
+"""Declared constraints against an epoch's changes, before anything is written. In: an epoch, constraints.
+Out: nothing, or a SourceError that names rows.
+
+What held before can only be broken by what the change touches; net(s, k) is the change of s summed by the columns k:
+
+| constraint | broken by |
+| --- | --- |
+| primary key k of s | net(s, k) > 0 where k is NULL, or where rows before and net together are more than one |
+| foreign key l.f → o.k | net(l, f) > 0 that neither net(o, k) > 0 nor a row of after(o) has |
+| | net(o, k) < 0 that a row of after(l) has |
+| append-only s | a row of the consolidated change with a negative weight |
+
+One job measures all nets, one more looks for offenders where a net is not empty. A constraint that nobody checked
+before is checked over whole tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import reduce
+from typing import assert_never
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.constraints import AppendOnly, Constraint, Key, Referring
+from incremental.algebra.errors import SourceError
+from incremental.algebra.program import WEIGHT
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.pruning import BROADCAST_ROWS, SKIPPABLE
+from incremental.refresh.epoch import Epoch
+from incremental.spark.checkpoint import held
+
+NAMED = 3  # offenders that an error names
+DO = "correct the data and refresh again, or remove the declaration"
+
+
+def check(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
+    """Check every declared constraint that this epoch's changes can break; raises SourceError."""
+    if not constraints:
+        return
+    with epoch.measure.phase("check constraints"), ExitStack() as cached:
+        checks = Checks(epoch, lambda frame: cached.enter_context(held(frame)))
+        if offences := checks.offences([each for fact in constraints for each in checks.suspects(fact)]):
+            refuse(offences)
+
+
+@dataclass(frozen=True)
+class Offence:
+    """Rows that should not be there, as texts of `columns` in one array, and what to say of them."""
+
+    rows: DataFrame
+    columns: tuple[str, ...]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Keys that a change touched, held, in columns key_0, key_1, …: how many, and the range of each."""
+
+    keys: DataFrame
+    rows: int
+    ranges: tuple[tuple[str, str] | None, ...]
+
+    def among(self, table: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """The keys of a table's rows that are touched: few are sent to where the table is read, within their range."""
+        types = dict(table.dtypes)
+        for column, ends in zip(columns, self.ranges, strict=True):
+            if ends is not None:
+                low, high = (F.lit(end).cast(types[column]) for end in ends)
+                table = table.where(F.col(quoted(column)).between(low, high))
+        keys = F.broadcast(self.keys) if self.rows <= BROADCAST_ROWS else self.keys
+        return keyed(table, columns).join(keys, on=key_names(columns), how="left_semi")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Keys that alone can break a constraint, in columns key_0 to key_{width - 1}, and where to look for them."""
+
+    keys: DataFrame
+    width: int
+    look: Callable[[Touched], Offence]
+
+
+class Checks:
+    """The checks of one epoch; `hold` keeps rows that are used more than once."""
+
+    def __init__(self, epoch: Epoch, hold: Callable[[DataFrame], DataFrame]) -> None:
+        self._epoch, self._hold = epoch, hold
+        self._nets: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
+
+    def suspects(self, fact: Constraint) -> tuple[Suspect | Offence, ...]:
+        """What has to be looked at for a constraint."""
+        new = fact.text not in self._epoch.intent.relied
+        match fact:
+            case Key():
+                return self._key(fact, new)
+            case Referring():
+                return self._dangling(fact, new) + (() if new else self._orphaned(fact))
+            case AppendOnly():
+                return self._append_only(fact)
+            case _:
+                assert_never(fact)
+
+    def offences(self, found: Sequence[Suspect | Offence]) -> list[Offence]:
+        """Where to look: not where no key is suspect; all suspects are measured by one job."""
+        suspects: list[Suspect] = [each for each in found if isinstance(each, Suspect)]
+        offences: list[Offence] = [each for each in found if isinstance(each, Offence)]
+        if not suspects:
+            return offences
+        measures = [extremes(i, suspect.keys, suspect.width) for i, suspect in enumerate(suspects)]
+        for row in reduce(DataFrame.unionAll, measures).collect():
+            suspect = suspects[int(row["suspect"])]
+            ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])
+            if row["rows"]:
+                offences.append(suspect.look(Touched(suspect.keys, row["rows"], ranges)))
+        return offences
+
+    def _key(self, fact: Key, new: bool) -> tuple[Suspect | Offence, ...]:
+        if not new and not self._changed(fact.source):
+            return ()
+        names, width = key_names(fact.columns), len(fact.columns)
+        missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
+        said = (
+            f"source {fact.source} breaks its primary key ({', '.join(fact.columns)}){self._at(fact.source)}: "
+            f"more than one row, or a NULL, has {{rows}}: {DO}"
+        )
+        came = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
+        came = came.where(F.col(WEIGHT) > 0)
+
+        def offence(counted: DataFrame) -> Offence:
+            wrong = counted.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where((F.col(WEIGHT) > 1) | missing)
+            return Offence(texts(wrong, names), fact.columns, said)
+
+        def look(touched: Touched) -> Offence:
+            version = self._epoch.intent.sources[fact.source].before
+            assert version is not None
+            before = touched.among(self._epoch.sources[fact.source].at(version), fact.columns)
+            return offence(came.unionAll(before.withColumn(WEIGHT, F.lit(1).cast("bigint"))))
+
+        if new:
+            return (offence(came),)
+        return (Suspect(came.select(*names), width, look),)
+
+    def _dangling(self, fact: Referring, new: bool) -> tuple[Suspect | Offence, ...]:
+        """References that came, to keys that did not come with them."""
+        if not new and not self._changed(fact.source):
+            return ()
+        names, width = key_names(fact.columns), len(fact.columns)
+        said = (
+            f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
+            f"{self._at(fact.source)}: it refers to rows that {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} "
+            f"does not have, by {{rows}}: {DO}"
+        )
+        if new:
+            rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
+            return (Offence(texts(rest, names), fact.columns, said),)
+        rest = self._referring(fact, False)
+        if self._changed(fact.to):
+            rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
+        rest = self._hold(rest)
+
+        def look(touched: Touched) -> Offence:
+            there = touched.among(self._after(fact.to), fact.key)
+            return Offence(texts(rest.join(there, on=names, how="left_anti"), names), fact.columns, said)
+
+        return (Suspect(rest, width, look),)
+
+    def _orphaned(self, fact: Referring) -> tuple[Suspect | Offence, ...]:
+        """Keys that left, and are referred to still."""
+        if not self._changed(fact.to) or not self._epoch.differences[fact.to].left:
+            return ()
+        names, width = key_names(fact.key), len(fact.key)
+        gone = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*names)
+        said = (
+            f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
+            f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) left it{self._at(fact.to)} that are "
+            f"still referred to by {{rows}}: {DO}"
+        )
+
+        def look(touched: Touched) -> Offence:
+            still = touched.among(self._after(fact.source), fact.columns).distinct()
+            return Offence(texts(still, names), fact.columns, said)
+
+        return (Suspect(gone, width, look),)
+
+    def _append_only(self, fact: AppendOnly) -> tuple[Suspect | Offence, ...]:
+        changed = self._epoch.differences[fact.source]
+        if changed.before is None or not changed.left:
+            return ()
+        was = set(self._epoch.sources[fact.source].at(changed.before).columns)
+        columns = tuple(column for column in self._after(fact.source).columns if column in was)
+        gone = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
+        said = (
+            f"source {fact.source} is declared append-only, but between its versions {changed.before} and "
+            f"{changed.after} rows left it or were changed: {{rows}}: bring them back and refresh again, or remove the "
+            "declaration"
+        )
+        return (Offence(texts(gone, [quoted(column) for column in columns]), columns, said),)
+
+    def _referring(self, fact: Referring, new: bool) -> DataFrame:
+        """The references that came (or all there are), without those that are NULL in part."""
+        net = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
+        names = key_names(fact.columns)
+        return net.where(F.col(WEIGHT) > 0).select(*names).dropna(subset=names).distinct()
+
+    def _net(self, source: str, columns: tuple[str, ...]) -> DataFrame:
+        """net(s, k), computed once."""
+        if (source, columns) not in self._nets:
+            changed = self._epoch.differences[source].frame(columns, False)
+            weight = [F.col(WEIGHT)] if WEIGHT in changed.columns else []
+            self._nets[source, columns] = self._hold(summed(keyed(changed, columns, *weight), columns))
+        return self._nets[source, columns]
+
+    def _all(self, source: str, columns: tuple[str, ...]) -> DataFrame:
+        """The same of a source that came as a whole."""
+        return summed(keyed(self._after(source), columns), columns)
+
+    def _after(self, source: str) -> DataFrame:
+        return self._epoch.sources[source].at(self._epoch.intent.sources[source].after)
+
+    def _changed(self, source: str) -> bool:
+        return not self._epoch.differences[source].empty
+
+    def _at(self, source: str) -> str:
+        return f" at version {self._epoch.intent.sources[source].after}"
+
+
+def key_names(columns: Sequence[str]) -> list[str]:
+    """What the columns of a key are called here, whatever they are called where they come from."""
+    return [f"key_{i}" for i in range(len(columns))]
+
+
+def keyed(rows: DataFrame, columns: Sequence[str], *more: Column) -> DataFrame:
+    """The columns of a key under the names they have here."""
+    named = zip(columns, key_names(columns), strict=True)
+    return rows.select(*(F.col(quoted(column)).alias(name) for column, name in named), *more)
+
+
+def summed(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Keys with the sum of their weights, 1 each where there are none; those that cancel are dropped."""
+    weight = F.sum(WEIGHT) if WEIGHT in rows.columns else F.count(F.lit(1))
+    return rows.groupBy(*key_names(columns)).agg(weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+
+
+def extremes(suspect: int, keys: DataFrame, width: int) -> DataFrame:
+    """One row: how many keys there are, and the ends of each column that files can be skipped by."""
+    types = dict(keys.dtypes)
+    ends = [
+        F.array(*(end(F.col(name)).cast("string") if SKIPPABLE.fullmatch(types[name]) else F.lit(None).cast("string")
+                  for end in (F.min, F.max)))
+        for name in (f"key_{i}" for i in range(width))
+    ]  # fmt: skip
+    counted = F.count(F.lit(1)).alias("rows")
+    return keys.agg(counted, F.array(*ends).alias("ranges")).select(F.lit(suspect).alias("suspect"), "rows", "ranges")
+
+
+def texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The first few rows as arrays of texts."""
+    shown = rows.select(F.array(*(F.col(column).cast("string") for column in columns)).alias("row"))
+    return shown.orderBy("row").limit(NAMED)
+
+
+def refuse(offences: Sequence[Offence]) -> None:
+    """Look at all of it in one job, and raise the sentence of what is found."""
+    marked = [offence.rows.select(F.lit(i).alias("offence"), "row") for i, offence in enumerate(offences)]
+    found = reduce(DataFrame.unionAll, marked).collect()
+    said, logged = list[str](), list[str]()
+    for i, offence in enumerate(offences):
+        rows = [row["row"] for row in found if row["offence"] == i]
+        named = (zip(offence.columns, row, strict=True) for row in rows)
+        shown = [", ".join(f"{name} = {'NULL' if text is None else text}" for name, text in row) for row in named]
+        if shown:
+            said.append(offence.sentence.replace("{rows}", "; ".join(f"({row})" for row in shown)))
+            logged.append(offence.sentence.replace("{rows}", f"({', '.join(offence.columns)} = …)"))
+    if said:
+        raise SourceError("\n".join(said), "\n".join(logged))

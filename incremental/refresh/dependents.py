@@ -1,0 +1,73 @@
+"""Who reads a view. In: the folders of views. Out: a small file for each reader.
+
+A view is read by views above it, which may live in other warehouses, and its files by its branches. Each leaves a small
+file with its own folder here before its journal has a pin on this view; a reader whose folder is gone needs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from incremental.algebra.errors import StateError
+from incremental.lake.durable import settle
+from incremental.refresh.journal import Journal
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A view above, which calls this one `source`; or a branch, with the versions of the tables that it was made of."""
+
+    folder: str
+    source: str = ""
+    tables: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def journal(self) -> Journal:
+        """Its epochs."""
+        return Journal(Path(self.folder) / "journal")
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The readers of the view in a folder."""
+
+    folder: Path
+
+    def add(self, reader: Reader) -> None:
+        """Note a reader; nothing is written where it is known."""
+        name = hashlib.sha256(f"{reader.folder}\n{reader.source}".encode()).hexdigest()[:16]
+        path = self.folder / "readers" / f"{name}.json"
+        text = json.dumps(asdict(reader), sort_keys=True)
+        if path.exists() and path.read_text() == text:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(text)
+        scratch.replace(path)
+        settle(path.parent)
+
+    def all(self) -> tuple[Reader, ...]:
+        """Those that still are there."""
+        found = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"))]
+        return tuple(reader for reader in found if Path(reader.folder).is_dir())
+
+    def branches(self) -> tuple[str, ...]:
+        """The names of the branches that still have their first tables, which are made of files of this view."""
+        made = [Path(reader.folder) for reader in self.all() if reader.tables]
+        return tuple(folder.name for folder in made if (folder / "g1").is_dir())
+
+    def check_no_branch(self, view: str) -> None:
+        """Refuse what would take its files from a branch."""
+        if branches := self.branches():
+            raise StateError(f"view {view} has branches, which read its files: drop {', '.join(branches)} first")
+
+    def _read(self, path: Path) -> Reader:
+        try:
+            return Reader(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise StateError(f"{path}, which tells who reads the view, is damaged: remove it and refresh") from error

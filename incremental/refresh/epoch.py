@@ -1,0 +1,206 @@
+"""One epoch as its tables see it. In: an intent, tables, what changed. Out: marks, leaves, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from incremental.algebra.constraints import AppendOnly, Constraint
+from incremental.algebra.plan import Source, StateRead
+from incremental.algebra.program import BUCKET
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.inner_joins import Direction
+from incremental.dataflow.leaves import Leaf
+from incremental.dataflow.lowering import Lowering, Relation
+from incremental.dataflow.partial_aggregate import Touched
+from incremental.dataflow.pruning import BROADCAST_ROWS
+from incremental.dataflow.semijoin import Restriction
+from incremental.dataflow.state_schema import Layout
+from incremental.lake.commit_tag import Mark
+from incremental.lake.table import Table
+from incremental.lake.version_diff import Difference, difference
+from incremental.refresh.batches import Slice
+from incremental.refresh.journal import Intent, Pin
+from incremental.refresh.state_reuse import Reused
+from incremental.spark import catalyst
+from incremental.spark.job_stats import Measure
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch works on.
+
+    sources: landed or external tables by source name; tables: the view's own tables by name, the last one final;
+    resumed: whether an earlier attempt may have written some of them; reused: states that another generation has.
+    """
+
+    spark: SparkSession
+    intent: Intent
+    sources: Mapping[str, Table]
+    tables: Mapping[str, Table]
+    measure: Measure
+    resumed: bool = False
+    reused: Mapping[str, Reused] = field(default_factory=dict[str, Reused])
+
+    @property
+    def initial(self) -> bool:
+        """Whether this is the first epoch of its generation."""
+        return self.intent.epoch == 1
+
+    @cached_property
+    def differences(self) -> Mapping[str, Difference]:
+        """What changed in each source, by its files."""
+        return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
+
+    def _difference(self, table: Table, pin: Pin) -> Difference:
+        return table.moved if isinstance(table, Slice) else difference(table, pin.before, pin.after)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What is read, in words, by the path it is at."""
+        said: dict[str, str] = {}
+        for name, pin in self.intent.sources.items():
+            versions = f"version {pin.after}" if pin.before is None else f"versions {pin.before} to {pin.after}"
+            said[self.sources[name].path] = f"source {name} ({versions})"
+        return said
+
+    def application(self, table: str) -> str:
+        """Delta's transaction application of a table in this generation."""
+        return f"deltafold/{self.intent.view}/{table}/{self.intent.generation}"
+
+    def mark(self, table: str) -> Mark:
+        """The mark of this epoch's write to a table."""
+        return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
+
+    def written(self, table: str) -> bool:
+        """Whether an earlier attempt at this epoch wrote the table."""
+        return self.resumed and self.marked(table)
+
+    def marked(self, table: str) -> bool:
+        """Whether the table carries the mark of this epoch, or of a later one: Delta skips what else it would write."""
+        if self.tables[table].version() is None:
+            return False
+        done = self.tables[table].epoch(self.application(table))
+        return done is not None and done >= self.intent.epoch
+
+    def reached(self, table: str) -> bool:
+        """Whether it was written in this epoch; of a first attempt its version tells, without a Spark job."""
+        return self.marked(table) if self.resumed else self.tables[table].version() != self.before(table)
+
+    def before(self, table: str) -> int | None:
+        """A table's version when the epoch began."""
+        return self.intent.tables.get(table)
+
+
+@dataclass(frozen=True)
+class StateVersions:
+    """A state in this epoch: its table before and after, the touched keys (None: unchanged), what was found of them."""
+
+    table: Table
+    layout: Layout
+    before: int | None
+    after: int
+    touched: DataFrame | None
+    found: Touched | None = None
+
+
+@dataclass
+class EpochLeaves:
+    """The leaves of every plan in one epoch; states are added as they are merged; `facts` hold before and after."""
+
+    epoch: Epoch
+    lowering: Lowering
+    consolidate: bool
+    facts: tuple[Constraint, ...] = ()
+    states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
+    _frames: dict[tuple[Table, int], DataFrame] = field(default_factory=dict[tuple[Table, int], DataFrame])
+    _bytes: dict[Table, int] = field(default_factory=dict[Table, int])
+
+    @property
+    def initial(self) -> bool:
+        """Whether there is no epoch before this one."""
+        return self.epoch.initial
+
+    def changed(self, leaf: Leaf) -> bool:
+        """Whether files of the source came or left, or the state was merged."""
+        if isinstance(leaf, Source):
+            return not self.epoch.differences[leaf.relation].empty
+        return self.states[leaf.state].touched is not None
+
+    def direction(self, leaf: Source) -> Direction | None:
+        """What its files tell without being read; where a source only grows, files that left came again."""
+        changed = self.epoch.differences[leaf.relation]
+        if not changed.left or AppendOnly(leaf.relation) in self.facts:
+            return "came"
+        return None if changed.came else "left"
+
+    def bytes(self, leaf: Leaf) -> int:
+        """What its table takes now."""
+        table = self.epoch.sources[leaf.relation] if isinstance(leaf, Source) else self.states[leaf.state].table
+        if table not in self._bytes:
+            self._bytes[table] = table.size()[1]
+        return self._bytes[table]
+
+    def before(self, leaf: Leaf) -> Relation:
+        """The leaf at its version before the epoch; empty where it had none."""
+        if isinstance(leaf, Source):
+            table = self.epoch.sources[leaf.relation].origin
+            return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
+        return self._state(leaf, self.states[leaf.state].before)
+
+    def after(self, leaf: Leaf) -> Relation:
+        """The leaf at its version after the epoch."""
+        if isinstance(leaf, Source):
+            table = self.epoch.sources[leaf.relation]
+            return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
+        return self._state(leaf, self.states[leaf.state].after)
+
+    def change(self, leaf: Leaf) -> Relation:
+        """The difference of a source's files, or of a state's touched groups."""
+        if isinstance(leaf, Source):
+            names = [name for name, _ in leaf.fields]
+            changed = self.epoch.differences[leaf.relation]
+            frame = changed.frame(names, self.consolidate or changed.table.rewritten)
+            return self.lowering.leaf(frame, leaf.fields, "__weight" in frame.columns)
+        state = self.states[leaf.state]
+        assert state.touched is not None
+        buckets = None if state.found is None else state.found.buckets
+        few = state.found is not None and state.found.groups <= BROADCAST_ROWS
+        keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
+        old, new = (
+            Restriction(self.lowering).of_keys(side, keys, state.touched, few)
+            for side in (self._state(leaf, version, buckets) for version in (state.before, state.after))
+        )
+        terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
+        return self.lowering.union(leaf.columns, terms)
+
+    def _source(self, leaf: Source, table: Table, version: int | None) -> Relation:
+        if version is None:
+            return self.lowering.empty(leaf.columns)
+        return self.lowering.leaf(self._at(table, version), leaf.fields, False)
+
+    def _at(self, table: Table, version: int) -> DataFrame:
+        """A version of a table, which Delta looks up once; each time under identities of its own."""
+        known = self._frames.get((table, version))
+        again = None if known is None else catalyst.again(known)
+        if again is None:
+            again = self._frames[table, version] = table.at(version)
+        return again
+
+    def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
+        """A version of a state; buckets: only what lies in these."""
+        if version is None:
+            return self.lowering.empty(leaf.columns)
+        state = self.states[leaf.state]
+        layout, spark = state.layout, self.epoch.spark
+        items = [(key, catalyst.parsed(spark, quoted(layout.key(key)))) for key in layout.state.keys]
+        values = layout.call_values(self.lowering, quoted)
+        items += [(slot.call.column, values[slot.call.column.name]) for slot in layout.state.slots]
+        rows = self._at(state.table, version)
+        if buckets is not None and layout.buckets > 1:
+            rows = rows.where(F.col(BUCKET).isin(list(buckets)))
+        return self.lowering.computed(rows, items)

@@ -1,0 +1,112 @@
+"""Maintenance by definition. In: the batch query. Out: the difference of two of its answers, published.
+
+Two modes. *recompute* (policy auto, where the compiler refuses): the batch answer minus what the view holds.
+*definition*: the batch answer after minus the batch answer before, the oracle that the calculus is tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.constraints import Constraint
+from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.algebra.sqltext import quoted
+from incremental.algebra.upkeep import VIEW
+from incremental.dataflow.pruning import BROADCAST_ROWS
+from incremental.dataflow.publish import Bag, Moved, stored_bag
+from incremental.dataflow.state_schema import Stored
+from incremental.lake.files import needs_mapping
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.incremental_refresh import Effect
+from incremental.spark.checkpoint import held
+
+Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A view kept by running its query again; `by_definition` compares two answers instead of answer and view.
+
+    partition_key: the answer's column that holds a partition of a source.
+    """
+
+    mode: ClassVar[str] = "recompute"
+    verdict: ClassVar[str] = "recomputed"
+    fingerprint: str
+    sources: tuple[str, ...]
+    columns: tuple[str, ...]
+    batch: Batch
+    by_definition: bool
+    constraints: tuple[Constraint, ...] = ()
+    partition_key: str | None = None
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """Nothing needs to stay as it is."""
+        return frozenset()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The view's own table alone."""
+        return (VIEW,)
+
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def stored(self, table: str, buckets: int) -> Stored:
+        """A bag of the answer."""
+        return stored_bag(self.columns, buckets)
+
+    def run(self, epoch: Epoch) -> Effect:
+        """One epoch: run the query, publish what differs."""
+        if epoch.written(VIEW):
+            return Effect()
+        before, table = epoch.before(VIEW), epoch.tables[VIEW]
+        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key)
+        with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
+            if before is None:
+                moved = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
+            else:
+                moved = self._exchange(new, bag, epoch, before)
+        if not moved.rows and before is not None and not epoch.resumed:
+            return Effect()
+        return Effect(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
+
+    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> Moved:
+        """Publish a consolidated answer, unless it is what the view holds; returns what differs."""
+        change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
+        if bag.small and not self.by_definition:
+            few = new.count() <= BROADCAST_ROWS  # what one task does soon needs no shuffle
+            moved = bag.moved(bag.consolidated(change.coalesce(1) if few else change))
+            if moved.rows or epoch.resumed:
+                bag.replace(new, mark)
+            return moved
+        with held(bag.consolidated(change)) as difference:
+            if not epoch.resumed and difference.isEmpty():
+                return Moved(0, 0, (), ())
+            return bag.publish(difference, before, mark, needs_mapping(self.columns))
+
+    def _answer(self, epoch: Epoch) -> DataFrame:
+        """The batch query's answer now."""
+        pins = epoch.intent.sources
+        return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
+
+    def _old(self, epoch: Epoch, before: int) -> DataFrame:
+        """What the view holds; by definition the batch query's answer before."""
+        if not self.by_definition:
+            return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
+        versions = {name: pin.before for name, pin in epoch.intent.sources.items()}
+        frames = {n: epoch.sources[n].origin.at(v) for n, v in versions.items() if v is not None}
+        return self.batch(frames).toDF(*self.columns)
+
+
+def minus(new: DataFrame, old: DataFrame) -> DataFrame:
+    """A consolidated answer minus rows, unconsolidated."""
+    return new.drop(BUCKET).unionByName(old.withColumn(WEIGHT, F.lit(-1).cast("bigint")))

@@ -1,0 +1,299 @@
+"""Incremental maintenance, `state ← state ⊗ h(ΔS)`, then `view = a(state)`. In: a program and an epoch.
+Out: the commits of its tables, inputs first, the view last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.constraints import Constraint
+from incremental.algebra.plan import Reference
+from incremental.algebra.program import BUCKET, InPlace, Program, State
+from incremental.algebra.sqltext import quoted
+from incremental.algebra.upkeep import VIEW
+from incremental.dataflow.delta_rules import Calculus
+from incremental.dataflow.lowering import Lowering
+from incremental.dataflow.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
+from incremental.dataflow.partial_aggregate import Touched, consolidated, lifted, measured
+from incremental.dataflow.pruning import extent, within
+from incremental.dataflow.publish import Bag, stored_bag
+from incremental.dataflow.semijoin import Restriction
+from incremental.dataflow.state_schema import Layout, Stored
+from incremental.lake.files import needs_mapping
+from incremental.lake.table import Table
+from incremental.refresh.epoch import Epoch, EpochLeaves, StateVersions
+from incremental.refresh.state_reuse import REUSED
+from incremental.spark.checkpoint import held
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an epoch did: touched groups, rows of the change, the path taken for each table it wrote.
+
+    partitions: those of the answer that it touched; None where they are not known.
+    """
+
+    groups: int = 0
+    change_rows: int = 0
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    partitions: tuple[str, ...] | None = None
+
+    @property
+    def commits(self) -> int:
+        """One for each table that was written."""
+        return len(self.paths)
+
+
+class Maintenance(Protocol):
+    """A way to keep a view: what it reads, which tables it writes, and one epoch of it."""
+
+    mode: ClassVar[str]  # `incremental` or `recompute`
+    verdict: ClassVar[str]  # what the report says of an epoch of it
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same query in every process."""
+        ...
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the sources it reads."""
+        ...
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """The sources that must not change."""
+        ...
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What the sources are declared to fulfil, checked in every epoch."""
+        ...
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Table names in the order of their commits; the answer is in the last."""
+        ...
+
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """Of each state a digest of what it holds, then its stored columns (Layout.merged)."""
+        ...
+
+    def stored(self, table: str, buckets: int) -> Stored:
+        """How one of its tables is stored in so many buckets."""
+        ...
+
+    def run(self, epoch: Epoch) -> Effect:
+        """Write the tables of one epoch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Incremental:
+    """Maintenance by the program the compiler made.
+
+    partition_key: the answer's column that holds a partition; circumstances: what the rows of states depend on besides.
+    """
+
+    mode: ClassVar[str] = "incremental"
+    verdict: ClassVar[str] = "applied"
+    program: Program
+    attributes: Mapping[str, Any]
+    partition_key: str | None = None
+    circumstances: object = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The program's, from the query."""
+        return self.program.fingerprint
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Every source the query reads."""
+        return self.program.sources
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """The sources declared invariant, which the program relies on."""
+        return self.program.invariant & frozenset(self.sources)
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The program's, among the sources it reads."""
+        return self.program.constraints
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Table names in the order of their commits; the answer is in the last."""
+        states = tuple(state.name for state in self.program.states)
+        return states if isinstance(self.program.publication, InPlace) else (*states, VIEW)
+
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """By the program and the layouts of its states."""
+        digests = self.program.digests(self.circumstances)
+        return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
+
+    def stored(self, table: str, buckets: int) -> Stored:
+        """A state by its layout, sorted by its lineage key; else a bag of the answer."""
+        for state in self.program.states:
+            if state.name == table:
+                return Layout.of(self.program, state, buckets).stored
+        return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
+
+    def run(self, epoch: Epoch) -> Effect:
+        """One epoch: every state, then the view."""
+        with ExitStack() as cached:
+            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key).all()
+
+
+class Run:
+    """One epoch of one program; what it caches is freed with `cached`."""
+
+    def __init__(
+        self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack, partition_key: str | None
+    ) -> None:
+        self._program, self._epoch, self._lowering, self._cached = program, epoch, lowering, cached
+        consolidate = not all(state.invertible for state in program.states)
+        facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
+        self._leaves = EpochLeaves(epoch, lowering, consolidate, facts)
+        self._calculus = Calculus(lowering, self._leaves, self._keep, facts)
+        self._paths: dict[str, str] = {}
+        self._groups = self._rows = 0
+        self._partition_key = partition_key
+        known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
+        self._partitions: tuple[str, ...] | None = () if known else None
+
+    def all(self) -> Effect:
+        """Merge every state, inputs first, then publish the view."""
+        for state in self._program.states:
+            with self._epoch.measure.phase(f"merge {state.name}"):
+                self._state(state)
+        if not isinstance(self._program.publication, InPlace):
+            with self._epoch.measure.phase("publish the view"):
+                self._view()
+        self._finish()
+        return Effect(self._groups, self._rows, self._paths, self._partitions)
+
+    def _state(self, state: State) -> None:
+        table = self._epoch.tables[state.name]
+        layout = Layout.of(self._program, state, self._epoch.intent.buckets)
+        before = self._epoch.before(state.name)
+        touched: DataFrame | None = None
+        found: Touched | None = None
+        if (homomorphic := self._homomorphic(state, layout)) is not None:
+            keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
+            written = self._epoch.written(state.name)
+            found = None if written else self._merge(state, layout, table, before, homomorphic)
+            touched = keys if written or found is not None else None
+        after = table.version() if touched is not None else before
+        assert after is not None
+        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
+
+    def _homomorphic(self, state: State, layout: Layout) -> DataFrame | None:
+        """h of what changed in a state's input, or of all of it as an earlier generation has it; None for no change."""
+        if (reused := self._epoch.reused.get(state.name)) is not None:
+            return self._keep(reused.under(layout))
+        change = self._calculus.change(state.input)
+        if change is None:
+            return None
+        rows = self._lowering.frame(change, [(column, column.name) for column in state.reads])
+        return self._keep(lifted(layout, consolidated(state, rows), self._lowering))
+
+    def _merge(
+        self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame
+    ) -> Touched | None:
+        """Write one state; what was touched, or None where the change cancels out."""
+        merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
+        found = measured(layout, homomorphic, self._partition_key)
+        if layout.in_place is not None:
+            self._partitions = found.partitions
+        self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
+        if before is None:
+            merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
+            self._paths[state.name] = REUSED if state.name in self._epoch.reused else "first load"
+            return found
+        if not found.groups or (not found.rows and not state.keys):
+            return None
+        prepared = homomorphic.withColumn(REPLACE, F.lit(False))
+        if found.reached:
+            prepared = self._with_recomputed(merge, layout, table, before, homomorphic, found)
+        files, size = table.size()
+        if layout.buckets == 1 and files <= SMALL_FILES and size <= SMALL_BYTES:
+            merge.rewrite(table, before, prepared, mark)
+            self._paths[state.name] = "rewrite"
+        else:
+            merge.merge(table, prepared, found.buckets, mark)
+            self._paths[state.name] = "merge"
+        return found
+
+    def _with_recomputed(
+        self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
+    ) -> DataFrame:
+        """h with the groups whose value a deletion reached recomputed from their rows."""
+        if layout.state.whole:
+            keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
+        else:
+            stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
+            keys = self._keep(merge.disturbed(stored, homomorphic))
+        rows = self._calculus.after(layout.state.input)
+        attributes = [self._lowering.attribute(key) for key in layout.state.keys]
+        if attributes:
+            references = [Reference(key) for key in layout.state.keys]
+            named = keys.toDF(*(key.name for key in layout.state.keys))
+            worth = self._calculus.worth(layout.state.input)
+            reach = extent(self._lowering, named, references, worth, nulls_match=True)
+            rows = within(self._lowering, rows, references, reach)
+            rows = Restriction(self._lowering).of_keys(rows, attributes, keys, reach.small)
+        frame = self._lowering.frame(rows, [(column, column.name) for column in layout.state.reads])
+        fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
+        kept = homomorphic.withColumn(REPLACE, F.lit(False))
+        if not attributes:
+            return self._keep(fresh) if layout.state.whole or keys.count() else kept
+        if layout.state.whole:  # what has no rows any more is not among the fresh, and goes
+            fresh = keys = self._keep(fresh)
+        same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
+        untouched = kept.join(keys, on=same, how="left_anti")
+        return self._keep(untouched.unionByName(fresh))
+
+    def _view(self) -> None:
+        """Publish the answer's change to the view table."""
+        epoch, table = self._epoch, self._epoch.tables[VIEW]
+        if epoch.written(VIEW):
+            return
+        columns = tuple(name for _, name in self._program.outputs)
+        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key)
+        before, change = epoch.before(VIEW), self._calculus.change(self._program.answer)
+        if change is None:
+            return
+        frame = self._lowering.frame(change, self._program.outputs)
+        consolidated = self._keep(bag.consolidated(frame))
+        if before is not None and consolidated.isEmpty():
+            return
+        moved = bag.publish(consolidated, before, epoch.mark(VIEW), needs_mapping(columns))
+        self._partitions = moved.partitions
+        if not self._program.states:
+            self._rows += moved.rows
+        self._paths[VIEW] = "changed"
+
+    def _finish(self) -> None:
+        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all.
+
+        A part of a change is an epoch whatever it does: the one before it is what readers see until the last part.
+        """
+        final = list(self._epoch.tables)[-1]
+        begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives
+        if begun and final not in self._paths and not self._epoch.written(final):
+            self._epoch.tables[final].touch(self._epoch.mark(final))
+            self._paths[final] = "unchanged"
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        """The frame cached until the end of the epoch; it spills to disk."""
+        return self._cached.enter_context(held(frame))

@@ -1,0 +1,209 @@
+"""The journal of a view and its lock. In: what an epoch is about to do and what it did. Out: the same.
+
+One small JSON file an epoch, written before its first table is (`intent`) and completed by the report after its last
+commit. The journal never decides whether an epoch is finished when its report is missing: the view's own commit does.
+Beside the epochs a file for each query that a state was built from, by its fingerprint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from incremental.algebra.errors import StateError
+from incremental.algebra.recipe import Recipe
+from incremental.algebra.report import Report
+from incremental.lake.durable import settle
+
+FORMAT = 1  # of journal and state tables; a newer one is refused
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A source in an epoch: its versions before and after, and Delta's id of the table.
+
+    Of a view as a source also its table at `after`, below the view's folder; the one at `before` (`left`), if the view
+    was rebuilt in between; and the versions of the base sources that its answer at `after` is for.
+    Where the way from one version to the next is in parts, `start` is the version before the first of them.
+    commit: Delta's id of the commit that made `after`, where it has one.
+    """
+
+    before: int | None
+    after: int
+    identity: str
+    place: str | None = None
+    left: str | None = None
+    bases: Mapping[str, int] = field(default_factory=dict[str, int])
+    start: int | None = None
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several epochs on the way to the pinned versions: which, from 1, of how many, of how many bytes each.
+
+    whole: a file that got another deletion vector counts whole, as in parts that were begun before this was noted.
+    """
+
+    number: int
+    of: int
+    bytes: int
+    whole: bool = False
+
+    @property
+    def last(self) -> bool:
+        """Whether the pinned versions are reached with it."""
+        return self.number == self.of
+
+
+@dataclass(frozen=True)
+class Intent:
+    """An epoch as it was begun: everything a second attempt needs to do exactly the same.
+
+    constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
+    states: of each state a digest of what it holds, then its stored columns (Layout.merged).
+    """
+
+    view: str
+    generation: int
+    epoch: int
+    fingerprint: str
+    buckets: int
+    sources: dict[str, Pin]
+    tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    format: int = FORMAT
+    mode: str = "incremental"
+    constraints: list[str] = field(default_factory=list[str])
+    relied: list[str] = field(default_factory=list[str])
+    part: Part | None = None
+    states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    @property
+    def arrives(self) -> bool:
+        """Whether its sources are at their pinned versions after it, not somewhere on the way."""
+        return self.part is None or self.part.last
+
+    def to_json(self) -> str:
+        """One line of JSON with sorted keys."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An epoch in the journal; report and the tables' versions `after`: None while it is unfinished."""
+
+    intent: Intent
+    report: Report | None
+    after: dict[str, int | None] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is finished and has arrived at its pinned versions."""
+        return self.report is not None and self.intent.arrives
+
+
+class Journal:
+    """The epochs of one view, in a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def last(self) -> Entry | None:
+        """The newest epoch of the newest generation."""
+        files = self._files()
+        return self._read(files[-1]) if files else None
+
+    def entries(self, newest: int = 0) -> tuple[Entry, ...]:
+        """All epochs, or so many of the newest, oldest first."""
+        return tuple(self._read(file) for file in self._files()[-newest:])
+
+    def arrived(self) -> Entry | None:
+        """The newest epoch that is finished and has arrived at its pinned versions."""
+        return next((entry for entry in map(self._read, reversed(self._files())) if entry.complete), None)
+
+    def begin(self, intent: Intent) -> None:
+        """Write an intent, whole or not at all."""
+        self._write(self._path(intent), {"intent": dataclasses.asdict(intent)})
+
+    def finish(self, intent: Intent, report: Report, after: dict[str, int | None] | None) -> None:
+        """Complete an epoch with its report and the versions its tables have after it."""
+        content = {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report), "after": after}
+        self._write(self._path(intent), content)
+
+    def withdraw(self, intent: Intent) -> None:
+        """Forget an epoch that turned out to change nothing."""
+        self._path(intent).unlink(missing_ok=True)
+
+    def keep(self, recipe: Recipe) -> None:
+        """Note what a fingerprint stands for, unless it is known."""
+        if not self._recipe(recipe.fingerprint).exists():
+            self._write(self._recipe(recipe.fingerprint), dataclasses.asdict(recipe))
+
+    def recipe(self, fingerprint: str) -> Recipe | None:
+        """What a state of this fingerprint was built from; None where nobody noted it, or it cannot be read."""
+        try:
+            return Recipe.from_json(self._recipe(fingerprint).read_text())
+        except (OSError, ValueError, TypeError):
+            return None  # it only serves to say what changed
+
+    def built(self) -> Recipe | None:
+        """What the state of the last epoch is built from."""
+        last = self.last()
+        return None if last is None else self.recipe(last.intent.fingerprint)
+
+    def forget(self, keep: int) -> int:
+        """Remove all but the newest entries, the last finished one, and what is unfinished; returns how many went."""
+        files = self._files()
+        old = files[: max(0, len(files) - keep)]
+        if all(self._read(file).report is None for file in files[len(old) :]):
+            return 0
+        for file in old:
+            file.unlink(missing_ok=True)
+        return len(old)
+
+    def _path(self, intent: Intent) -> Path:
+        return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
+
+    def _recipe(self, fingerprint: str) -> Path:
+        return self.folder / f"query-{fingerprint}.json"
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("g*-e*.json"))
+
+    def _write(self, path: Path, content: dict[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(".tmp")
+        with scratch.open("w") as file:
+            json.dump(content, file, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+        settle(self.folder)
+
+    def _read(self, path: Path) -> Entry:
+        try:
+            content = json.loads(path.read_text())
+            given = content["intent"]
+            told: list[tuple[Any, Any]] = [(Intent, given), (Part, given.get("part") or {})]
+            told += [(Pin, pin) for pin in given.get("sources", {}).values()]
+            if given.get("format", 0) > FORMAT or any(unknown(kind, fields) for kind, fields in told):
+                raise StateError(f"{path} was written by a newer Deltafold than this one: use that one, or a later one")
+            pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
+            part = given.pop("part", None)
+            parted = None if part is None else Part(**{"whole": True} | part)
+            reported = content.get("report")
+            report = None if reported is None else Report.from_json(json.dumps(reported))
+            intent = Intent(sources=pins, part=parted, **given)
+            return Entry(intent, report, content.get("after"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
+
+
+def unknown(kind: Any, given: Mapping[str, Any]) -> set[str]:
+    """The fields that a record of this release does not have."""
+    return set(given) - {field.name for field in dataclasses.fields(kind)}

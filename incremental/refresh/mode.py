@@ -1,0 +1,163 @@
+"""In which mode a view's next epoch runs. In: its maintenances, its journal, its sources. Out: a choice.
+
+Under policy auto the cheaper mode is taken: the compiler's estimate (compiler/cost.py) of both, corrected by what past
+epochs of the view took on this machine. Another mode than the last epoch's is another generation, so it has to be
+clearly cheaper. Any other policy leaves one mode.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from incremental.algebra.program import Program
+from incremental.algebra.recipe import Current
+from incremental.algebra.volume import Estimate, Volume
+from incremental.lake.table import Table
+from incremental.lake.version_diff import difference
+from incremental.refresh.full_recompute import Recomputed
+from incremental.refresh.incremental_refresh import Incremental, Maintenance
+from incremental.refresh.journal import Entry, Journal, Pin
+from incremental.refresh.state_reuse import COPIED, REUSED
+
+TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
+CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
+RECENT = 100  # epochs that are looked at
+TRIAL = 1.5  # a recompute that was never timed is taken to cost so many times its least: it may be tried once for that
+LATEST = 3  # epochs of a mode whose seconds correct the estimates
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A maintenance; what the compiler estimated and what is expected, in seconds by mode, where there was a choice."""
+
+    maintenance: Maintenance
+    estimates: Mapping[str, float] = field(default_factory=dict[str, float])
+    expected: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def because(self) -> str:
+        """The reason in words; empty where there was no choice."""
+        if not self.expected:
+            return ""
+        incremental, recompute = self.expected["incremental"], self.expected["recompute"]
+        return f"a refresh is expected to take {incremental:.1f} s, recomputing {recompute:.1f} s"
+
+
+class Ways(Protocol):
+    """The modes a view may be kept in, and its query."""
+
+    @property
+    def current(self) -> Current:
+        """The query as it is now."""
+        ...
+
+    def of(self, mode: str | None) -> Maintenance:
+        """The maintenance of a mode; of the preferred one for None."""
+        ...
+
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """How the next epoch is to run, from the epochs so far and the versions it leads to."""
+        ...
+
+
+@dataclass(frozen=True)
+class Only:
+    """One mode."""
+
+    current: Current
+    maintenance: Maintenance
+
+    def of(self, mode: str | None) -> Maintenance:
+        """The only one."""
+        return self.maintenance
+
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """The only one."""
+        return Choice(self.maintenance)
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """Incremental or recomputed, whichever is expected to take less time."""
+
+    current: Current
+    incremental: Incremental
+    recomputed: Recomputed
+    estimate: Callable[[Program, Volume], Estimate]
+
+    def of(self, mode: str | None) -> Maintenance:
+        """One of the two."""
+        return self.recomputed if mode == self.recomputed.mode else self.incremental
+
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+        """The last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
+        entries = journal.entries(RECENT)
+        found = self.estimate(self.incremental.program, self._volume(pins, sources))
+        estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
+        factors = corrections(entries)
+        unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
+        expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
+        if self.recomputed.mode not in factors:
+            most = bounds(found, entries, timed=self.incremental.mode in factors)
+            expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
+        last = entries[-1].intent.mode if entries else self.recomputed.mode
+        weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
+        return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
+
+    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Volume:
+        whole = {name: float(sources[name].size()[1]) for name in pins}
+        change = {name: self._changed(name, pin, sources[name], whole[name]) for name, pin in pins.items()}
+        return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
+
+    def _changed(self, name: str, pin: Pin, table: Table, whole: float) -> float:
+        if name in self.incremental.invariant:
+            return 0.0
+        if pin.before is None:
+            return TYPICAL * whole
+        found = difference(table, pin.before, pin.after)
+        return float(sum(file.bytes for file in (*found.left, *found.came)))
+
+
+def foreseen(ways: Ways, read: Sequence[str], journal: Journal, tables: Mapping[str, Table]) -> Choice:
+    """How the next epoch would run, with the sources as they stand."""
+    last = journal.last()
+    pins = {} if last is None else last.intent.sources
+    known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
+    if len(known) < len(read):  # nothing to measure yet
+        return Choice(ways.of(None if last is None else last.intent.mode))
+    before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
+    return ways.choose(journal, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
+
+
+def corrections(entries: Sequence[Entry]) -> dict[str, float]:
+    """By mode, how much longer its latest epochs took than was estimated; a first load tells nothing of refreshes."""
+    taken: dict[str, list[float]] = {}
+    for entry in entries:
+        report, mode = entry.report, entry.intent.mode
+        if report is not None and report.estimates.get(mode) and not loads(entry) and report.verdict != "resumed":
+            taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
+    return {mode: statistics.median(ratios[-LATEST:]) for mode, ratios in taken.items()}
+
+
+def bounds(found: Estimate, entries: Sequence[Entry], timed: bool) -> list[float]:
+    """What a recompute that was never timed takes at most; timed: whether refreshes were, to be compared with."""
+    return [*loaded(found, entries), TRIAL * found.least] if timed else loaded(found, entries)
+
+
+def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:
+    """What first loads tell of a recompute: they ran the whole query, and wrote states.
+
+    One in parts tells nothing, nor does one of tables that were taken over or copied.
+    """
+    reports = [entry.report for entry in entries if loads(entry) and entry.intent.part is None and entry.report]
+    whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
+    known = [(each.seconds, each.estimates.get(Recomputed.mode)) for each in whole]
+    return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
+
+
+def loads(entry: Entry) -> bool:
+    """Whether states were filled for the first time, or began to be."""
+    return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

@@ -1,0 +1,164 @@
+"""What is reported of an epoch. In: an intent, what was done, what it cost. Out: a Report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from incremental.algebra.report import Report
+from incremental.algebra.upkeep import counted
+from incremental.refresh.compatibility import Redefinition
+from incremental.refresh.incremental_refresh import Effect
+from incremental.refresh.journal import Entry, Intent, Part, Pin
+from incremental.refresh.mode import Choice
+from incremental.refresh.state_reuse import REUSED
+from incremental.spark.job_stats import Cost
+from incremental.telemetry.clock import now
+
+
+def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
+    """The report of a refresh with nothing to do."""
+    versions, intent = shown(pins), last.intent
+    sentence = f"{view}: nothing to do, no row changed since epoch {intent.epoch}"
+    return Report(
+        view, intent.epoch, intent.generation, "nothing to do", sentence, versions, finished=now(), partitions=()
+    )
+
+
+def unmoved(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
+    """The report of a refresh whose sources changed, but nothing that is kept."""
+    intent = last.intent
+    sentence = (
+        f"{intent.view}: nothing to do, what changed in its sources changes none of its rows: epoch {intent.epoch} "
+        f"stands, {spent(cost)}"
+    )
+    return with_cost(replace(nothing(intent.view, last, pins), sentence=sentence), cost)
+
+
+def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
+    """The report of a finished epoch."""
+    versions = shown(intent.sources)
+    part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
+    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {done(effect, cost, effect.commits)}"
+    sentence += taken_over(effect.paths)
+    report = Report(
+        intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
+        commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
+    )  # fmt: skip
+    return with_cost(report, cost)
+
+
+def together(entries: Sequence[Entry], last: Report) -> Report:
+    """What a refresh says whose change came in parts: what all of them did that the journal still has, in one.
+
+    Where it lacks some, nobody knows which partitions these touched.
+    """
+    parts = list[tuple[Part, Report]]()
+    for entry in reversed(entries):
+        part = entry.intent.part
+        if part is None or entry.report is None or (parts and part.number >= parts[0][0].number):
+            break
+        parts.insert(0, (part, entry.report))
+    if not parts:
+        return last
+    (first, begun), (end, _), reports = parts[0], parts[-1], [report for _, report in parts]
+    cost = spent_by(reports)
+    effect = Effect(
+        sum(report.groups for report in reports), sum(report.change_rows for report in reports),
+        {name: path for report in reports for name, path in report.paths.items()},
+        united(reports) if first.number == 1 else None,
+    )  # fmt: skip
+    commits = sum(report.commits for report in reports)
+    which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
+    verdict = last.verdict if last.verdict != "nothing to do" else begun.verdict
+    versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
+    sentence = f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {done(effect, cost, commits)}"
+    sentence += taken_over(effect.paths)
+    whole = replace(
+        reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
+        groups=effect.groups, commits=commits, paths=effect.paths, finished=last.finished, because=begun.because,
+        partitions=effect.partitions,
+    )  # fmt: skip
+    return with_cost(whole, cost)
+
+
+def spent_by(reports: Sequence[Report]) -> Cost:
+    """What several epochs cost in all."""
+    cost = Cost()
+    for report in reports:
+        cost.jobs, cost.seconds = cost.jobs + report.jobs, cost.seconds + report.seconds
+        cost.rows_read, cost.rows_written = cost.rows_read + report.rows_read, cost.rows_written + report.rows_written
+        for name, seconds in report.phases.items():
+            cost.phases[name] = cost.phases.get(name, 0.0) + seconds
+    return cost
+
+
+def done(effect: Effect, cost: Cost, commits: int) -> str:
+    """What was done and what it cost, in words."""
+    rows, groups = counted(effect.change_rows, "changed row"), counted(effect.groups, "group")
+    return f"{rows}, {groups}, {spent(cost)}, {counted(commits, 'Delta commit')}"
+
+
+def taken_over(paths: Mapping[str, str]) -> str:
+    """The states that were not computed, for the end of a sentence."""
+    taken = [name for name, path in paths.items() if path == REUSED]
+    return f", {', '.join(taken)} {REUSED}" if taken else ""
+
+
+def with_cost(report: Report, cost: Cost) -> Report:
+    """The report with what its refresh cost."""
+    phases = {name: round(seconds, 3) for name, seconds in cost.phases.items()}
+    return replace(
+        report, rows_read=cost.rows_read, rows_written=cost.rows_written, jobs=cost.jobs,
+        seconds=round(cost.seconds, 3), phases=phases,
+    )  # fmt: skip
+
+
+def spent(cost: Cost) -> str:
+    """A cost in a few words."""
+    return f"{cost.seconds:.1f} s, {counted(cost.jobs, 'Spark job')}"
+
+
+def with_choice(report: Report, choice: Choice | None) -> Report:
+    """The report with why its mode was chosen."""
+    if choice is None or not choice.expected:
+        return report
+    sentence = f"{report.sentence} (policy auto: {choice.because})"
+    return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
+
+
+def with_reason(report: Report, found: Redefinition | None) -> Report:
+    """The report with what changed since the generation before."""
+    if found is None:
+        return report
+    return replace(report, sentence=f"{report.sentence} ({found.what})", because=found.lines or (found.what,))
+
+
+def after(report: Report, resumed: Report | None) -> Report:
+    """What a refresh says that finished an interrupted epoch first, or began anew where the last one stood."""
+    if resumed is None:
+        return report
+    if report.verdict == "nothing to do":
+        return resumed
+    what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
+    sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{taken_over(resumed.paths)}"
+    because, partitions = report.because or resumed.because, united([resumed, report])
+    return replace(report, sentence=sentence, because=because, partitions=partitions)
+
+
+def united(reports: Sequence[Report]) -> tuple[str, ...] | None:
+    """The partitions that any of them touched; None where one does not know."""
+    found = [report.partitions for report in reports]
+    return None if None in found else tuple(sorted({value for values in found for value in values or ()}))
+
+
+def over(report: Report, below: Sequence[Report]) -> Report:
+    """What a refresh says of the views below that it refreshed first."""
+    moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != "nothing to do"]
+    sentence = f"{report.sentence}; below it, {', '.join(moved)}" if moved else report.sentence
+    return replace(report, sentence=sentence, below=tuple(below))
+
+
+def shown(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
+    """Versions before and after by source; a view is said to be one, since they are those of its table."""
+    return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}

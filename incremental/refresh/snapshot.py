@@ -1,0 +1,107 @@
+"""What readers of a view see. In: its folder. Out: its answer, a Status.
+
+An epoch counts when it is finished and has arrived at its pinned versions: neither an interrupted one nor a part of a
+larger change is looked at. Its table may have gone on since; then the version is that which the next epoch began from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from incremental.algebra.errors import StateError
+from incremental.algebra.upkeep import VIEW, Lag, Size, Status
+from incremental.lake.files import rows_in
+from incremental.lake.physical_layout import Storage
+from incremental.lake.table import Table
+from incremental.lake.version_diff import by_commits
+from incremental.refresh.journal import Entry
+from incremental.refresh.upstream import standing
+from incremental.refresh.view_store import Store
+from incremental.telemetry.clock import seconds_since
+
+
+@dataclass(frozen=True)
+class Published:
+    """The answer of the last epoch that counts, whatever the view's query is by now."""
+
+    store: Store
+
+    @property
+    def entry(self) -> Entry:
+        """The epoch; raises StateError where there is none yet."""
+        return self._found()[0]
+
+    @property
+    def table(self) -> Table:
+        """The table that holds the answer, beside reserved columns."""
+        return self._table(self.entry)
+
+    def seen(self) -> tuple[Entry, DataFrame]:
+        """The epoch and its table as of it, both of one moment, whoever refreshes the view meanwhile."""
+        entry, following = self._found()
+        table = self._table(entry)
+        version = table.version() if following is None else following.intent.tables.get(self._name(entry))
+        if following is None and self._found() != (entry, None):
+            return self.seen()  # an epoch began or ended, and the version may be its
+        if version is None:
+            raise StateError(f"the table {table.path} of view {self.store.view} is gone: rebuild the view")
+        return entry, table.at(version)
+
+    def _found(self) -> tuple[Entry, Entry | None]:
+        """The epoch, and the one that went on from its tables, if there is one."""
+        entries = self.store.journal.entries()
+        for number in range(len(entries) - 1, -1, -1):
+            entry = entries[number]
+            if entry.complete:
+                following = [e for e in entries[number + 1 :] if e.intent.generation == entry.intent.generation]
+                return entry, following[0] if following else None
+        raise StateError(f"view {self.store.view} has no finished epoch yet: refresh it first")
+
+    def _table(self, entry: Entry) -> Table:
+        return self.store.table(entry.intent.generation, self._name(entry))
+
+    def _name(self, entry: Entry) -> str:
+        """The table with the answer: the view's own, else the last state."""
+        names = entry.after or entry.intent.tables
+        if not names:
+            raise StateError(f"the journal of view {self.store.view} does not tell its tables: rebuild the view")
+        return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
+
+
+def status_of(store: Store, base: Callable[[str], Table]) -> Status:
+    """Where a view stands; base: the table of a base source by the way to it. Runs no query."""
+    last, done, view = store.journal.last(), store.journal.arrived(), store.view
+    unfinished = None if last is None or last.complete else last.intent.epoch
+    if done is None or done.report is None:
+        return Status(view, unfinished=unfinished)
+    age = seconds_since(done.report.finished)
+    report, stood = done.report, standing(done.intent.sources)
+    lags = {way: lag(base(way), version) for way, version in stood.items()}
+    tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
+    sizes = {name: size(Storage(store.spark, table.path)) for name, table in tables.items()}
+    told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
+    return Status(view, *told, lags, sizes, unfinished)
+
+
+def size(table: Storage) -> Size:
+    """What a table takes, and what of it is worn."""
+    return Size(*table.size(), sum(part.worn for part in table.partitions()))
+
+
+def lag(table: Table, version: int) -> Lag:
+    """How far a table has gone on since a version: Delta's log tells it, without a Spark job."""
+    latest = table.version()
+    behind = 0 if latest is None else latest - version
+    if behind == 0:
+        return Lag(0, 0)
+    found = by_commits(table, version, version + behind)
+    if found is None:
+        return Lag(behind, None)
+    left, came, shrunk, rest = found.sides()
+    # of a file that only got another deletion vector, as many rows as the vector grew
+    rows = rows_in([*left, *came]) + abs(rows_in(shrunk) - rows_in(rest))
+    return Lag(behind, None if math.isnan(rows) else int(rows))

@@ -1,0 +1,101 @@
+"""States that a changed query has in common with the one before it. In: the journal, an epoch that is
+to begin a generation. Out: where it can begin, and what it need not compute again.
+
+The new generation begins where the last epoch of the old one stood, so that a state which both have is h of the same
+rows; what came since is an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.program import BUCKET, ROWS
+from incremental.algebra.recipe import Current
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.partial_aggregate import TOUCHED
+from incremental.dataflow.state_schema import Layout
+from incremental.lake.physical_layout import Storage
+from incremental.refresh.journal import Entry, Intent, Pin
+from incremental.refresh.upstream import Inputs
+from incremental.refresh.view_store import Store
+
+REUSED, COPIED = "reused", "copied"  # the paths of tables that were not computed
+
+
+@dataclass(frozen=True)
+class Reused:
+    """A state as an epoch of another generation left it; merged: its columns as that stored them (Layout.merged)."""
+
+    rows: DataFrame
+    merged: tuple[str, ...]
+
+    def under(self, layout: Layout) -> DataFrame:
+        """h of everything, as the new generation stores it."""
+        names = zip(self.merged, layout.merged, strict=True)
+        columns = [*(F.col(quoted(old)).alias(new) for old, new in names), F.col(ROWS), F.lit(0).alias(TOUCHED)]
+        columns += [F.expr(part.zero).alias(name) for _, part, name in layout.watched]
+        return self.rows.select(*columns).withColumn(BUCKET, F.expr(layout.bucket_sql))
+
+
+def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
+    """The states of an epoch that the generation before holds at the very versions that it leads to."""
+    begins = intent.epoch == 1 and intent.part is None and intent.states
+    entries = store.journal.entries() if begins else ()
+    earlier = [entry for entry in entries if entry.complete and entry.intent.generation < intent.generation]
+    if not earlier or earlier[-1].intent.fingerprint == intent.fingerprint:
+        return {}
+    last = earlier[-1]
+    if not all(same(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
+        return {}
+    found: dict[str, Reused] = {}
+    for name, (old, *merged) in common(intent, last.intent).items():
+        version = (last.after or {}).get(old)
+        if version is not None:
+            found[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
+    return found
+
+
+def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
+    """Of each state that both have: what it is called in the last one, and its columns there."""
+    there = {digest: [name, *merged] for name, (digest, *merged) in last.states.items()}
+    return {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
+
+
+def stood(
+    intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk: int | None
+) -> dict[str, Pin] | None:
+    """Where to begin instead: the pins of the last epoch, if it has a state of this one, and the rest can be read.
+
+    A source that is new stays where it is.
+    chunk: bytes that an epoch may take in, if they are limited: then nothing but states may be read.
+    """
+    if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
+        return None
+    number = len(common(intent, last.intent))
+    if number == 0 or (chunk is not None and number < len(intent.states)):
+        return None
+    earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
+    pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in earlier.items()}
+    return pins if readable(pins, inputs, current) else None
+
+
+def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
+    """Whether the pinned versions are there, with the columns that the query reads."""
+    try:
+        inputs.check(pins)
+        inputs.check_columns(pins, current)
+        tables = inputs.of(pins)
+        stores = {name: Storage(tables[name].spark, tables[name].path) for name in pins}
+        return all(stores[name].whole(pin.after) for name, pin in pins.items())
+    except SourceError:
+        return False
+
+
+def same(pin: Pin, other: Pin) -> bool:
+    """Whether two epochs lead to the same rows of a source."""
+    return (pin.after, pin.identity) == (other.after, other.identity)

@@ -1,0 +1,277 @@
+"""Views over views. In: what a view reads, tables and views. Out: one version of each for all of them.
+
+A refresh takes the locks of its view and of all views below it, in one order for everybody; decides the version of
+every base source, which is a table at a place, whatever each view calls it; brings the views below to exactly these
+versions, each by an ordinary epoch of its own; and pins of each the version its journal has of its table then.
+A base source that only a view below reads is named by its way there: `totals/orders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental.algebra.errors import QueryError, SourceError, StateError
+from incremental.algebra.recipe import Current
+from incremental.algebra.report import Report
+from incremental.algebra.sqltext import quoted
+from incremental.lake.durable import lock
+from incremental.lake.table import Table
+from incremental.refresh.dependents import Reader, Readers
+from incremental.refresh.journal import Entry, Journal, Pin
+
+Progress = Callable[[str], None]
+Targets = Mapping[str, int]  # the version that is asked for of each base source, by the place of its table
+
+
+class Answer(Table):
+    """The table of a view as another view reads it: the answer's columns alone.
+
+    origin: where the version before the epoch is, if the view was rebuilt since, which made a new table.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, columns: tuple[str, ...], origin: Table | None = None) -> None:
+        super().__init__(spark, path)
+        self._columns, self._origin = columns, origin
+
+    @property
+    def origin(self) -> Table:
+        """The table before the epoch."""
+        return self._origin or self
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether commits write many rows again that did not change: small states do."""
+        return True
+
+    def schema(self, version: int | None = None) -> StructType:
+        """The schema of the answer's columns."""
+        return StructType([field for field in super().schema(version) if field.name in self._columns])
+
+    def at(self, version: int) -> DataFrame:
+        """The answer as of a version."""
+        frame = super().at(version)
+        given = set(frame.columns)  # an earlier generation may have had others
+        return frame.select(*(quoted(name) for name in self._columns if name in given))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where a view below stands: at a finished epoch, whose answer is in the table `final`."""
+
+    entry: Entry
+    final: str
+    report: Report
+
+
+Done = dict[Path, Reached]
+
+
+@dataclass(frozen=True)
+class Below:
+    """A view that another view reads, and how it is brought to the versions of an epoch (its lock is held)."""
+
+    spark: SparkSession
+    name: str
+    folder: Path
+    columns: tuple[str, ...]
+    inputs: Inputs
+    reach: Callable[[Targets, Done, Progress | None], Reached]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the query of a view reads: tables, and views below it."""
+
+    view: str
+    tables: Mapping[str, Table]
+    views: Mapping[str, Below] = field(default_factory=dict[str, Below])
+
+    def folders(self) -> dict[Path, str]:
+        """The folder of each view below, at any depth, and its name."""
+        found = {below.folder.resolve(): below.name for below in self.views.values()}
+        return found | {path: name for below in self.views.values() for path, name in below.inputs.folders().items()}
+
+    def announce(self, folder: Path) -> None:
+        """Let every view below know that a view above, in this folder, pins its versions."""
+        for source, below in self.views.items():
+            Readers(below.folder).add(Reader(str(folder), source))
+            below.inputs.announce(below.folder.resolve())
+
+    def bases(self) -> dict[str, Table]:
+        """The tables that no view of ours writes, at any depth, by the way to them."""
+        nested = [(name, below.inputs.bases()) for name, below in self.views.items()]
+        return dict(self.tables) | {f"{name}/{way}": table for name, found in nested for way, table in found.items()}
+
+    def of(self, pins: Mapping[str, Pin]) -> Mapping[str, Table]:
+        """The tables of an epoch by source."""
+        if not self.views:
+            return self.tables
+        answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
+        return {**self.tables, **answers}
+
+    def targets(self, versions: Mapping[str, int]) -> Targets:
+        """The version of every base source that a refresh goes to: the given one, or the latest."""
+        bases = self.bases()
+        places = {way: table.place for way, table in bases.items()}
+        latest = {place: bases[way].version() for way, place in places.items()}
+        asked: dict[str, int] = {}
+        for name, version in versions.items():
+            place = self._place(name, places)
+            if asked.setdefault(place, version) != version:
+                raise SourceError(f"source {name} is asked for at two versions, {asked[place]} and {version}: give one")
+        for way, place in places.items():
+            last = latest[place]
+            if last is None:
+                raise SourceError(
+                    f"source {way} has no data yet at {bases[way].path}: land its files or create the Delta table first"
+                )
+            if not 0 <= asked.setdefault(place, last) <= last:
+                raise SourceError(f"source {way} has no version {asked[place]}: its latest is {last}")
+        return asked
+
+    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, Reached]:
+        """Bring every view below to these versions, by source; done: those that are there already."""
+        return {name: below.reach(targets, done, within(below, progress)) for name, below in self.views.items()}
+
+    def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, Reached]) -> Pin:
+        """A source in the next epoch; known: its pin in the last one, if this goes on from there."""
+        before = None if known is None else known.after
+        if name not in self.views:
+            table = self.tables[name]
+            if known is not None and not is_pinned(known, table):
+                raise recreated(self.view, name, table)
+            target = targets[table.place]
+            return Pin(before, target, table.identity(), commit=table.made_by(target))
+        entry, final = reached[name].entry, reached[name].final
+        version = (entry.after or {}).get(final)
+        place = f"g{entry.intent.generation}/{final}"
+        table = self._table(name, Pin(None, 0, "", place))
+        if version is None:
+            raise StateError(f"the journal of view {entry.intent.view} does not tell its table's version: rebuild it")
+        bases = standing(entry.intent.sources)
+        pin = Pin(before, version, table.identity(), place, None, bases)
+        if known is None or known.identity == pin.identity:
+            return pin
+        if known.place in (None, place):
+            raise recreated(self.view, name, table)
+        old = self._table(name, known)
+        if old.version() is None or old.identity() != known.identity:
+            raise recreated(self.view, name, old)
+        return Pin(before, version, pin.identity, place, known.place, bases)
+
+    def check(self, pins: Mapping[str, Pin]) -> None:
+        """Refuse tables that are not those whose versions were pinned."""
+        tables = self.of(pins)
+        for name, pin in pins.items():
+            table = tables[name]
+            if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
+                raise recreated(self.view, name, table)
+
+    def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
+        """Refuse versions that lack a column that the query reads, or have another type of it; raises SourceError."""
+        for name in [name for name in pins if name in self.tables]:  # a view below keeps its columns with its query
+            table, version, read = self.tables[name], pins[name].after, current.recipe.sources.get(name, {})
+            schema = table.schema(None if version == table.version() else version)
+            there = {field.name: field.dataType.simpleString() for field in schema}
+            for column, wanted in read.items():
+                if there.get(column) != wanted:
+                    found = f"{column} as {there[column]}" if column in there else f"no column {column}"
+                    raise SourceError(
+                        f"source {name} has {found} at version {version}, where the query of view {self.view} reads "
+                        f"{column} as {wanted}: refresh to a version that has it so, or declare what is there"
+                    )
+
+    def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
+        """Which base sources an epoch has at later versions than asked for."""
+        stood = standing(pins)
+        return [way for way, table in self.bases().items() if stood.get(way, 0) > targets[table.place]]
+
+    def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
+        """The newest epoch of the last one's generation that ended at exactly these versions."""
+        wanted = {way: targets[table.place] for way, table in self.bases().items()}
+        for entry in reversed(journal.entries()):
+            same = entry.intent.generation == last.intent.generation and entry.complete
+            if same and standing(entry.intent.sources) == wanted:
+                self.check(entry.intent.sources)
+                return entry
+        gone = ", ".join(f"{way} {version}" for way, version in standing(last.intent.sources).items())
+        asked = ", ".join(f"{way} {version}" for way, version in wanted.items())
+        raise SourceError(
+            f"view {self.view} has gone on to {gone} and has no epoch at {asked}, which is asked for by a view that "
+            f"reads it: ask for the versions of one of its epochs, or refresh {self.view} to these versions first"
+        )
+
+    def _place(self, name: str, places: Mapping[str, str]) -> str:
+        """The place of the base source that somebody names."""
+        if name in places:
+            return places[name]
+        if name in self.views:
+            raise SourceError(
+                f"source {name} of view {self.view} is a view: give the versions of what it reads "
+                f"({', '.join(self.views[name].inputs.bases())})"
+            )
+        found = {way: place for way, place in places.items() if way.endswith(f"/{name}")}
+        if not found:
+            raise SourceError(f"view {self.view} reads no source {name!r}; it reads {', '.join(places)}")
+        if len(set(found.values())) > 1:
+            raise SourceError(f"view {self.view} reads several sources {name}: say which, {' or '.join(found)}")
+        return next(iter(found.values()))
+
+    def _table(self, name: str, pin: Pin) -> Answer:
+        """The table of a view below, as an epoch has it."""
+        below = self.views[name]
+        old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
+        return Answer(below.spark, str(below.folder / (pin.place or "")), below.columns, old)
+
+
+def standing(pins: Mapping[str, Pin]) -> dict[str, int]:
+    """The versions of all base sources that an epoch stands for, by the way to them."""
+    found: dict[str, int] = {}
+    for name, pin in pins.items():
+        found |= {name: pin.after} if pin.place is None else {f"{name}/{way}": v for way, v in pin.bases.items()}
+    return found
+
+
+def is_pinned(pin: Pin, table: Table) -> bool:
+    """Whether a table is the one whose version was pinned, with the same history up to there."""
+    if table.identity() != pin.identity:
+        return False
+    found = table.made_by(pin.after) if pin.commit else ""
+    return found in ("", pin.commit)
+
+
+def recreated(view: str, name: str, table: Table) -> SourceError:
+    """What to say of a table that has another identity than before."""
+    return SourceError(
+        f"source {name} at {table.path} is not the table of the last epoch (it was dropped and created anew, or its "
+        f"history was replaced, from a copy perhaps): rebuild the view {view}"
+    )
+
+
+def within(below: Below, progress: Progress | None) -> Progress | None:
+    """What says of each step which view it is of."""
+    return None if progress is None else lambda step: progress(f"{below.name}: {step}")
+
+
+@contextmanager
+def locked(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
+    """The locks of a view and of all below it, in the one order that keeps two refreshes from waiting for each other.
+
+    Yields what frees those below before the end.
+    """
+    folder, folders = folder.resolve(), inputs.folders()
+    if folder in folders:
+        raise QueryError(f"view {inputs.view} reads itself, through {', '.join(inputs.views)}: give one another name")
+    folders[folder] = inputs.view
+    with ExitStack() as own, ExitStack() as below:
+        for each in sorted(folders):
+            held = lock(each, f"view {folders[each]}", "refreshed", seconds)
+            (own if each == folder else below).enter_context(held)
+        inputs.announce(folder)
+        yield below

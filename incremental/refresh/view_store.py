@@ -1,0 +1,35 @@
+"""Where one view lives. In: a folder. Out: its journal and its tables by generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from incremental.lake.table import Table
+from incremental.refresh.journal import Journal
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where one view lives: its folder with the journal, and one folder a generation with its tables."""
+
+    spark: SparkSession
+    folder: Path
+    view: str
+
+    @property
+    def journal(self) -> Journal:
+        """The epochs of the view."""
+        return Journal(self.folder / "journal")
+
+    def unused_generation(self) -> int:
+        """One after all that have left a folder or an entry: tables that nobody has marked yet."""
+        folders = (folder.name[1:] for folder in self.folder.glob("g*") if folder.is_dir())
+        last = self.journal.last()
+        return 1 + max([0 if last is None else last.intent.generation, *(int(n) for n in folders if n.isdigit())])
+
+    def table(self, generation: int, name: str) -> Table:
+        """One of the view's own tables."""
+        return Table(self.spark, str(self.folder / f"g{generation}" / name))

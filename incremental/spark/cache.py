@@ -1,0 +1,75 @@
+"""Where what can be made again is kept. In: the environment. Out: folders of this project's cache.
+
+The cache is `$DELTAFOLD_CACHE`; else `.cache` in the project's folder when this is a checkout; else the user's cache
+folder. It holds Delta's jars, a JAVA_HOME where the machine has none, Spark's scratch files and its log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import filelock
+
+from incremental.algebra.errors import DeltafoldError
+
+
+class SetupError(DeltafoldError):
+    """This machine lacks something that Spark or Delta Lake needs; the message says what, and how to get it."""
+
+
+def cache_folder(*parts: str) -> Path:
+    """A folder in the project's cache, made if it is not there.
+
+    parts: names below the cache; none for the cache itself. Raises SetupError where it cannot be written.
+    """
+    folder = _root().joinpath(*parts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"The cache folder {folder} cannot be made ({error.strerror}); set DELTAFOLD_CACHE to a folder that can."
+        ) from error
+    return folder
+
+
+@cache
+def scratch_folder() -> Path:
+    """This process's own folder for what is not worth keeping; what processes that have ended left behind is removed.
+
+    A lock tells the living from the dead: the system releases it however a process ends.
+    """
+    place = cache_folder("tmp")
+    for left in place.glob("*.lock"):
+        _remove_if_abandoned(left)
+    lock = filelock.FileLock(place / f"{os.getpid()}.lock")
+    lock.acquire()
+    _held.append(lock)
+    return cache_folder("tmp", str(os.getpid()))
+
+
+_held: list[filelock.BaseFileLock] = []  # until the process ends: a lock that nothing refers to is released
+
+
+def _remove_if_abandoned(lock: Path) -> None:
+    try:
+        with filelock.FileLock(lock, timeout=0):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+    except (filelock.Timeout, OSError):
+        pass  # its process lives
+
+
+def _root() -> Path:
+    told = os.environ.get("DELTAFOLD_CACHE")
+    if told:
+        return Path(told).expanduser().absolute()
+    project = Path(__file__).resolve().parents[2]
+    if (project / "pyproject.toml").is_file() and (project / "Makefile").is_file():
+        return project / ".cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "deltafold"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltafold"

@@ -1,0 +1,24 @@
+"""A DataFrame computed once and used several times. In: a lazy frame. Out: the same rows, held by Spark.
+
+The rows are checkpointed to Spark's own storage (memory, then disk) and not merely cached: Delta refuses to MERGE from
+a source that Spark might recompute, and a plan cut off here costs no analysis again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame
+
+from incremental.spark import catalyst
+
+
+@contextmanager
+def held(frame: DataFrame) -> Generator[DataFrame]:
+    """The frame's rows, computed at their first use and freed after the block."""
+    kept = frame.localCheckpoint(eager=False)
+    try:
+        yield kept
+    finally:
+        catalyst.analysed(kept).rdd().unpersist(False)

@@ -1,0 +1,189 @@
+"""Is this machine ready? In: what the session and the warehouse need. Out: findings, a sentence each.
+
+No check starts Spark or fetches anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from incremental.spark.cache import SetupError, cache_folder
+from incremental.spark.jars import jars_folder
+from incremental.spark.java import provide_java
+
+GIGABYTE = 1 << 30
+OLDEST_PYTHON = (3, 11)
+WANTED = {"pyspark": "4.2.", "delta-spark": "4.4.0"}  # the versions whose insides the library reaches into
+ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes where Delta's own log store is safe
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check. name: what was looked at; ok: nothing needs to be done; sentence: what is there, or how to get it."""
+
+    name: str
+    ok: bool
+    sentence: str
+
+
+def examine(
+    warehouse: str | Path, *, memory: str = "2g", settings: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
+    """Every check, in the order in which a start would stumble.
+
+    warehouse: its folder or URI. memory: what the session will ask for. settings: Spark settings it will be given.
+    """
+    return (
+        _python(),
+        _packages(),
+        _java(),
+        _jars(),
+        _folder("cache", _cache_or_reason(), "set DELTAFOLD_CACHE to a folder that can be written"),
+        _warehouse(str(warehouse)),
+        _memory(memory),
+        _log_store(str(warehouse), settings or {}),
+    )
+
+
+def _python() -> Finding:
+    number = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        wanted = ".".join(map(str, OLDEST_PYTHON))
+        return Finding("Python", False, f"Python is {number}: install {wanted} or later, then run make setup.")
+    return Finding("Python", True, f"Python is {number}.")
+
+
+def _packages() -> Finding:
+    for name, wanted in WANTED.items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            return Finding("packages", False, f"{name} is not installed: run make setup.")
+        if not found.startswith(wanted):
+            return Finding("packages", False, f"{name} is {found}, and {wanted.rstrip('.')} is wanted: run make setup.")
+    return Finding("packages", True, ", ".join(f"{name} {version(name)}" for name in WANTED) + " are installed.")
+
+
+def _java() -> Finding:
+    try:
+        java = provide_java()
+    except SetupError as error:
+        return Finding("Java", False, str(error))
+    return Finding("Java", True, f"Java {java.version} will be used: {java.origin} ({java.home}).")
+
+
+def _jars() -> Finding:
+    try:
+        folder = jars_folder()
+    except (SetupError, PackageNotFoundError) as error:
+        return Finding("jars", False, f"Delta Lake's jars have no place: {error}")
+    count = len(list(folder.glob("*.jar")))
+    if count:
+        return Finding("jars", True, f"Delta Lake's jars are present ({count} in {folder}).")
+    if folder.is_dir():
+        return Finding("jars", False, f"{folder} holds no jars: remove it, and the next start fetches them.")
+    return Finding("jars", True, "Delta Lake's jars (13 MB) are not present; the first start fetches them.")
+
+
+def _cache_or_reason() -> Path | str:
+    try:
+        return cache_folder()
+    except SetupError as error:
+        return str(error)
+
+
+def _warehouse(where: str) -> Finding:
+    path = _local(where)
+    if path is None:
+        return Finding("warehouse", True, f"The warehouse is at {where}, which the first refresh will try to write.")
+    return _folder("warehouse", path, "choose another folder or change its owner")
+
+
+def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
+    if isinstance(folder, str):
+        return Finding(name, False, folder)
+    standing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not standing.is_dir() or not os.access(standing, os.W_OK | os.X_OK):
+        return Finding(name, False, f"The {name} folder {folder} cannot be written: {remedy}.")
+    free = shutil.disk_usage(standing).free / GIGABYTE
+    said = f"The {name} folder {folder} can be {'written' if standing == folder else 'made'}, with {free:.0f} GB free"
+    return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ": make room.")
+
+
+def _memory(asked: str) -> Finding:
+    wanted, there = _bytes(asked), _available_memory()
+    if wanted is None:
+        return Finding("memory", False, f"{asked!r} is no amount of memory: say 2g or 1500m.")
+    if there is None:
+        return Finding("memory", True, f"{asked} is asked for; this system does not say how much is available.")
+    said = f"{asked} is asked for, and {there / GIGABYTE:.1f} GB is available"
+    if there < wanted:
+        return Finding("memory", False, said + ": ask for less, or end other programs.")
+    return Finding("memory", True, said + ".")
+
+
+def _bytes(amount: str) -> int | None:
+    parts = re.fullmatch(r"(\d+)([kmgt]?)b?", amount.strip().lower())
+    if parts is None:
+        return None
+    power = "kmgt".find(parts[2]) + 1 if parts[2] else 2  # Spark takes a bare number for mebibytes
+    return int(parts[1]) << (10 * power)
+
+
+def _available_memory() -> int | None:
+    """Bytes that a new process can have: of the machine's, and of the container's share of it."""
+    found: list[int] = []
+    try:
+        lines = Path("/proc/meminfo").read_text()
+        found += [int(kilobytes) * 1024 for kilobytes in re.findall(r"^MemAvailable:\s+(\d+)", lines, re.MULTILINE)]
+        share = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+        if share.isdigit():
+            found.append(int(share) - int(used))
+    except (OSError, ValueError):
+        pass  # not Linux, or not in a container
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(found, default=None)
+
+
+def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
+    scheme = _scheme(where)
+    if scheme == "file":
+        said = (
+            "On a local folder two processes can both win a commit, so Deltafold keeps its own apart by a lock; "
+            "let nothing else write to its tables, and share the folder with no other machine."
+        )
+        return Finding("log store", True, said)
+    if scheme in ATOMIC:
+        return Finding("log store", True, f"Delta's log store for {scheme}: lets only one of two commits win.")
+    chosen = f"spark.delta.logStore.{scheme}.impl"
+    if chosen in settings:
+        return Finding("log store", True, f"Commits to {scheme}: go through {settings[chosen]}, as {chosen} says.")
+    if scheme in ("s3", "s3a", "s3n"):
+        said = (
+            f"On {scheme}: two processes can both win a commit: run one at a time, or set {chosen} to "
+            "io.delta.storage.S3DynamoDBLogStore and add the package io.delta:delta-storage-s3-dynamodb."
+        )
+        return Finding("log store", False, said)
+    return Finding("log store", False, f"Delta Lake has no log store for {scheme}: unless {chosen} names one.")
+
+
+def _scheme(where: str) -> str:
+    scheme = urlsplit(where).scheme.lower()
+    return scheme if len(scheme) > 1 else "file"  # a single letter is a drive
+
+
+def _local(where: str) -> Path | None:
+    if _scheme(where) != "file":
+        return None
+    return Path(url2pathname(urlsplit(where).path) if where.startswith("file:") else where).expanduser().absolute()

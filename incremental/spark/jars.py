@@ -1,0 +1,96 @@
+"""Delta Lake's jars. In: the version of delta-spark that is installed. Out: paths of jars in the cache.
+
+delta-spark asks Ivy for its jars at every start, 33 of them, most of which Spark carries itself. Here Spark's own
+resolution runs once, in a process of its own, so that the user's mirrors, proxies and repositories are honoured, and
+leaves out what Spark carries; sessions then start with plain paths.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import filelock
+
+from incremental.spark.cache import SetupError, cache_folder, scratch_folder
+from incremental.spark.java import Java, launch_environment, provide_java
+from incremental.spark.trust_store import trust_options
+
+# What Delta's jars ask for beside themselves and the Unity Catalog client: Spark carries it, in versions of its own.
+CARRIED_BY_SPARK = "com.*:*,org.*:*,commons-*:*,javax.*:*,jakarta.*:*,io.airlift:*"
+COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "UnknownHost", "not found", "Exception")
+
+
+def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
+    """Paths of the jars that make Spark speak Delta Lake, fetched first where the cache has none.
+
+    java: runs the fetch, found by itself when not given. Safe with other processes, and against being interrupted: the
+    folder of jars appears whole or not at all. Raises SetupError where they are missing and cannot be fetched.
+    """
+    folder = jars_folder()
+    if not folder.is_dir():
+        with filelock.FileLock(cache_folder("jars") / "fetch.lock"):
+            if not folder.is_dir():  # another process may have fetched them meanwhile
+                _fetch(java or provide_java(), folder)
+    return tuple(sorted(folder.glob("*.jar")))
+
+
+def jars_folder() -> Path:
+    """Where the jars of the installed delta-spark are kept, fetched or not."""
+    return cache_folder("jars") / f"{_artifact()}-{version('delta-spark')}"
+
+
+def _artifact() -> str:
+    spark = ".".join(version("pyspark").split(".")[:2])
+    return f"delta-spark_{spark}_2.13"  # as delta-spark itself names it, for the one Scala of Spark 4
+
+
+def _fetch(java: Java, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as made:
+        place = Path(made)
+        said = _resolve(java, place)
+        jars = sorted((place / "ivy" / "jars").glob("*.jar"))
+        if not any(jar.name.startswith(f"io.delta_{_artifact()}") for jar in jars):
+            raise SetupError(
+                f"Delta Lake's jars ({_coordinate()}) could not be fetched: {_reason(said)}. "
+                f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {folder}."
+            )
+        whole = place / "jars"
+        whole.mkdir()
+        for jar in jars:
+            shutil.move(jar, whole / jar.name)
+        whole.replace(folder)
+
+
+def _coordinate() -> str:
+    return f"io.delta:{_artifact()}:{version('delta-spark')}"
+
+
+def _resolve(java: Java, place: Path) -> str:
+    """Has Spark resolve the jars into `place`, by submitting a program that does nothing; returns what it said."""
+    nothing = place / "nothing.py"
+    nothing.write_text("")
+    environment = os.environ | launch_environment(java)
+    command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[1]"]
+    command += ["--packages", _coordinate(), "--exclude-packages", CARRIED_BY_SPARK]
+    command += ["--conf", f"spark.jars.ivy={place / 'ivy'}"]
+    options = trust_options(java, place)
+    if options:
+        command += ["--driver-java-options", options]
+    done = subprocess.run(
+        [*command, str(nothing)], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    return done.stdout + done.stderr
+
+
+def _reason(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines()]
+    for complaint in COMPLAINTS:
+        for line in lines:
+            if complaint in line:
+                return line.rstrip(".")
+    return lines[-1] if lines else "Spark said nothing"

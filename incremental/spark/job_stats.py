@@ -1,0 +1,73 @@
+"""What a refresh cost. In: the Spark jobs of a group. Out: jobs, records, seconds of each phase."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from incremental.spark import catalyst
+from incremental.spark.catalyst import JavaError
+
+
+@dataclass
+class Cost:
+    """Running totals of one refresh."""
+
+    jobs: int = 0
+    rows_read: int = 0
+    rows_written: int = 0
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+    seconds: float = 0.0
+
+
+class Measure:
+    """Counts what runs inside `with measure.all()`, by Spark's own job group and stage metrics."""
+
+    def __init__(self, spark: SparkSession, progress: Callable[[str], None] | None = None) -> None:
+        self._spark, self._progress = spark, progress
+        self.cost = Cost()
+
+    @contextmanager
+    def all(self, title: str) -> Generator[Cost]:
+        """Everything between start and end counts; the totals are complete after the block."""
+        context = self._spark.sparkContext
+        group, start = f"deltafold-{uuid.uuid4()}", time.monotonic()
+        context.setJobGroup(group, title)
+        try:
+            yield self.cost
+        finally:
+            catalyst.context(self._spark).clearJobGroup()
+            self._count(group)
+            self.cost.seconds = time.monotonic() - start
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
+        """One phase; its seconds are added under its name."""
+        if self._progress is not None:
+            self._progress(name)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.cost.phases[name] = self.cost.phases.get(name, 0.0) + time.monotonic() - start
+
+    def _count(self, group: str) -> None:
+        context = catalyst.context(self._spark)
+        context.listenerBus().waitUntilEmpty()
+        store = context.statusStore()
+        jobs = self._spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+        self.cost.jobs += len(jobs)
+        for job in jobs:
+            stages = store.job(job).stageIds()
+            for stage in catalyst.sequence(stages):
+                try:
+                    attempt = store.lastStageAttempt(stage)
+                except JavaError:
+                    continue  # a stage that Spark skipped, its output being there already, leaves no record
+                self.cost.rows_read += int(attempt.inputRecords())
+                self.cost.rows_written += int(attempt.outputRecords())

