@@ -44,12 +44,14 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
         retry_policy=CRASHES,
     )
     def equals_batch(config: CheckConfig, spark: SparkResource) -> dg.AssetCheckResult:
-        with failures():
+        with failures(pipeline):
             share = amounts.share_of(config.sample or pipeline.declaration.check.sample)
             _, view = spark.open(pipeline)
             found = view.verify(share)
         return dg.AssetCheckResult(
-            passed=found.ok, description=found.sentence, metadata=metadata.of_verification(found)
+            passed=found.ok,
+            description=found.sentence,
+            metadata=metadata.of_verification(found, pipeline.declaration.show_rows_in_errors),
         )
 
     return equals_batch

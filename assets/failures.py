@@ -1,10 +1,13 @@
-"""Assets room: how an error becomes a failed step that says what happened.
+"""Turn errors into failed steps that show their cause, and no value of a row.
 
-In: whatever a step raises. Out: Dagster's Failure.
-A DeltafoldError is an answer, not an accident: its sentence becomes the step's description, and nothing is retried, for
-the same input would give the same answer. Only BusyError may be retried: the other process will be done at some time.
-Everything else is a crash: it passes through untouched, and CRASHES, the retry policy of every step, tries again (every
-step is idempotent: the refresh protocol finishes a half-written epoch, a landing replaces its partitions).
+    DeltafoldError    its sentence is the step's description; not retried, since the same input gives the same error
+    BusyError         likewise, but retried: the other process will end
+    anything else     a crash: its class is the description, its traceback shows code; retried (CRASHES), which is safe,
+                      since a refresh finishes a half-written epoch, and a landing replaces whole partitions
+
+Dagster stores a failure with its causes in the event database, which more people read than may read the data, and the
+messages of Spark and Python show values ("The value 'x' cannot be cast"). So a failure has the `logged` form of a
+DeltafoldError, no message of another exception, and no cause, unless the pipeline declares `show_rows_in_errors: true`.
 """
 
 from collections.abc import Iterator
@@ -13,26 +16,54 @@ from contextlib import contextmanager
 import dagster as dg
 
 from incremental.algebra.errors import BusyError, DeltafoldError, RefusedError
+from pipelines.catalogue import Pipeline
 
 CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
+SHOWN_BY = (
+    "run from a terminal, `deltafold --debug` shows everything, and `show_rows_in_errors: true` in pipeline.yaml does "
+    "so here"
+)
 
 
 @contextmanager
-def failures() -> Iterator[None]:
-    """Turns the DeltafoldErrors of its body into Dagster Failures.
+def failures(pipeline: Pipeline) -> Iterator[None]:
+    """Raise the exceptions of the body as Dagster Failures, without values of rows unless the pipeline shows them.
 
     Raises:
-        dg.Failure: description = the error's own sentence, `allow_retries` only for a busy view.
+        dg.Failure: with the traceback of the exception, whose lines are code.
     """
+    shown = pipeline.declaration.show_rows_in_errors
     try:
         yield
     except DeltafoldError as error:
-        raise dg.Failure(
-            description=str(error), metadata=_metadata(error), allow_retries=isinstance(error, BusyError)
-        ) from error
+        description = str(error) if shown else _covered(error)
+        again = isinstance(error, BusyError)
+        failure = dg.Failure(description, metadata=_metadata(error), allow_retries=again)
+        raise failure.with_traceback(error.__traceback__) from (error if shown else None)
+    except Exception as error:
+        if shown:
+            raise
+        failure = dg.Failure(_crash(error), metadata=_metadata(error), allow_retries=True)
+        raise failure.with_traceback(error.__traceback__) from None
 
 
-def _metadata(error: DeltafoldError) -> dict[str, dg.MetadataValue]:
+def _covered(error: DeltafoldError) -> str:
+    """The error's sentence without values, and how to see them where there are any."""
+    if error.logged == str(error):
+        return error.logged
+    return f"{error.logged.rstrip('.')}. Values of rows are left out: {SHOWN_BY}."
+
+
+def _crash(error: Exception) -> str:
+    """The class of an unexpected exception, what Spark or the system calls it, and how to see its message."""
+    condition = getattr(error, "getCondition", lambda: None)()  # of Spark, such as CAST_INVALID_INPUT
+    kind = f"{type(error).__name__} [{condition}]" if condition else type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{kind}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
+    return f"Unexpected {kind}. Its message, which may have values of rows, is left out: {SHOWN_BY}."
+
+
+def _metadata(error: Exception) -> dict[str, dg.MetadataValue]:
     told: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
     if isinstance(error, RefusedError):
         told |= {part: dg.MetadataValue.text(str(getattr(error, part))) for part in ("node", "because", "instead")}

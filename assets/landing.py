@@ -46,7 +46,7 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
     )
     def landing(context: dg.AssetExecutionContext, config: LandingConfig, spark: SparkResource) -> dg.MaterializeResult:
         chosen = context.partition_keys if partitioned else []
-        with failures():
+        with failures(pipeline):
             warehouse, _ = spark.open(pipeline)
             if config.changed_only or not chosen:
                 landed = warehouse.land(source)

@@ -111,9 +111,9 @@ def of_view(description: Description, rows: int, address: str, history: Sequence
     }
 
 
-def of_verification(verification: Verification) -> Metadata:
-    """How far the view is from the batch query, with a few of the rows that differ."""
-    sample = "\n".join(verification.sample)
+def of_verification(verification: Verification, show_rows: bool) -> Metadata:
+    """How far the view is from the batch query; show_rows: with a few of the rows that differ."""
+    sample = "\n".join(verification.sample) if show_rows else ""
     return {
         "share compared": dg.MetadataValue.float(verification.share),
         "rows missing": dg.MetadataValue.int(verification.missing),

@@ -51,7 +51,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
     def refresh(
         context: dg.AssetExecutionContext, config: RefreshConfig, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult]:
-        with failures():
+        with failures(pipeline):
             _, view = spark.open(pipeline)
             report = catalogue.refresh(pipeline, view, context.log.info, config.rebuild)
             description = view.description()

@@ -32,7 +32,7 @@ def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
         description=f"Compacts the tables of {pipeline.name} and removes old files that nobody needs.",
     )
     def maintain(context: dg.OpExecutionContext, config: UpkeepConfig, spark: SparkResource) -> None:
-        with failures():
+        with failures(pipeline):
             _, view = spark.open(pipeline)
             done = view.maintain(config.retention_hours, context.log.info)
         context.log.info(done.sentence)

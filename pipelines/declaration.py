@@ -28,6 +28,7 @@
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare so much with the batch query after
                                                    each refresh (100% by default), and all of it on a schedule
     maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
+    show_rows_in_errors: false                     true: failures and checks in Dagster may show values of rows
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
@@ -267,6 +268,7 @@ class Declaration(_Part):
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check)] | None = None
     check: Check = Check()
+    show_rows_in_errors: StrictBool = False
     warehouse: Folder | None = None
     spark: SparkPart = SparkPart()
 

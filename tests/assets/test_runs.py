@@ -180,12 +180,15 @@ def test_landing_nothing_at_all_fails_with_a_sentence(bench: Bench, chosen: Mapp
     assert "2013-01-07" in sentence(result)
 
 
-def test_a_malformed_row_stops_the_run_with_a_sentence(bench: Bench) -> None:
+def test_a_malformed_row_stops_the_run_with_a_sentence(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    """Protects from half a landing, and from the row itself in the event database and in the logs of the run."""
     folder = sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     (folder / "wrong.csv").write_text("id,shop,amount\n2,a,many\n")
     result = bench.run("update", partition_key="2013-01-01")
     assert not result.success
-    assert "wrong.csv" in sentence(result)
+    assert "wrong.csv, line 2, does not fit" in sentence(result)
+    assert "2,a,many" not in "".join(map(dg.serialize_value, bench.instance.all_logs(result.run_id)))
+    assert "2,a,many" not in "".join(capfd.readouterr())
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
     assert VIEW not in {event.asset_key for event in result.get_asset_materialization_events()}
 
