@@ -18,6 +18,7 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, SourceError
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, declared, is_name
+from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.strategy import Publish
@@ -30,11 +31,11 @@ from incremental.view import View
 class Warehouse:
     """A folder of landed sources, states and views.
 
-    spark: a session with Delta; root: a local folder, made when needed.
+    spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes.
     """
 
-    def __init__(self, spark: SparkSession, root: str | Path) -> None:
-        self.spark, self.root = spark, Path(root).absolute()
+    def __init__(self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None) -> None:
+        self.spark, self.root, self.tuning = spark, Path(root).absolute(), tuning or Tuning()
         self._declared = Declared(spark, self.root)
         self._views: dict[str, View] = {}
 
@@ -129,5 +130,5 @@ class Warehouse:
 
 __all__ = [
     "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
-    "Upkeep", "Verification", "View", "Warehouse",
+    "Tuning", "Upkeep", "Verification", "View", "Warehouse",
 ]  # fmt: skip

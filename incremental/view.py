@@ -164,7 +164,7 @@ class View:
 
     @property
     def _store(self) -> Store:
-        return Store(self.warehouse.spark, self.warehouse.root / "views" / self.name, self.name)
+        return Store(self.warehouse.spark, self.warehouse.root / "views" / self.name, self.name, self.warehouse.tuning)
 
     @property
     def current(self) -> bool:

@@ -1,24 +1,25 @@
-"""The calculus (DESIGN section 5). In: a plan and what its leaves were, are, and how they changed.
-Out: `before`, `after` and `change` of any node, each a lazy relation; `after = before + change`.
+"""The change of a plan, from what its leaves were, are and how they changed (DESIGN section 5; DBSP section 3).
+
+`before`, `after` and `change` of any node are lazy relations, and `after = before + change`.
 
 | node | change |
 | --- | --- |
 | project, filter, generate, expand, union | the same operator on the change (linear) |
-| inner joins of n inputs | n terms: after of the inputs before Δi, before of those after it (products.py) |
+| inner joins of n inputs | n terms: after of the inputs before Δi, before of those behind it (inner_joins.py) |
 | left, semi, anti, existence join J | J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)), where l' are the rows of |
 | | after(l) that a changed row of r can match; right joins mirrored; full = left ∪ anti with NULLs |
-| with a foreign key l → r | J(Δl, after(r)) where rows of r only came, J(Δl, before(r)) where they only left |
-| with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) where rows of l only came (algebra/constraints.py) |
+| with a foreign key l → r | J(Δl, after(r)) if rows of r were only added, J(Δl, before(r)) if only removed |
+| with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) if rows of l were only added (constraints.py) |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
+
+What is read of `before` and `after` is restricted by pruning.py, which changes no answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
-
-from pyspark.sql import DataFrame
 
 from incremental.algebra.constraints import Constraint, only_source, reference
 from incremental.algebra.plan import (
@@ -40,36 +41,25 @@ from incremental.algebra.plan import (
     StateRead,
     Union,
     Values,
-    walk,
 )
-from incremental.algebra.product import produced
-from incremental.dataflow.inner_joins import Direction, Products
-from incremental.dataflow.leaves import Leaves
+from incremental.dataflow.inner_joins import InnerJoins
+from incremental.dataflow.leaves import Direction, Leaves
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.pruning import SMALL_BYTES, WORTH_BYTES, expected_bytes, extent, within
-from incremental.dataflow.rewind import undoable, undone
-from incremental.dataflow.semijoin import Restriction
+from incremental.dataflow.pruning import Pruning
+
+Term = tuple[Sequence[Column], Relation]
+"""A relation and its columns, as a union takes them."""
 
 
-class Calculus:
-    """Before, after and change of plans over given leaves.
+class DeltaRules:
+    """Before, after and change of plans over given leaves; facts: the declared constraints before and after."""
 
-    hold: keeps rows that are used more than once; facts: the declared constraints that hold before and after.
-    """
-
-    def __init__(
-        self,
-        lowering: Lowering,
-        leaves: Leaves,
-        hold: Callable[[DataFrame], DataFrame],
-        facts: Sequence[Constraint] = (),
-    ) -> None:
-        self._lowering, self._leaves, self._hold, self._facts = lowering, leaves, hold, facts
-        self._restriction = Restriction(lowering)
-        self._products = Products(lowering, self, hold, facts)
+    def __init__(self, lowering: Lowering, leaves: Leaves, pruning: Pruning, facts: Sequence[Constraint] = ()) -> None:
+        self._lowering, self._leaves, self._pruning, self._facts = lowering, leaves, pruning, facts
+        self._inner = InnerJoins(lowering, self, pruning, facts)
 
     def changed(self, plan: Plan) -> bool:
-        """Whether anything the plan reads changed."""
+        """True if anything the plan reads changed."""
         if isinstance(plan, Source | StateRead):
             return self._leaves.changed(plan)
         return any(self.changed(child) for child in plan.children)
@@ -89,7 +79,7 @@ class Calculus:
         return self._lowering.rows(plan, [self.after(child) for child in plan.children])
 
     def change(self, plan: Plan) -> Relation | None:
-        """The Z-set between before and after; plain rows where nothing was deleted; None where nothing changed."""
+        """The Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
         if self._leaves.initial:
             return self.after(plan)
         if not self.changed(plan):
@@ -104,52 +94,36 @@ class Calculus:
                 terms = [(child.columns, change) for child in children if (change := self.change(child)) is not None]
                 return self._lowering.union(columns, terms) if terms else None
             case Join(kind="inner"):
-                return self._products.change(plan)
+                return self._inner.change(plan)
             case Join(left=left, right=right):
                 return self._join(plan, self.change(left), self.change(right))
             case KeyLocal(child=child):
                 inner = self.change(child)
-                return None if inner is None else self._key_local(plan, inner)
+                return None if inner is None else self._groupwise(plan, inner)
             case Values() | Foreign():
                 return None
             case Aggregate():
-                raise TypeError("an aggregate is a state, whose change its table tells")
+                raise TypeError("the change of an aggregate is read from its state")
             case _:
                 assert_never(plan)
 
     def direction(self, plan: Plan) -> Direction | None:
-        """What all changed rows of the one source did that the plan sees; None where it is not known."""
+        """Whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
         source = only_source(plan)
         return None if source is None else self._leaves.direction(source)
 
-    def worth(self, plan: Plan) -> bool:
-        """Whether its rows are so many that it pays to find out which of them matter."""
-        return (
-            sum(self._leaves.bytes(leaf) for leaf in walk(plan) if isinstance(leaf, Source | StateRead)) > WORTH_BYTES
-        )
-
-    def _referred(self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]) -> Direction | None:
-        """What the changed rows of a plan did that another refers to by a foreign key; None where they do not tell."""
+    def _reference_direction(
+        self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]
+    ) -> Direction | None:
+        """The direction of a plan that another one refers to by a foreign key; None if unknown, or without a key."""
         if reference(self._facts, referring, referred, keys) is None:
             return None
         return self.direction(referred)
 
-    def _held(self, plan: Plan, rows: Relation) -> Relation:
-        """The same rows, computed once."""
-        return self._read(plan, self._hold(self._frame(plan, rows)), rows.weighted)
-
-    def _frame(self, plan: Plan, rows: Relation) -> DataFrame:
-        """Rows of a plan as a frame with the names of its columns."""
-        return self._lowering.frame(rows, [(column, column.name) for column in plan.columns])
-
-    def _read(self, plan: Plan, frame: DataFrame, weighted: bool) -> Relation:
-        """What such a frame holds."""
-        return self._lowering.leaf(frame, [(column.name, column) for column in plan.columns], weighted)
-
     def _join(self, node: Join, left: Relation | None, right: Relation | None) -> Relation | None:
         match node.kind:
             case "inner":
-                raise TypeError("inner joins are maintained as products")
+                raise TypeError("the change of an inner join is that of its product")
             case "right":
                 mirrored = replace(node, left=node.right, right=node.left, kind="left", keys=swapped(node.keys))
                 return self._preserved(mirrored, right, left, node.columns)
@@ -161,8 +135,8 @@ class Calculus:
 
     def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:
         """A full join is the left join, and the right side's rows without a partner."""
-        left = None if left is None else self._held(node.left, left)
-        right = None if right is None else self._held(node.right, right)
+        left = None if left is None else self._pruning.once(node.left.columns, left)
+        right = None if right is None else self._pruning.once(node.right.columns, right)
         matched = self._preserved(replace(node, kind="left"), left, right, node.columns)
         lonely = replace(node, left=node.right, right=node.left, kind="anti", keys=swapped(node.keys))
         single = self._preserved(lonely, right, left, lonely.columns)
@@ -175,100 +149,53 @@ class Calculus:
     def _preserved(
         self, node: Join, left: Relation | None, right: Relation | None, columns: tuple[Column, ...]
     ) -> Relation | None:
-        """A join that is linear in its left side: first the left side moves, then the right side."""
-        terms: list[tuple[Sequence[Column], Relation]] = []
-        moves = self._referred(node.left, node.right, [(one, other) for one, other, _ in node.keys])
+        """J(Δl, before(r)) + J(l', after(r)) − J(l', before(r))."""
+        terms: list[Term] = []
+        direction = self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
         if left is not None:
-            terms.append((columns, self._own(node, left, self._met(node, moves))))
-        if right is not None and moves is None:
-            terms += self._moved(node, right, columns)
+            sides = self._pruning.left_change(node, left, self._joined_with_left_change(node, direction))
+            terms.append((columns, self._lowering.join(node, *sides)))
+        if right is not None and direction is None:
+            terms += self._right_terms(node, right, columns)
         return self._lowering.union(columns, terms) if terms else None
 
-    def _met(self, node: Join, moves: Direction | None) -> Relation:
-        """What the change of the left side meets: the right side as it was, unless no row moves by what came there."""
-        if moves == "came":
+    def _joined_with_left_change(self, node: Join, direction: Direction | None) -> Relation:
+        """before(r), or what a foreign key makes of it."""
+        if direction == "added":
             return self.after(node.right)
-        if self._referred(node.right, node.left, [(other, one) for one, other, _ in node.keys]) == "came":
+        mirrored = [(other, one) for one, other, _ in node.keys]
+        if self._reference_direction(node.right, node.left, mirrored) == "added":
             return self._lowering.empty(node.right.columns)
         return self.before(node.right)
 
-    def _own(self, node: Join, change: Relation, right: Relation) -> Relation:
-        """What the change of the left side gives with the right side; few rows meet only what they can match."""
-        keys = [one for one, _, _ in node.keys]
-        frame = self._frame(node.left, change)
-        restricts = bool(keys) and self.worth(node.right) and expected_bytes(frame) <= SMALL_BYTES
-        if not restricts:
-            # Spark confuses columns that come about on both sides
-            mixed = produced(node.left) & produced(node.right)
-            return self._lowering.join(node, self._held(node.left, change) if mixed else change, right)
-        held = self._hold(frame)
-        known = [one for one, _, null_safe in node.keys if not null_safe]
-        reach = extent(self._lowering, held, known, worth=True)
-        right = within(self._lowering, right, [other for _, other, null_safe in node.keys if not null_safe], reach)
-        mine = held.select(*(self._lowering.over(held, self._lowering.expression(key)) for key in keys))
-        others = [self._lowering.expression(other) for _, other, _ in node.keys]
-        right = self._restriction.of_keys(right, others, mine, reach.small)
-        return self._lowering.join(node, self._read(node.left, held, change.weighted), right)
-
-    def _moved(
-        self, node: Join, change: Relation, columns: tuple[Column, ...]
-    ) -> list[tuple[Sequence[Column], Relation]]:
-        """What the left rows that a touched right row can match give after, less what they gave before."""
-        change = self._held(node.right, change)
-        touched = self._restriction.touched(node, change)
-        keys = [(one, other) for one, other, null_safe in node.keys if not null_safe]
-        left_keys, right_keys = [one for one, _ in keys], [other for _, other in keys]
-        worth = self.worth(node.left) or self.worth(node.right)
-        reach = extent(self._lowering, touched, right_keys, worth)
-        if not reach.rows:
+    def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
+        """J(l', after(r)) − J(l', before(r))."""
+        change = self._pruning.once(node.right.columns, change)
+        reach = self._pruning.right_change(node, change)
+        if reach is None:
             return []
-        reached = within(self._lowering, self.after(node.left), left_keys, reach)
-        reached = self._held(node.left, self._restriction.matched(node, reached, touched, reach.small))
-
-        def reachable(side: Relation) -> Relation:
-            side = within(self._lowering, side, right_keys, reach)
-            return self._restriction.partners(node, side, touched, reach.small)
-
-        new, old = (
-            self._lowering.join(node, reached, side) for side in self._sides(node.right, reachable, change, reach.small)
+        left = reach.left(self.after(node.left))
+        after, before = self._pruning.after_and_before(
+            node.right, change, reach.right, self.after(node.right), lambda: self.before(node.right)
         )
+        new, old = (self._lowering.join(node, left, side) for side in (after, before))
         return [(columns, new), self._lowering.negated(columns, old)]
 
-    def _sides(
-        self, plan: Plan, reachable: Callable[[Relation], Relation], change: Relation, few: bool
-    ) -> tuple[Relation, Relation]:
-        """What a change can reach in a plan, after and before it; a large plan is read once where few rows changed."""
-        new = reachable(self.after(plan))
-        if not (few and self._undoes(plan)):
-            return new, reachable(self.before(plan))
-        new = self._held(plan, new)
-        return new, undone(self._lowering, plan.columns, new, reachable(change))
-
-    def _undoes(self, plan: Plan) -> bool:
-        """Whether a plan's rows before are found by taking a small change back."""
-        return self.worth(plan) and undoable(plan.columns)
-
-    def _key_local(self, node: KeyLocal, change: Relation) -> Relation | None:
-        """F of the touched keys' rows after, less the same before; without keys, of all rows."""
+    def _groupwise(self, node: KeyLocal, change: Relation) -> Relation | None:
+        """F(after ⋉ K) − F(before ⋉ K); of all rows if F has no key."""
+        child = node.child
         if not node.keys:
-            sides = self.after(node.child), self.before(node.child)
+            after, before = self.after(child), self.before(child)
         else:
-            if self._undoes(node.child):  # else its keys alone are asked for
-                change = self._held(node.child, change)
-            named = [(column, column.name) for column in node.keys]
-            touched = self._hold(self._lowering.frame(Relation(change.plan), named).distinct())
-            keys = [Reference(column) for column in node.keys]
-            reach = extent(self._lowering, touched, keys, self.worth(node.child), nulls_match=True)
-            if not reach.rows:
+            if self._pruning.rewinds(child):  # else only its keys are read
+                change = self._pruning.once(child.columns, change)
+            reach = self._pruning.groups(child, node.keys, change)
+            if reach is None:
                 return None
-            attributes = [self._lowering.attribute(column) for column in node.keys]
-
-            def reachable(side: Relation) -> Relation:
-                side = within(self._lowering, side, keys, reach)
-                return self._restriction.of_keys(side, attributes, touched, reach.small)
-
-            sides = self._sides(node.child, reachable, change, reach.small)
-        new, old = (self._lowering.key_local(node, side) for side in sides)
+            after, before = self._pruning.after_and_before(
+                child, change, reach, self.after(child), lambda: self.before(child)
+            )
+        new, old = (self._lowering.key_local(node, side) for side in (after, before))
         return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negated(node.columns, old)])
 
 

@@ -1,4 +1,4 @@
-"""Where the values of a key lie. In: held rows, the least and greatest value. Out: a few intervals.
+"""Intervals that hold all values of a key, and little beside them.
 
 A change is seldom spread evenly: today's rows, and a correction of last spring. One range from the least to the
 greatest key would cover what lies between, so the range is cut into slices, and those without a row are left out.
@@ -16,8 +16,6 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-SLICES = 256  # of a range
-MOST = 16  # intervals of one key: a condition of more costs more than it saves
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 EPOCH = date(1970, 1, 1).toordinal()
 EXACT = Context(prec=100)
@@ -37,28 +35,29 @@ class Scale:
 
 @dataclass(frozen=True)
 class Range:
-    """All values of one key lie between two numbers of its scale."""
+    """All values of one key lie between two numbers of its scale; count: the slices that it is cut into."""
 
     key: Column
     scale: Scale
     least: int
     greatest: int
+    count: int
 
     @property
     def width(self) -> int:
-        """Of a slice."""
-        return -(-(self.greatest - self.least + 1) // SLICES)
+        """The width of a slice."""
+        return -(-(self.greatest - self.least + 1) // self.count)
 
     @property
     def slices(self) -> Column:
-        """An aggregate: the slices that have a value."""
+        """An aggregate: the numbers of the slices that have a value."""
         above = self.scale.column(self.key) - F.lit(Decimal(self.least)).cast("decimal(38,0)")
         return F.collect_set(F.call_function("div", above, F.lit(Decimal(self.width)).cast("decimal(38,0)")))
 
-    def intervals(self, slices: Sequence[int]) -> tuple[Interval, ...]:
-        """Intervals that contain these slices and as little as may be beside them."""
+    def intervals(self, slices: Sequence[int], most: int) -> tuple[Interval, ...]:
+        """Cover these slices with at most so many intervals."""
         found: list[Interval] = []
-        for first, last in runs(slices):
+        for first, last in runs(slices, most):
             low, high = self.least + first * self.width, self.least + (last + 1) * self.width - 1
             found.append((self.scale.text(low), self.scale.text(min(high, self.greatest))))
         return tuple(found)
@@ -85,27 +84,27 @@ def scale(type_: str) -> Scale | None:
     )
 
 
-def range_of(key: Column, type_: str, least: str, greatest: str) -> Range | None:
-    """The range of a key's values; None where they cannot be numbered, or so few are possible that slices are none."""
+def range_of(key: Column, type_: str, least: str, greatest: str, slices: int) -> Range | None:
+    """The range of a key's values; None if they cannot be numbered, or are too few to cut into so many slices."""
     known = scale(type_)
     try:
         ends = None if known is None else (known.number(least), known.number(greatest))
     except ValueError:  # a date after the year 9999
         return None
-    return Range(key, known, *ends) if known and ends and ends[1] - ends[0] >= SLICES else None
+    return Range(key, known, *ends, slices) if known and ends and ends[1] - ends[0] >= slices else None
 
 
-def narrowed(frame: DataFrame, ranges: Sequence[Range]) -> list[tuple[Interval, ...]]:
-    """Where the values of each key lie; one job over held rows."""
+def narrow(frame: DataFrame, ranges: Sequence[Range], most: int) -> list[tuple[Interval, ...]]:
+    """Find the intervals of each key, at most so many, in one Spark job over computed rows."""
     row = frame.agg(*(each.slices.alias(f"slices_{i}") for i, each in enumerate(ranges))).first()
     assert row is not None
-    return [each.intervals(row[f"slices_{i}"]) for i, each in enumerate(ranges)]
+    return [each.intervals(row[f"slices_{i}"], most) for i, each in enumerate(ranges)]
 
 
-def runs(slices: Sequence[int]) -> list[tuple[int, int]]:
-    """The first and last of each run of neighbours; where there are more than MOST, the nearest are taken together."""
+def runs(slices: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """The first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
     known = sorted(slices)
     gaps = [(before, after) for before, after in pairwise(known) if after > before + 1]
-    widest = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[: MOST - 1])
+    widest = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[: most - 1])
     firsts, lasts = [known[0], *(after for _, after in widest)], [*(before for before, _ in widest), known[-1]]
     return list(zip(firsts, lasts, strict=True))

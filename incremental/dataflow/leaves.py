@@ -1,26 +1,27 @@
-"""What the calculus asks of the leaves of plans. Out: their rows before and after, and the change."""
+"""The interface through which the rules read the leaves of a plan: sources and states."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from incremental.algebra.plan import Source, StateRead
-from incremental.dataflow.inner_joins import Direction
 from incremental.dataflow.lowering import Relation
 
 Leaf = Source | StateRead
+Direction = Literal["added", "removed"]
+"""What happened to all rows of a change that goes one way only."""
 
 
 class Leaves(Protocol):
-    """What the leaves of a plan are in one refresh."""
+    """The leaves of a plan in one refresh."""
 
     @property
     def initial(self) -> bool:
-        """Whether there is no epoch before this one."""
+        """True if no epoch precedes this one."""
         ...
 
     def changed(self, leaf: Leaf) -> bool:
-        """Whether its rows may differ between before and after."""
+        """True if its rows may differ between before and after."""
         ...
 
     def before(self, leaf: Leaf) -> Relation:
@@ -32,13 +33,13 @@ class Leaves(Protocol):
         ...
 
     def change(self, leaf: Leaf) -> Relation:
-        """What leads from before to after; asked only where it changed."""
+        """The Z-set from before to after; asked only if it changed."""
         ...
 
     def direction(self, leaf: Source) -> Direction | None:
-        """Whether its changed rows all came, or all left; None where it is not known."""
+        """Whether its changed rows were all added or all removed; None if unknown or mixed."""
         ...
 
     def bytes(self, leaf: Leaf) -> int:
-        """What its table takes, about."""
+        """The approximate size of its table."""
         ...

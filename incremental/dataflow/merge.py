@@ -21,7 +21,6 @@ from incremental.lake.table import Clause, Table
 from incremental.spark import catalyst
 
 REPLACE = "__replace"
-SMALL_FILES, SMALL_BYTES = 4, 16 << 20  # below this, reading and writing all of a state is cheaper than a MERGE
 
 
 class Merge:

@@ -17,7 +17,7 @@ from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.state_schema import Layout
-from incremental.dataflow.touched_partitions import partitions, told
+from incremental.dataflow.touched_partitions import known_partitions, partitions
 
 TOUCHED = "__touched"
 
@@ -106,8 +106,11 @@ def cancels(plan: Plan) -> bool:
     return loose or any(isinstance(node, Join | KeyLocal) for node in nodes)
 
 
-def measured(layout: Layout, homomorphic: DataFrame, partition_key: str | None) -> Touched:
-    """One pass over h, which also fills its cache; partition_key: the answer's column that holds a partition."""
+def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | None, most: int) -> Touched:
+    """Count what h found in one pass, which also fills its cache.
+
+    partition_key: the answer's column that holds a partition; most: the partitions that are named.
+    """
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
     seen = "true" if layout.state.whole else seen
     row = homomorphic.agg(
@@ -115,7 +118,8 @@ def measured(layout: Layout, homomorphic: DataFrame, partition_key: str | None) 
         F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),
         F.collect_set(BUCKET).alias("buckets"),
         F.expr(f"coalesce(bool_or({seen}), false)").alias("reached"),
-        partitions(layout.key_shown(partition_key)).alias("partitions"),
+        partitions(layout.key_shown(partition_key), most).alias("partitions"),
     ).first()
     assert row is not None
-    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], told(row["partitions"]))
+    named = known_partitions(row["partitions"], most)
+    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], named)

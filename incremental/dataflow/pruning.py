@@ -1,97 +1,189 @@
-"""How far a small change reaches. In: its rows, held, and its keys. Out: their number and intervals.
+"""Restrict what a refresh reads of `before` and `after` to the rows that a change can reach.
 
-The intervals become literal conditions on what the change meets, so that Delta skips files: Spark's own optimiser does
-not do this across a join.
+The rules (delta_rules.py, inner_joins.py) are equations; this module decides what is computed once, which ranges of
+keys become literal conditions, and what is broadcast. Leaving all of it out changes no answer, only what is read.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from incremental.algebra.plan import Scalar
-from incremental.dataflow.intervals import Interval, Range, narrowed, range_of
+from incremental.algebra.plan import Column, Join, Plan, Reference, Scalar, Source, StateRead, walk
+from incremental.algebra.product import Step, produced
+from incremental.algebra.tuning import Tuning
+from incremental.dataflow.key_ranges import KeyRanges, expected_bytes, hinted, key_ranges, within
+from incremental.dataflow.leaves import Leaves
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.spark import catalyst
-from incremental.spark.catalyst import J
+from incremental.dataflow.rewind import is_rewindable, rewind
+from incremental.dataflow.semijoin import Semijoin
 
-SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # types whose text is a literal anywhere
-BROADCAST_ROWS = 50_000  # fewer rows are sent to where the other side is
-WORTH_BYTES = 32 << 20  # what is smaller is read whole: finding out which part of it matters would take longer
-SMALL_BYTES = 256 << 20  # a change that Spark expects to be larger is not computed ahead
+Restrict = Callable[[Relation], Relation]
 
 
 @dataclass(frozen=True)
-class Extent:
-    """The number of rows, and the intervals in which the values of each key lie (None: unknown)."""
+class Reach:
+    """The rows of an input that a change can reach; few: the change is small enough to broadcast."""
 
-    rows: int
-    ranges: tuple[tuple[Interval, ...] | None, ...]
-
-    @property
-    def small(self) -> bool:
-        """Whether the rows can be sent to every task."""
-        return self.rows <= BROADCAST_ROWS
+    restrict: Restrict
+    few: bool
 
 
-def expected_bytes(frame: DataFrame) -> int:
-    """What Spark expects a frame's rows to take."""
-    return int(str(catalyst.optimised(frame).stats().sizeInBytes()))
+@dataclass(frozen=True)
+class JoinReach:
+    """What the changed rows of a join's right side can reach.
 
-
-def extent(
-    lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], worth: bool, nulls_match: bool = False
-) -> Extent:
-    """One job over held rows whose columns have the names of the plan's, or two.
-
-    worth: what they meet is so large that a second job pays, to find more than one interval; nulls_match: a NULL key
-    equals another.
+    left: restricts the left side to the rows that a changed row matches; right: restricts the right side to the rows
+    that can match those.
     """
-    known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
-    chosen = [(i, lowering.over(frame, key)) for i, key in known]
-    found = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
-    found += [F.count(key).alias(f"known_{i}") for i, key in chosen]
-    row = frame.agg(F.count(F.lit(1)).alias("rows"), *found).first()
-    assert row is not None
-    ranges: list[tuple[Interval, ...] | None] = [None] * len(keys)
-    wide: dict[int, Range] = {}
-    for i, key in chosen:
-        if row[f"known_{i}"] and not (nulls_match and row[f"known_{i}"] < row["rows"]):
-            least, greatest = row[f"min_{i}"], row[f"max_{i}"]
-            ranges[i] = ((least, greatest),)
-            if worth and (found_range := range_of(key, keys[i].type, least, greatest)):
-                wide[i] = found_range
-    if wide:
-        for i, intervals in zip(wide, narrowed(frame, list(wide.values())), strict=True):
-            ranges[i] = intervals
-    return Extent(row["rows"], tuple(ranges))
+
+    left: Restrict
+    right: Reach
 
 
-def within(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], found: Extent) -> Relation:
-    """The rows of a relation whose keys lie in the intervals of the keys that they are to equal."""
-    plan = relation.plan
-    for key, intervals in zip(keys, found.ranges, strict=True):
-        if intervals is not None and SKIPPABLE.fullmatch(key.type):
-            conditions = [between(lowering, key, interval) for interval in intervals]
-            condition = reduce(lowering.catalyst.expressions.Or, conditions)
-            plan = lowering.catalyst.plans.logical.Filter(condition, plan)
-    return Relation(plan, relation.weighted)
+@dataclass(frozen=True)
+class ProductTerm:
+    """The rows of a product's term so far; few: so few that the next large input is restricted to what they match."""
+
+    rows: Relation
+    few: bool
+
+    def joined(self, rows: Relation) -> ProductTerm:
+        """The term after one more input."""
+        return ProductTerm(rows, self.few)
 
 
-def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
-    """Whether a key lies in an interval."""
-    expressions, value = lowering.catalyst.expressions, lowering.expression(key)
-    low, high = (catalyst.parsed(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
-    return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
+class Pruning:
+    """Reads of one refresh, restricted; checkpoint: computes a frame once and keeps it until the epoch ends."""
 
+    def __init__(
+        self, lowering: Lowering, leaves: Leaves, checkpoint: Callable[[DataFrame], DataFrame], tuning: Tuning
+    ) -> None:
+        self._lowering, self._leaves, self._checkpoint, self._tuning = lowering, leaves, checkpoint, tuning
+        self._semijoin = Semijoin(lowering)
 
-def hinted(lowering: Lowering, plan: J) -> J:
-    """A plan that Spark is to broadcast."""
-    logical = lowering.catalyst.plans.logical
-    strategy = catalyst.some(lowering.spark, catalyst.module(logical, "BROADCAST"))
-    return logical.ResolvedHint(plan, logical.HintInfo(strategy))
+    def pays_off(self, plan: Plan) -> bool:
+        """True if the plan's inputs are large enough for pruning to pay off."""
+        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, Source | StateRead))
+        return sum(self._leaves.bytes(leaf) for leaf in leaves) > self._tuning.prune_above_bytes
+
+    def once(self, columns: Sequence[Column], rows: Relation) -> Relation:
+        """The same rows, computed once for all their uses."""
+        return self._relation(columns, self._checkpoint(self._frame(columns, rows)), rows.weighted)
+
+    def left_change(self, node: Join, change: Relation, right: Relation) -> tuple[Relation, Relation]:
+        """Both sides of a join whose left side is a change; few changed rows read only the right rows they match."""
+        keys = [one for one, _, _ in node.keys]
+        frame = self._frame(node.left.columns, change)
+        if not keys or not self.pays_off(node.right) or expected_bytes(frame) > self._tuning.change_bytes:
+            mixed = produced(node.left) & produced(node.right)  # Spark confuses columns that both sides produce
+            return (self.once(node.left.columns, change) if mixed else change), right
+        rows = self._checkpoint(frame)
+        plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
+        ranges = self._ranges(rows, [one for one, _ in plain], narrow=True)
+        right = within(self._lowering, right, [other for _, other in plain], ranges)
+        mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
+        others = [self._lowering.expression(other) for _, other, _ in node.keys]
+        right = self._semijoin.of_keys(right, others, mine, self._few(ranges))
+        return self._relation(node.left.columns, rows, change.weighted), right
+
+    def right_change(self, node: Join, change: Relation) -> JoinReach | None:
+        """What the changed rows of a join's right side reach; None where there are no rows after all."""
+        touched = self._semijoin.touched(node, change)
+        plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
+        left_keys, right_keys = [one for one, _ in plain], [other for _, other in plain]
+        ranges = self._ranges(touched, right_keys, narrow=self.pays_off(node.left) or self.pays_off(node.right))
+        if not ranges.rows:
+            return None
+        few = self._few(ranges)
+
+        def left(side: Relation) -> Relation:
+            near = within(self._lowering, side, left_keys, ranges)
+            return self.once(node.left.columns, self._semijoin.matched(node, near, touched, few))
+
+        def right(side: Relation) -> Relation:
+            near = within(self._lowering, side, right_keys, ranges)
+            return self._semijoin.partners(node, near, touched, few)
+
+        return JoinReach(left, Reach(right, few))
+
+    def groups(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
+        """The rows of a plan that share the keys of changed rows; None where there are no changed rows after all."""
+        named = [(column, column.name) for column in keys]
+        touched = self._checkpoint(self._lowering.frame(Relation(change.plan), named).distinct())
+        ranges = self._ranges(touched, [Reference(key) for key in keys], self.pays_off(plan), nulls_match=True)
+        return Reach(self.of_keys(keys, touched, ranges), self._few(ranges)) if ranges.rows else None
+
+    def rows_of_groups(self, plan: Plan, keys: Sequence[Column], rows: Relation, groups: DataFrame) -> Relation:
+        """Rows of a plan that belong to some groups; groups: a frame of the keys under the plan's names."""
+        ranges = self._ranges(groups, [Reference(key) for key in keys], self.pays_off(plan), nulls_match=True)
+        return self.of_keys(keys, groups, ranges)(rows)
+
+    def of_keys(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> Restrict:
+        """Restricts rows to those whose keys are among the touched ones, NULL equal to NULL."""
+        attributes = [self._lowering.attribute(key) for key in keys]
+
+        def restrict(side: Relation) -> Relation:
+            near = within(self._lowering, side, [Reference(key) for key in keys], ranges)
+            return self._semijoin.of_keys(near, attributes, touched, self._few(ranges))
+
+        return restrict
+
+    def rewinds(self, plan: Plan) -> bool:
+        """True if `before` of a plan is computed from `after` by taking back the change, so that it is read once."""
+        return self.pays_off(plan) and is_rewindable(plan.columns)
+
+    def after_and_before(
+        self, plan: Plan, change: Relation, reach: Reach, after: Relation, before: Callable[[], Relation]
+    ) -> tuple[Relation, Relation]:
+        """What a change reaches in a plan, after and before it; a large plan is read once where few rows changed."""
+        new = reach.restrict(after)
+        if not (reach.few and self.rewinds(plan)):
+            return new, reach.restrict(before())
+        new = self.once(plan.columns, new)
+        return new, rewind(self._lowering, plan.columns, new, reach.restrict(change))
+
+    def product_term(self, columns: Sequence[Column], inputs: Sequence[Plan], change: Relation) -> ProductTerm:
+        """A term of a product that begins with a change and meets these inputs."""
+        few = any(map(self.pays_off, inputs)) and (
+            expected_bytes(self._frame(columns, change)) <= self._tuning.change_bytes
+        )
+        return ProductTerm(change, few)
+
+    def next_input(
+        self, term: ProductTerm, columns: Sequence[Column], step: Step, plan: Plan, side: Relation, mixed: bool
+    ) -> tuple[ProductTerm, Relation] | None:
+        """The term and its next input, restricted to what the term's few rows can match; None where none are left.
+
+        mixed: the term and the input produce the same columns, which Spark would confuse.
+        """
+        prunes = term.few and self.pays_off(plan)
+        if not prunes and not mixed:
+            return term, side
+        rows = self._checkpoint(self._frame(columns, term.rows))
+        known = self._relation(columns, rows, term.rows.weighted)
+        if not prunes:
+            return ProductTerm(known, term.few), side
+        ranges = self._ranges(rows, [one for one, _ in step.equalities], narrow=True)
+        if not ranges.rows:
+            return None
+        few = self._few(ranges)
+        if few:
+            known = Relation(hinted(self._lowering, known.plan), known.weighted)
+        return ProductTerm(known, few), within(self._lowering, side, [other for _, other in step.equalities], ranges)
+
+    def _few(self, ranges: KeyRanges) -> bool:
+        return ranges.rows <= self._tuning.broadcast_rows
+
+    def _ranges(self, rows: DataFrame, keys: Sequence[Scalar], narrow: bool, nulls_match: bool = False) -> KeyRanges:
+        return key_ranges(self._lowering, rows, keys, self._tuning if narrow else None, nulls_match)
+
+    def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:
+        """Rows as a frame with the columns' own names."""
+        return self._lowering.frame(rows, [(column, column.name) for column in columns])
+
+    def _relation(self, columns: Sequence[Column], frame: DataFrame, weighted: bool) -> Relation:
+        """The rows of such a frame."""
+        return self._lowering.leaf(frame, [(column.name, column) for column in columns], weighted)

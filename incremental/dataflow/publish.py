@@ -15,9 +15,9 @@ from pyspark.sql.window import Window
 from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.merge import SMALL_BYTES, SMALL_FILES
+from incremental.algebra.tuning import Tuning
 from incremental.dataflow.state_schema import Stored
-from incremental.dataflow.touched_partitions import partitions, told
+from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.table import Clause, Table
 from incremental.spark.checkpoint import held
@@ -33,7 +33,7 @@ def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
 
 
 @dataclass(frozen=True)
-class Moved:
+class BagChange:
     """What a change does: rows that come or go, those deleted, their buckets, the partitions of all (None: unknown)."""
 
     rows: int
@@ -46,10 +46,16 @@ class Bag:
     """The view table of one view; partition_key: the column that tells of which partition a row is."""
 
     def __init__(
-        self, spark: SparkSession, table: Table, columns: tuple[str, ...], buckets: int, partition_key: str | None
+        self,
+        spark: SparkSession,
+        table: Table,
+        columns: tuple[str, ...],
+        buckets: int,
+        partition_key: str | None,
+        tuning: Tuning,
     ) -> None:
         self._spark, self._table, self._columns, self._buckets = spark, table, columns, buckets
-        self._partition_key = partition_key
+        self._partition_key, self._tuning = partition_key, tuning
 
     def consolidated(self, change: DataFrame) -> DataFrame:
         """Equal rows summed, rows that cancel dropped; one row per distinct row with its weight."""
@@ -59,7 +65,7 @@ class Bag:
         bucket = stored_bag(self._columns, self._buckets).bucket
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
-    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> Moved:
+    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> BagChange:
         """Apply a consolidated, cached change to the version `before`; returns what it inserts and deletes."""
         moved = self.moved(change)
         inserted = self._inserted(change, mark.epoch)
@@ -85,22 +91,24 @@ class Bag:
         """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
         self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
 
-    def moved(self, change: DataFrame) -> Moved:
+    def moved(self, change: DataFrame) -> BagChange:
         """What a consolidated change does."""
+        most = self._tuning.reported_partitions
         row = change.agg(
             F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
             F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
             F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
-            partitions(self._partition_key).alias("partitions"),
+            partitions(self._partition_key, most).alias("partitions"),
         ).first()
         assert row is not None
-        return Moved(row["rows"], row["deleted"], tuple(sorted(row["buckets"])), told(row["partitions"]))
+        named = known_partitions(row["partitions"], most)
+        return BagChange(row["rows"], row["deleted"], tuple(sorted(row["buckets"])), named)
 
     @property
     def small(self) -> bool:
         """Whether writing all of the table is cheaper than finding what to write."""
         files, size = self._table.size()
-        return files <= SMALL_FILES and size <= SMALL_BYTES
+        return files <= self._tuning.rewrite_files and size <= self._tuning.rewrite_bytes
 
     def _inserted(self, change: DataFrame, epoch: int) -> DataFrame:
         added = change.where(F.col(WEIGHT) > 0).withColumn("__n", F.expr(f"explode(sequence(1L, {WEIGHT}))"))

@@ -16,7 +16,6 @@ from incremental.lake.physical_layout import Storage
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.dependents import Reader, Readers
 from incremental.refresh.journal import Entry, Journal
-from incremental.refresh.refresh import LOCK_SECONDS
 from incremental.refresh.snapshot import Published
 from incremental.refresh.upstream import Inputs
 from incremental.refresh.view_store import Store
@@ -34,7 +33,7 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
     """
     if target.folder.exists():
         raise StateError(f"there is a view {target.view} already, in {target.folder}: choose another name, or drop it")
-    with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = Published(store).entry
         folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
@@ -42,7 +41,7 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
             raise StateError(f"the journal of view {store.view} does not tell its tables' versions: rebuild it first")
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce(folder)
-        scratch = Store(store.spark, folder.with_name(f".{folder.name}.branch"), target.view)
+        scratch = Store(store.spark, folder.with_name(f".{folder.name}.branch"), target.view, store.tuning)
         try:
             cloned(store, scratch, entry)
         except JavaError as error:
@@ -59,7 +58,7 @@ def dropped(store: Store) -> None:
     if not store.folder.exists():
         return
     gone = Storage(store.spark, str(store.folder.with_name(f".{store.folder.name}.dropped")))
-    with lock(store.folder, f"view {store.view}", "refreshed or maintained", LOCK_SECONDS):
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         Readers(store.folder).check_no_branch(store.view)
         gone.remove()
         Storage(store.spark, str(store.folder)).appear(Path(gone.path))

@@ -29,7 +29,6 @@ from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.journal import Entry
 from incremental.refresh.mode import Ways
-from incremental.refresh.refresh import LOCK_SECONDS
 from incremental.refresh.upstream import Inputs, Progress
 from incremental.refresh.view_store import Store
 from incremental.spark.catalyst import JavaError
@@ -170,7 +169,7 @@ def _upkeep(store: Store, ways: Ways, hours: float, progress: Progress | None) -
     view = store.view
     if not 0 <= hours < math.inf:
         raise StateError(f"view {view} cannot retain {hours:g} hours: give 0 or more")
-    with lock(store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+    with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
         last = store.journal.last()
         if last is None:
             raise StateError(f"view {view} has no finished epoch yet: refresh it first")

@@ -25,7 +25,7 @@ from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.incremental_refresh import Effect
 from incremental.refresh.journal import Entry, Intent
-from incremental.refresh.refresh import LOCK_SECONDS, Refresh
+from incremental.refresh.refresh import Refresh
 from incremental.refresh.reporting import report_of
 from incremental.refresh.state_reuse import COPIED
 from incremental.refresh.upstream import Progress
@@ -59,7 +59,7 @@ class Rollback(Refresh):
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
             raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
-        with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+        with lock(self._store.folder, f"view {view}", "refreshed or maintained", self._store.tuning.lock_seconds):
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
                 raise StateError(f"view {view} has no epoch that is finished: refresh it first")
@@ -69,7 +69,7 @@ class Rollback(Refresh):
 
     def _to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         view = self._store.view
-        with lock(self._store.folder, f"view {view}", "refreshed or maintained", LOCK_SECONDS):
+        with lock(self._store.folder, f"view {view}", "refreshed or maintained", self._store.tuning.lock_seconds):
             entry = self._entry(epoch, generation)
             return self._again(entry, f"go back to {named(entry)}", entry.intent.buckets, progress)
 

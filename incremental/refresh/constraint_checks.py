@@ -29,7 +29,7 @@ from incremental.algebra.constraints import AppendOnly, Constraint, Key, Referri
 from incremental.algebra.errors import SourceError
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.pruning import BROADCAST_ROWS, SKIPPABLE
+from incremental.dataflow.key_ranges import SKIPPABLE
 from incremental.refresh.epoch import Epoch
 from incremental.spark.checkpoint import held
 
@@ -58,10 +58,10 @@ class Offence:
 
 @dataclass(frozen=True)
 class Touched:
-    """Keys that a change touched, held, in columns key_0, key_1, …: how many, and the range of each."""
+    """Keys that a change touched, computed once, in columns key_0, key_1, …, and the range of each; few: broadcast."""
 
     keys: DataFrame
-    rows: int
+    few: bool
     ranges: tuple[tuple[str, str] | None, ...]
 
     def among(self, table: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -71,7 +71,7 @@ class Touched:
             if ends is not None:
                 low, high = (F.lit(end).cast(types[column]) for end in ends)
                 table = table.where(F.col(quoted(column)).between(low, high))
-        keys = F.broadcast(self.keys) if self.rows <= BROADCAST_ROWS else self.keys
+        keys = F.broadcast(self.keys) if self.few else self.keys
         return keyed(table, columns).join(keys, on=key_names(columns), how="left_semi")
 
 
@@ -115,7 +115,8 @@ class Checks:
             suspect = suspects[int(row["suspect"])]
             ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])
             if row["rows"]:
-                offences.append(suspect.look(Touched(suspect.keys, row["rows"], ranges)))
+                few = row["rows"] <= self._epoch.tuning.broadcast_rows
+                offences.append(suspect.look(Touched(suspect.keys, few, ranges)))
         return offences
 
     def _key(self, fact: Key, new: bool) -> tuple[Suspect | Offence, ...]:

@@ -13,12 +13,11 @@ from incremental.algebra.constraints import AppendOnly, Constraint
 from incremental.algebra.plan import Source, StateRead
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.inner_joins import Direction
-from incremental.dataflow.leaves import Leaf
+from incremental.algebra.tuning import Tuning
+from incremental.dataflow.leaves import Direction, Leaf
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import Touched
-from incremental.dataflow.pruning import BROADCAST_ROWS
-from incremental.dataflow.semijoin import Restriction
+from incremental.dataflow.semijoin import Semijoin
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
 from incremental.lake.table import Table
@@ -45,6 +44,7 @@ class Epoch:
     measure: Measure
     resumed: bool = False
     reused: Mapping[str, Reused] = field(default_factory=dict[str, Reused])
+    tuning: Tuning = field(default_factory=Tuning)
 
     @property
     def initial(self) -> bool:
@@ -135,8 +135,8 @@ class EpochLeaves:
         """What its files tell without being read; where a source only grows, files that left came again."""
         changed = self.epoch.differences[leaf.relation]
         if not changed.left or AppendOnly(leaf.relation) in self.facts:
-            return "came"
-        return None if changed.came else "left"
+            return "added"
+        return None if changed.came else "removed"
 
     def bytes(self, leaf: Leaf) -> int:
         """What its table takes now."""
@@ -169,10 +169,10 @@ class EpochLeaves:
         state = self.states[leaf.state]
         assert state.touched is not None
         buckets = None if state.found is None else state.found.buckets
-        few = state.found is not None and state.found.groups <= BROADCAST_ROWS
+        few = state.found is not None and state.found.groups <= self.epoch.tuning.broadcast_rows
         keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
         old, new = (
-            Restriction(self.lowering).of_keys(side, keys, state.touched, few)
+            Semijoin(self.lowering).of_keys(side, keys, state.touched, few)
             for side in (self._state(leaf, version, buckets) for version in (state.before, state.after))
         )
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]

@@ -17,8 +17,7 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.upkeep import VIEW
-from incremental.dataflow.pruning import BROADCAST_ROWS
-from incremental.dataflow.publish import Bag, Moved, stored_bag
+from incremental.dataflow.publish import Bag, BagChange, stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch
@@ -69,7 +68,7 @@ class Recomputed:
         if epoch.written(VIEW):
             return Effect()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
-        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key)
+        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key, epoch.tuning)
         with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
             if before is None:
                 moved = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
@@ -79,18 +78,18 @@ class Recomputed:
             return Effect()
         return Effect(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
-    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> Moved:
+    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
         """Publish a consolidated answer, unless it is what the view holds; returns what differs."""
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
-            few = new.count() <= BROADCAST_ROWS  # what one task does soon needs no shuffle
+            few = new.count() <= epoch.tuning.broadcast_rows  # what one task does soon needs no shuffle
             moved = bag.moved(bag.consolidated(change.coalesce(1) if few else change))
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
             return moved
         with held(bag.consolidated(change)) as difference:
             if not epoch.resumed and difference.isEmpty():
-                return Moved(0, 0, (), ())
+                return BagChange(0, 0, (), ())
             return bag.publish(difference, before, mark, needs_mapping(self.columns))
 
     def _answer(self, epoch: Epoch) -> DataFrame:

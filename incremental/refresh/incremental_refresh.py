@@ -13,17 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.plan import Reference
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.upkeep import VIEW
-from incremental.dataflow.delta_rules import Calculus
+from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.merge import REPLACE, SMALL_BYTES, SMALL_FILES, Merge
-from incremental.dataflow.partial_aggregate import Touched, consolidated, lifted, measured
-from incremental.dataflow.pruning import extent, within
+from incremental.dataflow.merge import REPLACE, Merge
+from incremental.dataflow.partial_aggregate import Touched, consolidated, count_touched, lifted
+from incremental.dataflow.pruning import Pruning
 from incremental.dataflow.publish import Bag, stored_bag
-from incremental.dataflow.semijoin import Restriction
 from incremental.dataflow.state_schema import Layout, Stored
 from incremental.lake.files import needs_mapping
 from incremental.lake.table import Table
@@ -164,7 +162,8 @@ class Run:
         consolidate = not all(state.invertible for state in program.states)
         facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
         self._leaves = EpochLeaves(epoch, lowering, consolidate, facts)
-        self._calculus = Calculus(lowering, self._leaves, self._keep, facts)
+        self._pruning = Pruning(lowering, self._leaves, self._keep, epoch.tuning)
+        self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts)
         self._paths: dict[str, str] = {}
         self._groups = self._rows = 0
         self._partition_key = partition_key
@@ -201,7 +200,7 @@ class Run:
         """h of what changed in a state's input, or of all of it as an earlier generation has it; None for no change."""
         if (reused := self._epoch.reused.get(state.name)) is not None:
             return self._keep(reused.under(layout))
-        change = self._calculus.change(state.input)
+        change = self._rules.change(state.input)
         if change is None:
             return None
         rows = self._lowering.frame(change, [(column, column.name) for column in state.reads])
@@ -212,7 +211,7 @@ class Run:
     ) -> Touched | None:
         """Write one state; what was touched, or None where the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
-        found = measured(layout, homomorphic, self._partition_key)
+        found = count_touched(layout, homomorphic, self._partition_key, self._epoch.tuning.reported_partitions)
         if layout.in_place is not None:
             self._partitions = found.partitions
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
@@ -225,8 +224,8 @@ class Run:
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
             prepared = self._with_recomputed(merge, layout, table, before, homomorphic, found)
-        files, size = table.size()
-        if layout.buckets == 1 and files <= SMALL_FILES and size <= SMALL_BYTES:
+        (files, size), tuning = table.size(), self._epoch.tuning
+        if layout.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
             merge.rewrite(table, before, prepared, mark)
             self._paths[state.name] = "rewrite"
         else:
@@ -243,19 +242,14 @@ class Run:
         else:
             stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
             keys = self._keep(merge.disturbed(stored, homomorphic))
-        rows = self._calculus.after(layout.state.input)
-        attributes = [self._lowering.attribute(key) for key in layout.state.keys]
-        if attributes:
-            references = [Reference(key) for key in layout.state.keys]
+        rows = self._rules.after(layout.state.input)
+        if layout.state.keys:
             named = keys.toDF(*(key.name for key in layout.state.keys))
-            worth = self._calculus.worth(layout.state.input)
-            reach = extent(self._lowering, named, references, worth, nulls_match=True)
-            rows = within(self._lowering, rows, references, reach)
-            rows = Restriction(self._lowering).of_keys(rows, attributes, keys, reach.small)
+            rows = self._pruning.rows_of_groups(layout.state.input, layout.state.keys, rows, named)
         frame = self._lowering.frame(rows, [(column, column.name) for column in layout.state.reads])
         fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
-        if not attributes:
+        if not layout.state.keys:
             return self._keep(fresh) if layout.state.whole or keys.count() else kept
         if layout.state.whole:  # what has no rows any more is not among the fresh, and goes
             fresh = keys = self._keep(fresh)
@@ -269,8 +263,8 @@ class Run:
         if epoch.written(VIEW):
             return
         columns = tuple(name for _, name in self._program.outputs)
-        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key)
-        before, change = epoch.before(VIEW), self._calculus.change(self._program.answer)
+        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key, epoch.tuning)
+        before, change = epoch.before(VIEW), self._rules.change(self._program.answer)
         if change is None:
             return
         frame = self._lowering.frame(change, self._program.outputs)

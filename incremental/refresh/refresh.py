@@ -29,9 +29,6 @@ from incremental.spark.job_stats import Measure
 from incremental.telemetry.events import told
 
 Progress = Callable[[str], None]
-LOCK_SECONDS = 60.0
-BUCKET_BYTES = 512 << 20  # source bytes for each bucket of a state
-MOST_BUCKETS = 64
 RESUMED = "resumed"
 
 
@@ -62,7 +59,7 @@ class Refresh:
     def _run(
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
     ) -> Report:
-        with locked(self._store.folder, self.inputs, LOCK_SECONDS) as below:
+        with locked(self._store.folder, self.inputs, self._store.tuning.lock_seconds) as below:
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)
             done: Done = {}
@@ -225,7 +222,8 @@ class Refresh:
         """What an epoch works on."""
         tables = {name: self._store.table(intent.generation, name) for name in self._maintenance.tables}
         measure = Measure(self._store.spark, progress)
-        return Epoch(self._store.spark, intent, self.inputs.of(intent.sources), tables, measure, resumed)
+        sources, tuning = self.inputs.of(intent.sources), self._store.tuning
+        return Epoch(self._store.spark, intent, sources, tables, measure, resumed, tuning=tuning)
 
     def _measured(self, epoch: Epoch, title: str, work: Callable[[], Effect]) -> Effect:
         """Do an epoch's work, counting what it costs; where it fails, say what is to be done."""
@@ -295,4 +293,5 @@ class Refresh:
 
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
         size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
-        return max(1, min(MOST_BUCKETS, size // BUCKET_BYTES))
+        tuning = self._store.tuning
+        return max(1, min(tuning.buckets, size // tuning.bucket_bytes))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from incremental.algebra.tuning import Tuning
 from incremental.lake.table import Table
 from incremental.refresh.journal import Journal
 
@@ -18,6 +19,7 @@ class Store:
     spark: SparkSession
     folder: Path
     view: str
+    tuning: Tuning = field(default_factory=Tuning)
 
     @property
     def journal(self) -> Journal:

@@ -6,11 +6,9 @@ It makes an epoch ten times faster, so that many more queries and histories can 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
-from unittest import mock
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,8 +18,8 @@ from incremental.algebra.constraints import constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
 from incremental.algebra.sqltext import quoted
+from incremental.algebra.tuning import Tuning
 from incremental.compiler.compile import compiled
-from incremental.dataflow import delta_rules, intervals
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import File, Identity
 from incremental.lake.table import Clause, Table
@@ -36,6 +34,8 @@ from incremental.refresh.journal import Intent, Pin
 from incremental.refresh.source_catalog import nullable
 from incremental.spark import catalyst
 from incremental.spark.job_stats import Measure
+
+AS_IF_LARGE = {"prune_above_bytes": 0, "range_slices": 3}  # large inputs are read within a few ranges of the keys
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,7 @@ class MemoryView:
     tables: dict[str, MemoryTable] = field(default_factory=dict[str, MemoryTable])
     pins: dict[str, int] = field(default_factory=dict[str, int])
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
@@ -221,9 +222,10 @@ class MemoryView:
         relied = facts if before else []
         intent = Intent("v", 1, self.epoch, "f", self.buckets, pins, before, constraints=facts, relied=relied)
         measure = Measure(self.spark)
-        epoch = Epoch(self.spark, intent, self.sources, self.tables, measure)
+        tuning = replace(self.tuning, **AS_IF_LARGE) if self.epoch % 2 else self.tuning
+        epoch = Epoch(self.spark, intent, self.sources, self.tables, measure, tuning=tuning)
         try:
-            with measure.all("epoch"), met_as_if_large(self.epoch % 2 == 1):
+            with measure.all("epoch"):
                 check(epoch, self.maintenance.constraints)
                 self.paths = self.maintenance.run(epoch).paths
         except SourceError:
@@ -249,13 +251,3 @@ class MemoryView:
         frames = {name: self.sources[name].at(version) for name, version in self.pins.items()}
         # an ordinary relation: Spark folds constant rows, and fails where two scalar subqueries meet a union of them
         return self.batch({name: frame.localCheckpoint(eager=False) for name, frame in frames.items()})
-
-
-@contextmanager
-def met_as_if_large(large: bool) -> Generator[None]:
-    """Small inputs are met whole, large ones within a few intervals of the keys of the change."""
-    if not large:
-        yield
-        return
-    with mock.patch.object(delta_rules, "WORTH_BYTES", 0), mock.patch.object(intervals, "SLICES", 3):
-        yield

@@ -41,7 +41,7 @@ def main(host: str, folder: str, kind: str, stage: str, how: str, stop: str) -> 
     point = named if isinstance(named, int) else (named[0], named[1])
     world = World(spark, Path(folder), kind)
     ends = {"kill": kill_process, "during": kill_soon, "hold": partial(hold, 600), "pause": partial(hold, 1)}
-    with world.settings(), watched(point, ends[how]):
+    with watched(point, ends[how]):
         STAGES[stage].run(world)
 
 

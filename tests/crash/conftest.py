@@ -22,8 +22,7 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
         key = kind, STAGES[stage].prepare
         if key not in known:
             world = World(spark, tmp_path_factory.mktemp("prepared") / "world", kind).create()
-            with world.settings():
-                STAGES[stage].prepare(world)
+            STAGES[stage].prepare(world)
             known[key] = world
         return known[key]
 

@@ -23,16 +23,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_crash_is_survived(prepared: Prepared, tmp_path: Path, kind: str, stage: str, stop: Stop | None) -> None:
     """Protects from changes lost, doubled or half visible after a crash."""
     world = prepared(kind, stage)
-    with world.settings():
-        before = seen(world)
-        for number, point in enumerate(numbers(world, tmp_path, stage) if stop is None else [stop]):
-            crashed = world.copied(tmp_path / f"point {number}")
-            run = stopped(crashed, STAGES[stage], point)
-            try:
-                STAGES[stage].check(crashed, before, run.passed[-1].side == "after")
-            except Exception as error:
-                error.add_note(f"stopped {run.passed[-1]}")
-                raise
+    before = seen(world)
+    for number, point in enumerate(numbers(world, tmp_path, stage) if stop is None else [stop]):
+        crashed = world.copied(tmp_path / f"point {number}")
+        run = stopped(crashed, STAGES[stage], point)
+        try:
+            STAGES[stage].check(crashed, before, run.passed[-1].side == "after")
+        except Exception as error:
+            error.add_note(f"stopped {run.passed[-1]}")
+            raise
 
 
 def numbers(world: World, folder: Path, stage: str) -> range:

@@ -87,24 +87,23 @@ def disk(tmp_path: Path, long: bool) -> Iterator[Path]:
 def test_a_disk_that_is_really_full(spark: SparkSession, disk: Path, kind: str) -> None:
     """Protects from what Java and Delta leave behind and say, as room grows file by file until it suffices."""
     world, ballast = World(spark, disk / "world", kind).create(), disk / "ballast"
-    with world.settings():
-        changed(world)
-        before, refused = seen(world), 0
-        for room in range(0, 1 << 20, 4096):
-            fill(ballast, room)
-            try:
-                refresh(world)
-                break
-            except StorageError:
-                refused += 1
-                assert seen(world).rows == before.rows
-        assert refused > 2
-        assert world.answer() == world.batch()
-        ballast.unlink()
-        world.change(2)
-        maintain(world)
-        refresh(world)
-        assert world.answer() == world.batch()
+    changed(world)
+    before, refused = seen(world), 0
+    for room in range(0, 1 << 20, 4096):
+        fill(ballast, room)
+        try:
+            refresh(world)
+            break
+        except StorageError:
+            refused += 1
+            assert seen(world).rows == before.rows
+    assert refused > 2
+    assert world.answer() == world.batch()
+    ballast.unlink()
+    world.change(2)
+    maintain(world)
+    refresh(world)
+    assert world.answer() == world.batch()
 
 
 def fill(ballast: Path, room: int) -> None:

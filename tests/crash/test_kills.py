@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import BusyError, DeltafoldError
-from incremental.refresh import refresh
+from incremental.api import Tuning
 from incremental.spark.shared_session import publish
 from tests.crash.conftest import Prepared
 from tests.crash.points import Stop
@@ -58,13 +58,12 @@ def killed(host: str, world: World, stage: str, how: str, stop: Stop) -> bool:
 
 def test_a_kill_is_survived(host: str, prepared: Prepared, tmp_path: Path, kind: str, stage: str, stop: Stop) -> None:
     """Protects from anything that only a `finally` or an exit handler puts right."""
-    with prepared(kind, stage).settings():
-        before = seen(prepared(kind, stage))
-        world = prepared(kind, stage).copied(tmp_path / "world")
-        if killed(host, world, stage, "kill", stop):
-            STAGES[stage].check(world, before, stop % 2 == 1 if isinstance(stop, int) else "after" in stop[0])
-        else:
-            assert isinstance(stop, int) and stop >= FEWEST
+    before = seen(prepared(kind, stage))
+    world = prepared(kind, stage).copied(tmp_path / "world")
+    if killed(host, world, stage, "kill", stop):
+        STAGES[stage].check(world, before, stop % 2 == 1 if isinstance(stop, int) else "after" in stop[0])
+    else:
+        assert isinstance(stop, int) and stop >= FEWEST
 
 
 @pytest.mark.parametrize("kind", ["one state in place", "one state in place, merged"])
@@ -73,15 +72,14 @@ def test_a_write_that_goes_on_after_its_process_is_dead_does_no_harm(
 ) -> None:
     """Protects from a Java that commits after the lock was freed and the next refresh has begun."""
     world = World(spark, tmp_path / "world", kind).create()
-    with world.settings():
-        STAGES["change"].prepare(world)
-        assert killed(host, world, "change", "during", 2)
-        world.change(2)
-        until_done(lambda: world.view().refresh())
-        time.sleep(2)  # whatever still runs comes to its end
-        until_done(lambda: world.view().refresh())
-        assert world.answer() == world.batch()
-        assert world.view().verify().ok
+    STAGES["change"].prepare(world)
+    assert killed(host, world, "change", "during", 2)
+    world.change(2)
+    until_done(lambda: world.view().refresh())
+    time.sleep(2)  # whatever still runs comes to its end
+    until_done(lambda: world.view().refresh())
+    assert world.answer() == world.batch()
+    assert world.view().verify().ok
 
 
 def until_done(work: Callable[[], object]) -> None:
@@ -134,9 +132,10 @@ def test_two_processes_refresh_one_after_the_other(
     world.change(2)
     second = holding(host, world, "hold")
     try:
-        monkeypatch.setattr(refresh, "LOCK_SECONDS", 0.2)
+        impatient = world.view()
+        impatient.warehouse.tuning = Tuning(lock_seconds=0.2)
         with pytest.raises(BusyError, match=rf"view v is being refreshed by process {second.pid} since"):
-            world.view().refresh()
+            impatient.refresh()
     finally:
         second.kill()
         second.wait()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from unittest import mock
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Files, Policy, View, Warehouse
 from incremental.lake.table import Table
 from incremental.refresh.journal import Journal
@@ -34,27 +33,27 @@ JOINED = (
 )
 ABOVE = "select l.q, count(*) c, max(o.v) m, sum(l.s) s from orders o join low l on o.q = l.q group by l.q"
 SCHEMA = "id int, k int, v int, q int"
-BIG_STATE = ("refresh.incremental_refresh.SMALL_FILES", "dataflow.publish.SMALL_FILES")
+BIG_STATE = Tuning(rewrite_files=0)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to keep a view; zero: module constants that are zero in it; below: the query of the view `low` it reads."""
+    """A way to keep a view; tuning: of its warehouse; below: the query of the view `low` it reads."""
 
     query: str
     policy: Policy = "incremental"
-    zero: tuple[str, ...] = ()
+    tuning: Tuning = field(default_factory=Tuning)
     below: str = ""
 
 
 KINDS = {
     "one state in place": Kind(GROUPED),
-    "one state in place, merged": Kind(GROUPED, zero=BIG_STATE),
+    "one state in place, merged": Kind(GROUPED, tuning=BIG_STATE),
     "two nested states": Kind(NESTED),
     "state and view table": Kind("select k, sum(v) s from orders where q <> 2 group by k having count(*) > 3"),
-    "state and view table, merged": Kind("select distinct k, q from orders where q > 0", zero=BIG_STATE),
+    "state and view table, merged": Kind("select distinct k, q from orders where q > 0", tuning=BIG_STATE),
     "bag": Kind("select k, v * 2 w from orders where q = 1"),
-    "bag, merged": Kind("select k, v * 2 w from orders where q = 1", zero=BIG_STATE),
+    "bag, merged": Kind("select k, v * 2 w from orders where q = 1", tuning=BIG_STATE),
     "join and window": Kind(JOINED),
     "recomputed": Kind(RECURSIVE, "auto"),
     "by definition": Kind(GROUPED, "definition"),
@@ -74,7 +73,7 @@ class World:
 
     def warehouse(self) -> Warehouse:
         """The warehouse as a new process sees it: nothing is remembered from before."""
-        warehouse = Warehouse(self.spark, self.folder / "warehouse")
+        warehouse = Warehouse(self.spark, self.folder / "warehouse", KINDS[self.kind].tuning)
         warehouse.source("orders", Delta(self.orders))
         warehouse.source("dropped", Files(str(self.folder / "dropped"), "csv", "n INT, day STRING", "day"))
         return warehouse
@@ -153,10 +152,3 @@ class World:
     def copied(self, folder: Path) -> World:
         shutil.copytree(self.folder, folder)
         return World(self.spark, folder, self.kind)
-
-    def settings(self) -> ExitStack:
-        """The module constants of the kind, until closed."""
-        stack = ExitStack()
-        for name in KINDS[self.kind].zero:
-            stack.enter_context(mock.patch(f"incremental.{name}", 0))
-        return stack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ class Scene:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self.warehouse = Warehouse(spark, folder / "warehouse")
+
+    def tune(self, **numbers: Any) -> None:
+        """Give the warehouse other sizes and limits from now on."""
+        self.warehouse.tuning = replace(self.warehouse.tuning, **numbers)
 
     def path(self, name: str) -> str:
         return str(self.folder / name)

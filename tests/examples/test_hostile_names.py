@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.sqltext import quoted
-from incremental.api import Files, Warehouse
+from incremental.api import Files, Tuning, Warehouse
 from tests.examples.scene import confirm
 
 FOLDERS = [
@@ -37,7 +37,7 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int, lo
     folder, column = tmp_path / FOLDERS[number], COLUMNS[number % 2]
     drop(folder, "x'; --", (1, 1), (2, 2))
     drop(folder, "y", (1, 5), (3, 3))
-    warehouse = Warehouse(spark, folder / "warehouse")
+    warehouse = Warehouse(spark, folder / "warehouse", Tuning(rewrite_files=0))  # a MERGE
     schema = f"{quoted(column)} INT, v INT, {quoted(PARTITION)} STRING"
     warehouse.source("s", Files(str(folder / "drop"), "json", schema, PARTITION))
     warehouse.land("s")
@@ -45,10 +45,7 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int, lo
     view.refresh()
     drop(folder, "x'; --", (1, 2), (9, 9))
     warehouse.land("s")
-    with (
-        mock.patch("incremental.refresh.incremental_refresh.SMALL_FILES", 0),  # a MERGE
-        mock.patch("incremental.lake.physical_layout.MANY_FILES", 1),
-    ):
+    with mock.patch("incremental.lake.physical_layout.MANY_FILES", 1):
         assert view.refresh().paths == {"state_1": "merge"}
         done = view.maintain(0)
     assert {name: table.work for name, table in done.tables.items()} == {"state_1": "sorted", "landed/s": "compacted"}

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.dataflow import delta_rules, pruning
-from incremental.dataflow.intervals import MOST, SLICES, narrowed, range_of, runs, scale
+from incremental.algebra.tuning import Tuning
+from incremental.dataflow import key_ranges, pruning
+from incremental.dataflow.intervals import narrow, range_of, runs, scale
 from incremental.lake import table
 from tests.examples.scene import Scene, checked
 
@@ -31,10 +32,13 @@ VALUES = {
 }
 
 
+SLICES, MOST = Tuning().range_slices, Tuning().range_intervals
+
+
 @given(st.sets(st.integers(0, SLICES - 1), min_size=1))
 def test_runs_contain_all_slices(slices: set[int]) -> None:
     """Few, in order, apart from each other, and tight: each ends where a slice does."""
-    found = runs(list(slices))
+    found = runs(list(slices), MOST)
     assert len(found) <= MOST
     assert all(any(first <= each <= last for first, last in found) for each in slices)
     assert {end for pair in found for end in pair} <= slices
@@ -48,12 +52,12 @@ def test_every_value_lies_in_an_interval(spark: SparkSession, type_: str) -> Non
     """Protects from a rounded bound, which would lose rows of the answer: Spark itself compares here."""
     values = VALUES[type_]
     frame = spark.createDataFrame([(value,) for value in [*values, None]], f"k {type_}")
-    found = range_of(F.col("k"), type_, str(min(values)), str(max(values)))
+    found = range_of(F.col("k"), type_, str(min(values)), str(max(values)), SLICES)
     if type_ == "tinyint":
         assert found is None  # no more values than slices
         return
     assert found is not None
-    (intervals,) = narrowed(frame, [found])
+    (intervals,) = narrow(frame, [found], MOST)
     assert 1 < len(intervals) <= len(values)
     inside = " OR ".join(f"k BETWEEN CAST('{low}' AS {type_}) AND CAST('{high}' AS {type_})" for low, high in intervals)
     assert frame.where(f"k IS NOT NULL AND NOT ({inside})").count() == 0
@@ -62,14 +66,14 @@ def test_every_value_lies_in_an_interval(spark: SparkSession, type_: str) -> Non
 def test_types_without_a_scale() -> None:
     """What cannot be numbered exactly keeps its one range."""
     assert [scale(type_) for type_ in ("string", "double", "timestamp", "decimal(38,0)", "decimal(30,8)")] == [None] * 5
-    assert range_of(F.col("k"), "date", "2024-05-01", "+12024-05-01") is None
+    assert range_of(F.col("k"), "date", "2024-05-01", "+12024-05-01", SLICES) is None
 
 
 @contextmanager
-def met_as_if_large() -> Generator[None]:
+def read_as_if_large(scene: Scene) -> Generator[None]:
     """Small tables are met as large ones are."""
-    large = [mock.patch.object(room, "WORTH_BYTES", 0) for room in (pruning, delta_rules)]
-    with mock.patch.object(table, "WHOLE_BYTES", 0), large[0], large[1]:
+    scene.tune(prune_above_bytes=0)
+    with mock.patch.object(table, "WHOLE_BYTES", 0):
         yield
 
 
@@ -82,12 +86,12 @@ def test_a_change_at_both_ends_reads_nothing_between(scene: Scene, join: str) ->
         writer.save(scene.path(name))
         scene.declare(name)
     views = [scene.view(f"select t.k, t_v, d_v from d {join} t on t.k = d.k", name) for name in ("narrow", "wide")]
-    with met_as_if_large():
+    with read_as_if_large(scene):
         for view in views:
             view.refresh()
         scene.sql("delete from {t} where k in (3, 9003)")
         narrow = checked(views[0])
-        with mock.patch.object(pruning, "range_of", lambda *_: None):
+        with mock.patch.object(key_ranges, "range_of", lambda *_: None):
             wide = checked(views[1])
     assert narrow.change_rows == wide.change_rows > 0
     assert narrow.rows_read < wide.rows_read - 750  # but for what Delta reads of its own logs
@@ -108,13 +112,13 @@ def test_what_was_follows_from_what_is(scene: Scene, query: str) -> None:
         writer.save(scene.path(name))
         scene.declare(name)
     views = [scene.view(query, name) for name in ("once", "twice")]
-    with met_as_if_large():
+    with read_as_if_large(scene):
         for view in views:
             view.refresh()
         scene.sql("delete from {t} where k in (3, 1900) and t_v = 3")
         scene.sql("insert into {t} values (3, 1), (3, 1), (1950, 0), (null, 5)")
         once = checked(views[0])
-        with mock.patch.object(delta_rules, "undoable", lambda _: False):
+        with mock.patch.object(pruning, "is_rewindable", lambda _: False):
             twice = checked(views[1])
     assert once.change_rows == twice.change_rows > 0
     assert once.rows_read < twice.rows_read - 3000
@@ -125,9 +129,9 @@ def test_floats_are_read_as_they_were(scene: Scene) -> None:
     scene.source("d", "k int", [(1,), (2,)])
     scene.source("t", "k int, x double", [(1, -0.0), (1, -0.0), (2, 0.0)])
     view = scene.view("select d.k, cast(x as string) x from d left join t on d.k = t.k")
-    with mock.patch.object(delta_rules, "WORTH_BYTES", 0):
-        checked(view)
-        scene.insert("t", "k int, x double", [(1, 0.0), (2, -0.0)])
-        checked(view)
-        scene.sql("delete from {t} where k = 1")
-        checked(view)
+    scene.tune(prune_above_bytes=0)
+    checked(view)
+    scene.insert("t", "k int, x double", [(1, 0.0), (2, -0.0)])
+    checked(view)
+    scene.sql("delete from {t} where k = 1")
+    checked(view)

@@ -5,15 +5,10 @@ All queries go through it in memory; Delta's own MERGE is shown in place, in a n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from unittest import mock
-
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from incremental.dataflow import publish
-from incremental.refresh import incremental_refresh, refresh
+from incremental.algebra.tuning import Tuning
 from tests.corpus.world import World, checked
 from tests.examples import scene as on_delta
 from tests.examples.scene import Scene
@@ -38,15 +33,6 @@ ROUNDS = (
 )
 
 
-@contextmanager
-def small_files(few: int) -> Iterator[None]:
-    """States and bags of so few files are small."""
-    with ExitStack() as stack:
-        for room in (incremental_refresh, publish):
-            stack.enter_context(mock.patch.object(room, "SMALL_FILES", few))
-        yield
-
-
 @pytest.mark.parametrize(
     ("few", "buckets", "path"),
     [(4, 1, "rewrite"), (0, 1, "merge"), (4, 5, "merge")],
@@ -55,15 +41,15 @@ def small_files(few: int) -> Iterator[None]:
 def test_history(world: World, few: int, buckets: int, path: str) -> None:
     """The path is chosen by size; the answer does not depend on it."""
     world.source("t", *FIRST)
-    views = [world.view(query, buckets=buckets) for query in QUERIES.values()]
+    tuning = Tuning(rewrite_files=few)
+    views = [world.view(query, buckets=buckets, tuning=tuning) for query in QUERIES.values()]
     taken = set()
-    with small_files(few):
-        for changes in ROUNDS:
-            for change in changes:
-                world.sql(change)
-            for view in views:
-                checked(view)
-                taken |= set(view.paths.items())
+    for changes in ROUNDS:
+        for change in changes:
+            world.sql(change)
+        for view in views:
+            checked(view)
+            taken |= set(view.paths.items())
     assert_only(path, taken)
 
 
@@ -75,15 +61,14 @@ def test_history(world: World, few: int, buckets: int, path: str) -> None:
 def test_history_on_delta(scene: Scene, few: int, buckets: int, names: tuple[str, ...]) -> None:
     """Buckets come from the source's size, and the path is reported. Every other example on Delta rewrites."""
     scene.source("t", *FIRST)
-    more = mock.patch.multiple(refresh, BUCKET_BYTES=1 if buckets > 1 else 1 << 40, MOST_BUCKETS=buckets)
+    scene.tune(rewrite_files=few, bucket_bytes=1 if buckets > 1 else 1 << 40, buckets=buckets)
     views = [scene.view(QUERIES[name], name) for name in names]
     taken = set()
-    with small_files(few), more:
-        for changes in ROUNDS:
-            for change in changes:
-                scene.sql(change)
-            for view in views:
-                taken |= set(on_delta.checked(view).paths.items())
+    for changes in ROUNDS:
+        for change in changes:
+            scene.sql(change)
+        for view in views:
+            taken |= set(on_delta.checked(view).paths.items())
     assert_only("merge", taken)
 
 
@@ -118,8 +103,8 @@ def test_what_others_write_beside_a_merge_is_not_ours(scene: Scene, monkeypatch:
         return execute(merge)
 
     monkeypatch.setattr(DeltaMergeBuilder, "execute", beside)
-    with small_files(0):
-        assert on_delta.checked(view).paths["state_1"] == "merge"
+    scene.tune(rewrite_files=0)
+    assert on_delta.checked(view).paths["state_1"] == "merge"
     monkeypatch.undo()
     on_delta.checked(view)
     assert (9, 9, 18.0) in [row[:3] for row in on_delta.rows(view)]

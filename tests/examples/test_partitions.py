@@ -52,14 +52,12 @@ def test_the_key_is_passed_on_to_a_view_above(scene: Scene) -> None:
     assert above.verify().ok
 
 
-def test_a_view_without_the_key_and_too_many_partitions_tell_nothing(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_view_without_the_key_and_too_many_partitions_tell_nothing(scene: Scene) -> None:
     """None means any of them: never a list that leaves some out."""
     partitioned(scene)
     total = scene.view("select k, sum(v) s from t group by k", "total")
     assert (checked(total).partitions, total.description().partition_key) == (None, "")
-    monkeypatch.setattr(touched_partitions, "MOST", 2)
+    scene.tune(reported_partitions=2)
     view = scene.view("select day, count(*) n from t group by day", "daily")
     assert checked(view).partitions is None
     scene.sql("delete from {t} where day < 'd3'")

@@ -8,7 +8,6 @@ import pytest
 
 from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError
 from incremental.lake.durable import lock
-from incremental.operations import branch
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -130,7 +129,7 @@ def test_a_branch_goes_its_own_way(scene: Scene, monkeypatch: pytest.MonkeyPatch
         view.drop()
     changed.drop()
     checked(view)
-    monkeypatch.setattr(branch, "LOCK_SECONDS", 0.1)
+    scene.tune(lock_seconds=0.1)
     with lock(Path(view.path).parents[1], "view original", "refreshed", 1), pytest.raises(BusyError, match="original"):
         view.drop()
     view.drop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -22,15 +21,9 @@ BUCKETS = 2
 
 
 @pytest.fixture
-def merged() -> Iterator[None]:
+def merged(scene: Scene) -> None:
     """Even small tables are merged, and lie in several buckets."""
-    with (
-        mock.patch("incremental.refresh.incremental_refresh.SMALL_FILES", 0),
-        mock.patch("incremental.dataflow.publish.SMALL_FILES", 0),
-        mock.patch("incremental.refresh.refresh.BUCKET_BYTES", 1),
-        mock.patch("incremental.refresh.refresh.MOST_BUCKETS", BUCKETS),
-    ):
-        yield
+    scene.tune(rewrite_files=0, bucket_bytes=1, buckets=BUCKETS)
 
 
 def table(view: View, name: str = "state_1") -> Storage:

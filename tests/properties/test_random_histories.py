@@ -6,19 +6,14 @@ Several random queries share one random history, cut into random refreshes, over
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from unittest import mock
 
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from incremental.api import Delta, View, Warehouse
-from incremental.dataflow import publish
-from incremental.refresh import incremental_refresh, refresh
+from incremental.api import Delta, Tuning, View, Warehouse
 from tests.corpus.lakes import DeltaLake, MemoryLake
 from tests.corpus.memory import MemoryTable, MemoryView
 from tests.examples.scene import confirm
@@ -51,13 +46,13 @@ def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: li
     assume(len(set(sql)) == len(sql) and len("".join(sql)) > 800)  # an example is dear: none on trivial queries
     for text in sql:
         note(text)
-    with tempfile.TemporaryDirectory() as folder, stored(way):
+    with tempfile.TemporaryDirectory() as folder:
         events, dimension = (
             DeltaLake(spark, f"{folder}/events", way.deletion_vectors),
             DeltaLake(spark, f"{folder}/dim"),
         )
         history = History(spark, events, dimension, way.invariant)
-        warehouse = Warehouse(spark, Path(folder) / "warehouse")
+        warehouse = Warehouse(spark, Path(folder) / "warehouse", tuning(way))
         warehouse.source("events", Delta(events.path))
         warehouse.source("dim", Delta(dimension.path, invariant=way.invariant))
         views = [warehouse.view(f"v{number}", text) for number, text in enumerate(sql)]
@@ -76,29 +71,22 @@ def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: li
 @given(queries(), histories, paths)
 def test_views_in_memory_equal_their_queries(spark: SparkSession, sql: str, cuts: list[list[Step]], way: Paths) -> None:
     """The same, ten times faster: many more queries."""
-    with stored(way):
-        sources = {name: MemoryTable(spark, name) for name in ("events", "dim")}
-        history = History(spark, MemoryLake(sources["events"]), MemoryLake(sources["dim"]), way.invariant)
-        invariant = frozenset({"dim"}) if way.invariant else frozenset[str]()
-        view = MemoryView(spark, sql, sources, invariant, buckets=way.buckets)
-        for number in range(len(cuts) + 1):
-            view.refresh()
-            found = difference(view.expected().collect(), view.answer().collect())
-            assert not found, f"{sql}\nafter {cuts[:number]}, {way}\n{found}"
-            for step in cuts[number] if number < len(cuts) else []:
-                history.apply(step)
+    sources = {name: MemoryTable(spark, name) for name in ("events", "dim")}
+    history = History(spark, MemoryLake(sources["events"]), MemoryLake(sources["dim"]), way.invariant)
+    invariant = frozenset({"dim"}) if way.invariant else frozenset[str]()
+    view = MemoryView(spark, sql, sources, invariant, buckets=way.buckets, tuning=tuning(way))
+    for number in range(len(cuts) + 1):
+        view.refresh()
+        found = difference(view.expected().collect(), view.answer().collect())
+        assert not found, f"{sql}\nafter {cuts[:number]}, {way}\n{found}"
+        for step in cuts[number] if number < len(cuts) else []:
+            history.apply(step)
 
 
-@contextmanager
-def stored(way: Paths) -> Iterator[None]:
+def tuning(way: Paths) -> Tuning:
     """The merge path and the number of buckets."""
-    with ExitStack() as patched:
-        if way.always_merge:
-            for room in (incremental_refresh, publish):
-                patched.enter_context(mock.patch.object(room, "SMALL_FILES", 0))
-        if way.buckets > 1:
-            patched.enter_context(mock.patch.multiple(refresh, BUCKET_BYTES=1, MOST_BUCKETS=way.buckets))
-        yield
+    sizes = Tuning(rewrite_files=0) if way.always_merge else Tuning()
+    return replace(sizes, bucket_bytes=1, buckets=way.buckets) if way.buckets > 1 else sizes
 
 
 def failures(view: View, done: list[list[Step]], last: bool = False) -> list[str]:

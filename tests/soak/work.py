@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from unittest import mock
 
-from incremental.refresh import refresh as protocol
+from incremental.api import Tuning
 from pipelines import backfill as ranges
 from pipelines import catalogue
-from tests.soak.world import BRANCH, World, settings
+from tests.soak.world import BRANCH, MERGED, World
 from tests.soak.writes import meanwhile
 
 CHUNKS = (1500, 3000, 6000)  # bytes: a file of a few rows has about one thousand
@@ -119,5 +120,6 @@ REFRESHES = tuple(name for name in WORK if name.startswith("re"))
 
 def do(world: World, name: str, view: str, seed: str, merged: bool, patience: float | None = None) -> str:
     """One piece of work; patience: seconds to wait for a lock."""
-    with settings(merged), mock.patch.object(protocol, "LOCK_SECONDS", patience or protocol.LOCK_SECONDS):
-        return WORK[name][1](world, view, Random(seed))
+    tuning = MERGED if merged else Tuning()
+    world.tuning = tuning if patience is None else replace(tuning, lock_seconds=patience)
+    return WORK[name][1](world, view, Random(seed))

@@ -9,16 +9,14 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import StateError
-from incremental.api import Delta, Files, Policy, View, Warehouse
+from incremental.api import Delta, Files, Policy, Tuning, View, Warehouse
 from incremental.lake.physical_layout import Storage
 from incremental.operations.retention import stands
 from incremental.refresh.upstream import standing
@@ -46,19 +44,14 @@ sources:
   sales:
     files: {path: ../../drop, format: csv, schema: {k: INT, v: INT, day: STRING}, partition_by: day}
 """
-MERGED = {
-    "refresh.incremental_refresh.SMALL_FILES": 0,
-    "dataflow.publish.SMALL_FILES": 0,
-    "refresh.refresh.BUCKET_BYTES": 1,
-    "refresh.refresh.MOST_BUCKETS": 2,
-}
+MERGED = Tuning(rewrite_files=0, bucket_bytes=1, buckets=2)  # even small tables are merged, and lie in buckets
 
 
 class World:
     """One warehouse; nothing of it is remembered but batch answers that were computed once."""
 
     def __init__(self, spark: SparkSession, folder: Path, views: Sequence[str] = tuple(QUERIES)) -> None:
-        self.spark, self.folder, self.names = spark, folder, tuple(views)
+        self.spark, self.folder, self.names, self.tuning = spark, folder, tuple(views), Tuning()
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], list[Any]] = {}
 
     @property
@@ -105,7 +98,7 @@ class World:
 
     def warehouse(self, view: str) -> Warehouse:
         """The warehouse as a new process opens it, with what a view needs."""
-        made = Warehouse(self.spark, self.folder / "warehouse")
+        made = Warehouse(self.spark, self.folder / "warehouse", self.tuning)
         for name in TABLES:
             made.source(name, Delta(str(self.folder / name)))
         made.source("sales", Files(str(self.drop), "csv", SALES, "day"))
@@ -202,12 +195,3 @@ def chain(view: str) -> list[str]:
     origin = view.partition(BRANCH)[0]
     below = [low for name in reads(origin) if name in QUERIES for low in chain(name)]
     return [*dict.fromkeys(below), view]
-
-
-@contextmanager
-def settings(merged: bool) -> Iterator[None]:
-    """merged: even small tables are merged, and lie in buckets."""
-    with ExitStack() as stack:
-        for name, value in MERGED.items() if merged else ():
-            stack.enter_context(mock.patch(f"incremental.{name}", value))
-        yield

@@ -1,0 +1,35 @@
+"""The numbers that trade reading against planning: sizes, limits and waits, in one frozen record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Sizes and limits of one warehouse; a test passes another one and patches nothing.
+
+    prune_above_bytes: a smaller input is read whole, since finding out which part of it matters takes longer.
+    broadcast_rows: fewer rows are sent to every task that reads the other side.
+    change_bytes: a change that Spark expects to be larger is not computed ahead of its join.
+    range_slices, range_intervals: into how many slices the range of a key is cut, and how many intervals of them a
+    condition may have.
+    rewrite_files, rewrite_bytes: a state or a view of no more files and bytes is rewritten whole, not merged.
+    reported_partitions: a report names no more partitions of an answer; beyond that it names none.
+    bucket_bytes, buckets: a new state gets one bucket for so many bytes of its sources, at most so many.
+    lock_seconds: how long to wait for another process that works on the same view.
+    """
+
+    prune_above_bytes: int = 32 * MB
+    broadcast_rows: int = 50_000
+    change_bytes: int = 256 * MB
+    range_slices: int = 256
+    range_intervals: int = 16
+    rewrite_files: int = 4
+    rewrite_bytes: int = 16 * MB
+    reported_partitions: int = 1000
+    bucket_bytes: int = 512 * MB
+    buckets: int = 64
+    lock_seconds: float = 60.0

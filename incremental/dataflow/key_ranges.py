@@ -1,0 +1,90 @@
+"""The ranges in which the keys of a small change lie, as literal conditions on what the change is joined with.
+
+Delta skips files by such conditions; Spark's own optimiser does not derive them across a join.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.plan import Scalar
+from incremental.algebra.tuning import Tuning
+from incremental.dataflow.intervals import Interval, Range, narrow, range_of
+from incremental.dataflow.lowering import Lowering, Relation
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # types whose text is a literal anywhere
+
+
+@dataclass(frozen=True)
+class KeyRanges:
+    """The number of rows, and the intervals that hold the values of each key (None: unknown)."""
+
+    rows: int
+    intervals: tuple[tuple[Interval, ...] | None, ...]
+
+
+def expected_bytes(frame: DataFrame) -> int:
+    """Estimate the size of a frame's rows, as Spark does."""
+    return int(str(catalyst.optimised(frame).stats().sizeInBytes()))
+
+
+def key_ranges(
+    lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], narrowed: Tuning | None, nulls_match: bool = False
+) -> KeyRanges:
+    """Find the ranges of the keys of computed rows, in one Spark job or two.
+
+    frame: its columns have the names of the plan's. narrowed: what is joined is so large that a second job pays off,
+    which finds several intervals of a key; None for one interval. nulls_match: a NULL key equals another.
+    """
+    known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
+    chosen = [(i, lowering.over(frame, key)) for i, key in known]
+    found = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
+    found += [F.count(key).alias(f"known_{i}") for i, key in chosen]
+    row = frame.agg(F.count(F.lit(1)).alias("rows"), *found).first()
+    assert row is not None
+    intervals: list[tuple[Interval, ...] | None] = [None] * len(keys)
+    wide: dict[int, Range] = {}
+    for i, key in chosen:
+        if row[f"known_{i}"] and not (nulls_match and row[f"known_{i}"] < row["rows"]):
+            least, greatest = row[f"min_{i}"], row[f"max_{i}"]
+            intervals[i] = ((least, greatest),)
+            if narrowed and (found_range := range_of(key, keys[i].type, least, greatest, narrowed.range_slices)):
+                wide[i] = found_range
+    if wide:
+        assert narrowed is not None
+        for i, several in zip(wide, narrow(frame, list(wide.values()), narrowed.range_intervals), strict=True):
+            intervals[i] = several
+    return KeyRanges(row["rows"], tuple(intervals))
+
+
+def within(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], ranges: KeyRanges) -> Relation:
+    """Filter a relation to the rows whose keys lie in the ranges of the keys that they are to equal."""
+    plan = relation.plan
+    for key, intervals in zip(keys, ranges.intervals, strict=True):
+        if intervals is not None and SKIPPABLE.fullmatch(key.type):
+            conditions = [between(lowering, key, interval) for interval in intervals]
+            condition = reduce(lowering.catalyst.expressions.Or, conditions)
+            plan = lowering.catalyst.plans.logical.Filter(condition, plan)
+    return Relation(plan, relation.weighted)
+
+
+def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
+    """Build the condition that a key lies in an interval."""
+    expressions, value = lowering.catalyst.expressions, lowering.expression(key)
+    low, high = (catalyst.parsed(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
+    return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
+
+
+def hinted(lowering: Lowering, plan: J) -> J:
+    """Ask Spark to broadcast a plan."""
+    logical = lowering.catalyst.plans.logical
+    strategy = catalyst.some(lowering.spark, catalyst.module(logical, "BROADCAST"))
+    return logical.ResolvedHint(plan, logical.HintInfo(strategy))
