@@ -27,7 +27,7 @@ from incremental.operations.branch import branched, dropped
 from incremental.operations.maintenance import WEEK_HOURS, upkeep
 from incremental.operations.metrics import measured, observed
 from incremental.operations.rollback import Rollback
-from incremental.operations.verify import verified
+from incremental.operations.verify import verify
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.journal import Entry
 from incremental.refresh.mode import Choice, foreseen
@@ -93,7 +93,8 @@ class View:
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
     ) -> Report:
         refresh = self._refresh()
-        return measured(self._store, refresh.inputs, lambda: refresh.run(versions, progress, rebuild, chunk))
+        with measured(self._store, refresh.inputs):
+            return refresh.run(versions, progress, rebuild, chunk)
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch in the query's order; that of the old query until a rebuild is done."""
@@ -123,7 +124,7 @@ class View:
         intent = entry.intent
         self._inputs().check({name: pin for name, pin in intent.sources.items() if name not in self.views})
         sample, versions = self._compilation.sample(share, intent.epoch), standing(intent.sources)
-        return verified(intent, versions, self._batch(versions), self._answered(entry, rows), sample)
+        return verify(intent, versions, self._batch(versions), self._answered(entry, rows), sample)
 
     def history(self) -> tuple[Report, ...]:
         """The reports of all finished epochs, oldest first."""

@@ -29,7 +29,7 @@ from incremental.landing.preflight import check_content
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import Records, declared_schema, refused
 from incremental.landing.writer import Replacement
-from incremental.telemetry.events import told
+from incremental.telemetry.events import logged
 
 LOCK_SECONDS = 600.0
 
@@ -77,10 +77,11 @@ class Landings:
         return self._land(None, replay=True)
 
     def _land(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
-        about = {"source": self.name, "table": self.table.path}
-        return told("landing", about, lambda: self._landed(partitions, replay))
+        with logged("landing", {"source": self.name, "table": self.table.path}) as work:
+            work.result = landing = self._replace_changed(partitions, replay)
+        return landing
 
-    def _landed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+    def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
             reshaped, quarantined = self._reshaped(replay), self.quarantine.counts()

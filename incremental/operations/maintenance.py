@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, StateError
@@ -34,7 +33,7 @@ from incremental.refresh.view_store import Store
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 from incremental.telemetry.clock import now, seconds_since
-from incremental.telemetry.events import told
+from incremental.telemetry.events import logged
 
 WEEK_HOURS = 168.0
 KEPT_ENTRIES = 200  # of the journal
@@ -161,11 +160,13 @@ def upkeep(
 
     Raises StateError where an epoch is unfinished or there is none, BusyError where another process does not end.
     """
-    work = partial(_upkeep, store, ways, hours, progress)
-    return measured(store, inputs, lambda: told("upkeep", {"view": store.view}, work), attempt=False)
+    with measured(store, inputs, attempt=False), logged("upkeep", {"view": store.view}) as work:
+        work.result = done = keep_in_order(store, ways, hours, progress)
+    return done
 
 
-def _upkeep(store: Store, ways: Ways, hours: float, progress: Progress | None) -> Upkeep:
+def keep_in_order(store: Store, ways: Ways, hours: float, progress: Progress | None) -> Upkeep:
+    """Keep a view's tables in order, under its lock."""
     view = store.view
     if not 0 <= hours < math.inf:
         raise StateError(f"view {view} cannot retain {hours:g} hours: give 0 or more")

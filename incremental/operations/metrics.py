@@ -16,11 +16,13 @@ import hashlib
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from incremental.algebra.report import Report
 from incremental.algebra.upkeep import Status
@@ -54,7 +56,6 @@ FAMILIES = {
     "refresh_seconds": "How long the last refresh or rollback took, well or not.",
 }
 Sample = tuple[str, dict[str, str], float]  # family, labels, value
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,9 @@ class Metrics:
 
     def _write(self, kind: str, samples: Sequence[Sample]) -> None:
         own = {"view": self.store.view, "warehouse": str(self.store.folder.resolve().parents[1])}
-        fresh = self._file(kind).with_suffix(f".{os.getpid()}")
         try:
-            fresh.write_text(text([(name, own | labels, value) for name, labels, value in samples]), "utf-8", "replace")
-            fresh.replace(self._file(kind))
+            gauges = registry([(name, own | labels, value) for name, labels, value in samples])
+            write_to_textfile(str(self._file(kind)), gauges)
         except OSError as error:  # the work itself is done, or has failed for another reason
             warnings.warn(f"{self._file(kind)} was not written ({error.strerror})", stacklevel=2)
 
@@ -115,19 +115,20 @@ def observed(store: Store, base: Callable[[str], Table]) -> Status:
     return status
 
 
-def measured(store: Store, inputs: Inputs, run: Callable[[], Result], attempt: bool = True) -> Result:
-    """Do some work on a view, and keep its metrics and those of the views below; attempt: it was to bring it on."""
+@contextmanager
+def measured(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[None]:
+    """Keep the metrics of a view, and of the views below it, over some work; attempt: the work was to refresh it."""
     metrics, start, succeeded = metrics_of(store), time.monotonic(), False
     if metrics is None:
-        return run()
+        yield
+        return
     try:
-        done = run()
+        yield
         succeeded = True
     finally:
         if attempt:
             metrics.attempted(succeeded, time.monotonic() - start)
     refreshed(metrics, inputs)
-    return done
 
 
 def refreshed(metrics: Metrics, inputs: Inputs) -> None:
@@ -160,19 +161,13 @@ def epoch_of(report: Report) -> Iterator[Sample]:
     yield "epoch_verdict", {"verdict": report.verdict}, 1
 
 
-def text(samples: Sequence[Sample]) -> str:
-    """Samples in Prometheus' text format, family by family."""
-    lines: list[str] = []
-    for family, said in FAMILIES.items():
-        found = [(labels, value) for name, labels, value in samples if name == family]
-        if found:
-            lines += [f"# HELP deltafold_{family} {said}", f"# TYPE deltafold_{family} gauge"]
-        for labels, value in found:
-            shown = ",".join(f'{name}="{escaped(label)}"' for name, label in labels.items())
-            lines.append(f"deltafold_{family}{{{shown}}} {value}")
-    return "\n".join(lines) + "\n"
-
-
-def escaped(label: str) -> str:
-    """A label's value between quotation marks."""
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def registry(samples: Sequence[Sample]) -> CollectorRegistry:
+    """Samples as gauges, family by family; bytes of a label that are not UTF-8 become `?`."""
+    found = CollectorRegistry()
+    for family, description in FAMILIES.items():
+        of_family = [(labels, value) for name, labels, value in samples if name == family]
+        if of_family:
+            gauge = Gauge(f"deltafold_{family}", description, list(of_family[0][0]), registry=found)
+            for labels, value in of_family:
+                gauge.labels(*(label.encode("utf-8", "replace").decode() for label in labels.values())).set(value)
+    return found

@@ -8,9 +8,7 @@ from the pinned versions, which gives the same rows. Readers keep the old genera
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import functions as F
 
@@ -29,7 +27,7 @@ from incremental.refresh.refresh import Refresh
 from incremental.refresh.reporting import report_of
 from incremental.refresh.state_reuse import COPIED
 from incremental.refresh.upstream import Progress
-from incremental.telemetry.events import told
+from incremental.telemetry.events import logged
 
 ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
 MOST_BUCKETS = 4096  # each is a folder and a file
@@ -43,17 +41,18 @@ class Rollback(Refresh):
 
         Raises StateError where that epoch is unfinished, or there is none, or its buckets are so many already.
         """
-        return self._observed("rebucket", partial(self._rebucket, buckets, progress))
+        with measured(self._store, self.inputs), logged("rebucket", {"view": self._store.view}) as work:
+            work.result = report = self._rebucket(buckets, progress)
+        return report
 
     def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         """Go back to a finished epoch of a generation, by default the last one's.
 
         Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
         """
-        return self._observed("rollback", partial(self._to, epoch, generation, progress))
-
-    def _observed(self, what: str, work: Callable[[], Report]) -> Report:
-        return measured(self._store, self.inputs, lambda: told(what, {"view": self._store.view}, work))
+        with measured(self._store, self.inputs), logged("rollback", {"view": self._store.view}) as work:
+            work.result = report = self._to(epoch, generation, progress)
+        return report
 
     def _rebucket(self, buckets: int, progress: Progress | None) -> Report:
         view = self._store.view

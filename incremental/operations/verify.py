@@ -21,7 +21,7 @@ from incremental.algebra.upkeep import counted
 from incremental.operations.sampling import Sample
 from incremental.refresh.journal import Intent
 from incremental.spark.checkpoint import held
-from incremental.telemetry.events import told
+from incremental.telemetry.events import logged
 
 DIGITS = 9
 SAMPLE = 5
@@ -99,17 +99,19 @@ def is_float(data_type: DataType) -> bool:
     return isinstance(data_type, DoubleType | FloatType)
 
 
-def verified(
+def verify(
     intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None = None
 ) -> Verification:
-    """The view at the end of an epoch, or a sample of it, against the batch query at its versions of base sources."""
-    about = {"view": intent.view, "epoch": intent.epoch}
-    return told("verification", about, lambda: _verified(intent, versions, expected, actual, sample))
+    """Compare the view at an epoch, or a sample of it, with the batch query at the versions of its base sources."""
+    with logged("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
+        work.result = verification = compare(intent, versions, expected, actual, sample)
+    return verification
 
 
-def _verified(
+def compare(
     intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None
 ) -> Verification:
+    """Compare two answers, or a sample of them."""
     if sample is not None:
         expected, actual = sample.of(expected), sample.of(actual)
     found, rows = discrepancy(expected, actual, SAMPLE), actual.count()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StateError
 from incremental.algebra.report import Report
@@ -26,7 +25,7 @@ from incremental.refresh.upstream import Done, Inputs, Reached, Targets, locked
 from incremental.refresh.view_store import Store
 from incremental.spark.java_errors import explained
 from incremental.spark.job_stats import Measure
-from incremental.telemetry.events import told
+from incremental.telemetry.events import logged
 
 Progress = Callable[[str], None]
 RESUMED = "resumed"
@@ -53,8 +52,9 @@ class Refresh:
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
-        work = partial(self._run, versions, progress, rebuild, chunk)
-        return told("refresh", {"view": self._store.view}, work)
+        with logged("refresh", {"view": self._store.view}) as work:
+            work.result = report = self._run(versions, progress, rebuild, chunk)
+        return report
 
     def _run(
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
@@ -184,8 +184,10 @@ class Refresh:
         choice: Choice | None = None,
     ) -> Report:
         """Run one epoch of a written intent and complete its journal entry."""
-        told_of = {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}
-        return told("epoch", told_of, lambda: self._attempted(intent, progress, verdict, last, choice))
+        subject = {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}
+        with logged("epoch", subject) as work:
+            work.result = report = self._attempted(intent, progress, verdict, last, choice)
+        return report
 
     def _attempted(
         self, intent: Intent, progress: Progress | None, verdict: str, last: Entry | None, choice: Choice | None
@@ -228,8 +230,8 @@ class Refresh:
     def _measured(self, epoch: Epoch, title: str, work: Callable[[], Effect]) -> Effect:
         """Do an epoch's work, counting what it costs; where it fails, say what is to be done."""
         try:
-            with epoch.measure.all(title):
-                return explained(work, epoch.places, not epoch.initial)
+            with epoch.measure.all(title), explained(epoch.places, not epoch.initial):
+                return work()
         except DeltafoldError as error:
             self._failed(epoch, error)
             raise

@@ -6,16 +6,14 @@ Py4J's own message is "An error occurred while calling o12.save"; what a person 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids import OUTGROWN
 from incremental.spark.catalyst import JavaError
-
-Result = TypeVar("Result")
 
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
 DISK = {
@@ -82,13 +80,15 @@ def of_disk(error: Exception, folder: Path) -> StorageError | None:
     return None
 
 
-def explained(run: Callable[[], Result], places: Mapping[str, str], moving: bool) -> Result:
-    """Run, and turn what Spark says into a sentence.
+@contextmanager
+def explained(places: Mapping[str, str], moving: bool) -> Generator[None]:
+    """Turn what Spark raises into one sentence.
 
-    places: what is read, by the path it is at; moving: from versions of the sources to later ones.
+    places: what is read, by the path it is at; moving: from versions of the sources to later ones. Raises SourceError
+    for data that an expression cannot take and for files that are gone, DeltafoldError for anything else.
     """
     try:
-        return run()
+        yield
     except JavaError as error:
         text = str(error)
         if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:

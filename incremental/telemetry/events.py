@@ -1,14 +1,14 @@
-"""What a machine is told of work. In: work, and what it says of itself. Out: one JSON line an event.
+"""Log events of work: one record when it begins and one when it ends, with fields for machines.
 
-The lines go to Python's logger `deltafold`, which is silent unless DELTAFOLD_LOG is `json` (standard error) or
-`json:PATH` (added to that file), or the program that uses the library gives it a handler.
+The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_LOG is `json` (standard error) or
+`json:PATH` (appended to that file), or the program that uses the library gives it a handler.
 
     {"event": "refresh finished", "time": "2024-05-03T06:00:00Z", "work": "3f2a…", "view": "totals", "epoch": 3, …}
 
-Work begins, and is finished or failed: refresh, rollback, rebucket, upkeep, landing, verification; within a refresh
-every epoch, those of views below too, and parts. `work` is the same in all events of one piece of work. A line never
-holds a row, a value of one, or a setting: of an error it has what `DeltafoldError.logged` says, of any other exception
-its class.
+A record's message is the event; its fields are in `record.fields`. Work begins, and is finished or failed: refresh,
+rollback, rebucket, upkeep, landing, verification, and within a refresh every epoch, those of views below included.
+`work` is the same in all events of one piece of work. No field holds a row, a value of a row, or a setting: of an error
+there is what `DeltafoldError.logged` shows, of any other exception its class.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.report import Landing, Report, Verification
@@ -30,70 +32,85 @@ from incremental.telemetry.clock import now
 
 VARIABLE, FORM = "DELTAFOLD_LOG", "json"
 LOGGER = logging.getLogger("deltafold")
-LOGGER.addHandler(logging.NullHandler())  # else Python would print what went wrong
+LOGGER.addHandler(logging.NullHandler())  # else Python would print failures
 
-Result = TypeVar("Result")
+
+class JsonFormatter(logging.Formatter):
+    """One JSON line a record: its event, its time, its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render the record."""
+        fields: Mapping[str, object] = getattr(record, "fields", {})
+        event = {"event": record.getMessage(), "time": now(), **fields}
+        return json.dumps(event, ensure_ascii=False, default=str)
+
+
+@dataclass
+class Work:
+    """A piece of work under way; result: what it came to, which the last event describes."""
+
+    result: object = None
 
 
 def switch_on() -> None:
-    """Do as DELTAFOLD_LOG says, once in a process. Raises SetupError for what it cannot mean."""
+    """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises SetupError for a value it cannot have."""
     wanted = os.environ.get(VARIABLE)
     if not wanted or any(handler.get_name() == VARIABLE for handler in LOGGER.handlers):
         return
     form, _, path = wanted.partition(":")
     if form != FORM:
-        raise SetupError(f"{VARIABLE} is {wanted!r}: say {FORM} for standard error, or {FORM}:PATH for a file.")
+        raise SetupError(f"invalid {VARIABLE} {wanted!r}: use {FORM} for standard error, or {FORM}:PATH for a file.")
     try:
         handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
     except OSError as error:
         raise SetupError(
-            f"{VARIABLE} names the file {path}, which cannot be written ({error.strerror}): name another."
+            f"cannot write the file {path} of {VARIABLE}: {error.strerror}. Set {VARIABLE} to another file."
         ) from error
     handler.set_name(VARIABLE)
+    handler.setFormatter(JsonFormatter())
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
 
 
-def told(work: str, subject: Mapping[str, object], run: Callable[[], Result]) -> Result:
-    """Do some work, and tell that it begins and how it ends; subject: what it is about, such as the view."""
+@contextmanager
+def logged(work: str, subject: Mapping[str, object]) -> Generator[Work]:
+    """Log that some work begins and how it ends; subject: its own fields, such as the view."""
     switch_on()
-    facts, start = {"work": uuid.uuid4().hex[:12], **subject}, time.monotonic()
-    say(logging.INFO, f"{work} begun", facts)
+    fields, start, done = {"work": uuid.uuid4().hex[:12], **subject}, time.monotonic(), Work()
+    log(logging.INFO, f"{work} begun", fields)
     try:
-        done = run()
+        yield done
     except BaseException as error:
-        said = covered(error.logged) if isinstance(error, DeltafoldError) else None
+        sentence = covered(error.logged) if isinstance(error, DeltafoldError) else None
         seconds = round(time.monotonic() - start, 3)
-        why = {"seconds": seconds, "error": type(error).__name__, "sentence": said}
-        say(logging.ERROR, f"{work} failed", {**facts, **why})
+        failure = {"seconds": seconds, "error": type(error).__name__, "sentence": sentence}
+        log(logging.ERROR, f"{work} failed", {**fields, **failure})
         raise
-    say(logging.INFO, f"{work} finished", {**facts, **facts_of(done)})
-    return done
+    log(logging.INFO, f"{work} finished", {**fields, **fields_of(done.result)})
 
 
-def say(level: int, event: str, facts: Mapping[str, object]) -> None:
-    """One line."""
-    if LOGGER.isEnabledFor(level):
-        LOGGER.log(level, "%s", json.dumps({"event": event, "time": now(), **facts}, ensure_ascii=False, default=str))
+def log(level: int, event: str, fields: Mapping[str, object]) -> None:
+    """Log one event."""
+    LOGGER.log(level, "%s", event, extra={"fields": dict(fields)})
 
 
-def facts_of(done: object) -> dict[str, Any]:
-    """The numbers and verdicts that a result tells."""
-    match done:
+def fields_of(result: object) -> dict[str, Any]:
+    """The numbers and verdicts of a result."""
+    match result:
         case Report():
             names = (
                 "view", "epoch", "generation", "verdict", "versions", "change_rows", "groups", "rows_read",
                 "rows_written", "jobs", "commits", "seconds", "phases", "paths", "expected",
             )  # fmt: skip
-            return {name: getattr(done, name) for name in names}
+            return {name: getattr(result, name) for name in names}
         case Landing():
-            counts = {name: len(getattr(done, name)) for name in ("landed", "unchanged", "removed")}
-            counts |= {"quarantined": sum(done.quarantined.values())}
-            return {"version": done.version, "rows": done.rows, "seconds": round(done.seconds, 3), **counts}
+            counts = {name: len(getattr(result, name)) for name in ("landed", "unchanged", "removed")}
+            counts |= {"quarantined": sum(result.quarantined.values())}
+            return {"version": result.version, "rows": result.rows, "seconds": round(result.seconds, 3), **counts}
         case Verification():
-            return {name: getattr(done, name) for name in ("ok", "missing", "extra", "rows", "versions", "share")}
+            return {name: getattr(result, name) for name in ("ok", "missing", "extra", "rows", "versions", "share")}
         case Upkeep():
-            tables = {name: [table.work, table.partitions, table.removed] for name, table in done.tables.items()}
-            return {"seconds": done.seconds, "generations": done.generations, "tables": tables}
+            tables = {name: [table.work, table.partitions, table.removed] for name, table in result.tables.items()}
+            return {"seconds": result.seconds, "generations": result.generations, "tables": tables}
         case _:
             return {}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from prometheus_client import generate_latest
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Delta, Files
@@ -128,7 +129,7 @@ def test_no_row_is_told(scene: Scene, log: Path, numbers: Path) -> None:
 
 def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from an operator who believes that something is told, and nothing is."""
-    for wanted, says in (("yaml", "say json"), (f"json:{tmp_path}/none/log", "cannot be written")):
+    for wanted, says in (("yaml", "use json"), (f"json:{tmp_path}/none/log", "cannot write")):
         monkeypatch.setenv(events.VARIABLE, wanted)
         with pytest.raises(SetupError, match=says):
             events.switch_on()
@@ -140,5 +141,6 @@ def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_labels_that_need_escaping() -> None:
     """Protects from one odd folder name that makes a collector reject the whole file."""
     name = 'a"b\\c\nd'
-    (line,) = [line for line in metrics.text([("epoch", {"warehouse": name}, 3)]).splitlines() if line[0] != "#"]
+    written = generate_latest(metrics.registry([("epoch", {"warehouse": name}, 3)])).decode()
+    (line,) = [line for line in written.splitlines() if line[0] != "#"]
     assert line == 'deltafold_epoch{warehouse="a\\"b\\\\c\\nd"} 3'
