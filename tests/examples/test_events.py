@@ -59,9 +59,9 @@ def samples(folder: Path) -> dict[tuple[str, ...], float]:
             if not line.startswith(("# HELP ", "# TYPE ")):
                 sample = SAMPLE.fullmatch(line)
                 assert sample, line
-                labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[2])
-                assert [name for name, _ in labels[:2]] == ["view", "warehouse"]
-                found[sample[1], *(value for _, value in labels[2:])] = float(sample[3])
+                labels = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[2]))
+                assert labels.pop("view") and labels.pop("warehouse")
+                found[sample[1], *labels.values()] = float(sample[3])
     return found
 
 
@@ -143,4 +143,4 @@ def test_labels_that_need_escaping() -> None:
     name = 'a"b\\c\nd'
     written = generate_latest(metrics.registry([("epoch", {"warehouse": name}, 3)])).decode()
     (line,) = [line for line in written.splitlines() if line[0] != "#"]
-    assert line == 'deltafold_epoch{warehouse="a\\"b\\\\c\\nd"} 3'
+    assert line == 'deltafold_epoch{warehouse="a\\"b\\\\c\\nd"} 3.0'
