@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from incremental.api import Delta, Report, View, Warehouse
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from incremental.spark import catalyst
 from incremental.spark.cache import cache_folder
 from incremental.spark.session import start
@@ -61,7 +61,7 @@ def show(
     table = Printed("what", "measured", title=f"data larger than memory: a heap of {HEAP}, parts of {PART / GB:g} GB")
     for what, measured in (
         ("input", f"{size(folder / 'events') / GB:.2f} GB"),
-        ("state", f"{Table(spark, view.path).size()[1] / GB:.2f} GB"),
+        ("state", f"{Storage(spark, view.path).size()[1] / GB:.2f} GB"),
         ("state with older versions", f"{size(Path(view.path)) / GB:.2f} GB"),
         ("first load", f"{sum(p.seconds for p in parts):.0f} s in {len(parts)} parts"),
         ("change", f"{change.seconds:.0f} s, {change.change_rows} rows"),

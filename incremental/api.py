@@ -22,7 +22,8 @@ from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.strategy import Publish
-from incremental.lake.table import Table
+from incremental.lake.delta import DELTA
+from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
 from incremental.refresh.source_catalog import Declared
 from incremental.view import View
@@ -31,12 +32,13 @@ from incremental.view import View
 class Warehouse:
     """A folder of landed sources, states and views.
 
-    spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes.
+    spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes;
+    lake: where tables are, for tests.
     """
 
-    def __init__(self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None) -> None:
-        self.spark, self.root, self.tuning = spark, Path(root).absolute(), tuning or Tuning()
-        self._declared = Declared(spark, self.root)
+    def __init__(self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake = DELTA) -> None:
+        self.spark, self.root, self.tuning, self.lake = spark, Path(root).absolute(), tuning or Tuning(), lake
+        self._declared = Declared(spark, self.root, lake)
         self._views: dict[str, View] = {}
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:

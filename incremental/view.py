@@ -21,7 +21,7 @@ from incremental.algebra.sqltext import quoted
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import Compilation, OnChange, Policy
 from incremental.compiler.strategy import Publish
-from incremental.lake.table import Table
+from incremental.lake.protocol import VersionedTable
 from incremental.language.query import QueryText
 from incremental.operations.branch import branched, dropped
 from incremental.operations.maintenance import WEEK_HOURS, upkeep
@@ -165,7 +165,9 @@ class View:
 
     @property
     def _store(self) -> Store:
-        return Store(self.warehouse.spark, self.warehouse.root / "views" / self.name, self.name, self.warehouse.tuning)
+        warehouse = self.warehouse
+        folder = warehouse.root / "views" / self.name
+        return Store(warehouse.spark, folder, self.name, warehouse.lake, warehouse.tuning)
 
     @property
     def current(self) -> bool:
@@ -178,7 +180,7 @@ class View:
         self._reread()
         return self._compilation.schema
 
-    def _base(self, way: str) -> Table:
+    def _base(self, way: str) -> VersionedTable:
         """A table by the way to it (see refresh/upstream.py)."""
         source, _, rest = way.partition("/")
         if rest and source in self.views:
@@ -221,7 +223,7 @@ class View:
     def _below(self) -> Below:
         """This view as another one reads it."""
         columns, refresh = tuple(column.name for column in self.columns), self._refresh()
-        return Below(self.warehouse.spark, self.name, self._store.folder, columns, refresh.inputs, refresh.reach)
+        return Below(self._store, columns, refresh.inputs, refresh.reach)
 
     def _batch(self, versions: Mapping[str, int]) -> DataFrame:
         """The batch query at these versions, on the batch queries of the views that it reads, not on their tables."""
@@ -234,9 +236,10 @@ class View:
 
     def _choice(self) -> Choice:
         """How the next refresh would run, with the views below as they stand."""
-        read, spark = self._compilation.query.sources, self.warehouse.spark
+        read = self._compilation.query.sources
         views = {name: view for name, view in self.views.items() if name in read and view.history()}
-        tables = self.warehouse.tables() | {name: Table(spark, view.path) for name, view in views.items()}
+        answers = {name: view._published.table for name, view in views.items()}
+        tables = {**self.warehouse.tables(), **answers}
         return foreseen(self._compilation.ways, read, self._store.journal, tables)
 
     @property

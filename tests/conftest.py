@@ -49,5 +49,5 @@ def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" not in request.fixturenames or zlib.crc32(request.node.name.encode()) % 4:
         yield
         return
-    with mock.patch("incremental.lake.table.WHOLE_BYTES", 0):
+    with mock.patch("incremental.lake.delta_table.WHOLE_BYTES", 0):
         yield

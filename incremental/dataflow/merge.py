@@ -17,7 +17,7 @@ from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
 from incremental.lake.physical_layout import arranged
-from incremental.lake.table import Clause, Table
+from incremental.lake.protocol import Clause, Table
 from incremental.spark import catalyst
 
 REPLACE = "__replace"

@@ -19,7 +19,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.dataflow.state_schema import Stored
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
-from incremental.lake.table import Clause, Table
+from incremental.lake.protocol import Clause, Table
 from incremental.spark.checkpoint import held
 
 COPY, INSERTED = "__copy", "__inserted"

@@ -1,11 +1,13 @@
-"""Locks between processes, and writes that survive a power cut."""
+"""Locks between processes, and changes of folders that survive a power cut."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,6 +23,22 @@ def settle(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of tables and journals, which go where it goes."""
+
+    path: Path
+
+    def remove(self) -> None:
+        """Remove all that lies here, with the logs; what a crash left of it goes the next time."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def appear(self, path: Path) -> None:
+        """Let all that lies here be seen under another name, at once."""
+        self.path.rename(path)
+        settle(path.parent)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""How a Delta table lies on the disk. In: a table. Out: its files; compaction, vacuum, clones.
+"""How a Delta table lies on the disk: its files by partition, compaction, vacuum and clones.
 
-Beside lake.py and feed.py the only file that knows Delta. Every write is one commit that changes no row (`dataChange`
+Every write is one commit that changes no row (`dataChange`
 is false, so that change feeds of other tools see nothing) and keeps the marks of epochs, or removes what nobody needs.
 """
 
@@ -8,51 +8,26 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from delta.tables import DeltaTable
+from delta import tables
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import SourceError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
-from incremental.lake.durable import settle
+from incremental.lake.delta_table import DeltaTable
 from incremental.lake.files import actions_of
-from incremental.lake.table import Table
+from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionFiles, VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
-HOUR = 3600.0
-MARGIN_HOURS = 1.0  # clocks, and commits that began before an earlier one ended
-SMALL_FILE = 32 << 20
-MANY_FILES = 4  # small files of one partition that are worth being rewritten as one
-MANY_DELETED = 0.1  # of a partition's rows
 
-
-@dataclass(frozen=True)
-class PartitionFiles:
-    """The files of one partition: how many, how many are small, their rows, and how many of these are deleted."""
-
-    value: str | None
-    files: int = 0
-    small: int = 0
-    rows: int = 0
-    deleted: int = 0
-
-    @property
-    def worn(self) -> bool:
-        """Whether it is worth being rewritten."""
-        return self.small >= MANY_FILES or self.deleted > MANY_DELETED * self.rows
-
-
-class Storage(Table):
-    """The files of one Delta table in a local folder."""
+class Storage(DeltaTable):
+    """One Delta table in a local folder, with how its files lie there."""
 
     def partitions(self) -> tuple[PartitionFiles, ...]:
         """The partitions of the latest version; of a table without any, one."""
@@ -92,22 +67,13 @@ class Storage(Table):
         spark = catalyst.isolated(self.spark)
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         spark.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # its commits would look like changes
-        DeltaTable.forPath(spark, self.path).vacuum(math.ceil(hours))  # Delta rounds 0.4 hours to none
+        tables.DeltaTable.forPath(spark, self.path).vacuum(math.ceil(hours))  # Delta rounds 0.4 hours to none
 
-    def clone(self, origin: Table, version: int) -> None:
+    def clone(self, origin: VersionedTable, version: int) -> None:
         """Make this table a shallow clone of a version of another: its files are read where they are."""
         cast(Any, self.spark).sql(
             f"CREATE TABLE delta.{quoted(self.path)} SHALLOW CLONE delta.{quoted(origin.path)} VERSION AS OF {version}"
         ).collect()
-
-    def remove(self) -> None:
-        """Remove all that lies here, with the logs; what a crash left of it goes the next time."""
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def appear(self, folder: Path) -> None:
-        """Let all that lies here be seen under another name, at once."""
-        Path(self.path).rename(folder)
-        settle(folder.parent)
 
     def needed_hours(self, version: int) -> float | None:
         """How many hours a vacuum must retain so that all files of a version stay; None: it must not run at all.
@@ -129,13 +95,6 @@ class Storage(Table):
         except JavaError:
             return None
         return 0.0
-
-    def whole(self, version: int) -> bool:
-        """Whether a version can still be read: the log tells its files, and all of them are there."""
-        try:
-            return self.present(list(self.files(version).values()))
-        except SourceError:
-            return False
 
     def usage(self) -> tuple[int, int]:
         """Files and bytes on the disk, those of old versions too, Delta's log not counted."""

@@ -20,7 +20,7 @@ from incremental.algebra.datatypes import orderless
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.lake.files import File, Identity
-from incremental.lake.table import Table
+from incremental.lake.protocol import VersionedTable
 
 MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than reading the commits between
 
@@ -29,7 +29,7 @@ MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than readi
 class Difference:
     """The files that left and that came between two versions; remapped: names meant other columns of the same files."""
 
-    table: Table
+    table: VersionedTable
     before: int | None
     after: int
     left: tuple[File, ...]
@@ -102,13 +102,13 @@ def consolidated(change: DataFrame) -> DataFrame:
     return summed.select(*each(F.map_from_entries), WEIGHT) if maps else summed
 
 
-def difference(table: Table, before: int | None, after: int) -> Difference:
+def difference(table: VersionedTable, before: int | None, after: int) -> Difference:
     """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
     told = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
     return told or by_snapshots(table, before, after)
 
 
-def remapped(table: Table, before: int, after: int) -> bool:
+def remapped(table: VersionedTable, before: int, after: int) -> bool:
     """Whether files are read otherwise than before: a column was renamed, or dropped and added again, or the table."""
     if table.origin is not table or not table.mapped:
         return table.origin is not table
@@ -134,7 +134,7 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
             return {}
 
 
-def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
+def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
     """The definition: the files of one version and not of the other; all of both where they are read otherwise."""
     if before == after and table.origin is table:
         return Difference(table, before, after, (), ())
@@ -145,7 +145,7 @@ def by_snapshots(table: Table, before: int | None, after: int) -> Difference:
     return Difference(table, before, after, left, came, apart)
 
 
-def by_commits(table: Table, before: int, after: int) -> Difference | None:
+def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
     """The same from what each commit added and removed; a file that came and left again is in neither.
 
     A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where

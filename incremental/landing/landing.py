@@ -21,7 +21,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.report import Landing
 from incremental.algebra.sources import Files
 from incremental.lake.durable import lock
-from incremental.lake.table import Table
+from incremental.lake.protocol import Table
 from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, data_files, digest, partitions_in, reading
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.sources import Files
 from incremental.algebra.sqltext import literal
 from incremental.lake.files import rows_in
-from incremental.lake.table import Table
+from incremental.lake.protocol import Table
 from incremental.landing.folder import Partition
 from incremental.landing.line_numbers import with_lines
 from incremental.landing.reader import Records

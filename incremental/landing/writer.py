@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sqltext import literal, quoted
-from incremental.lake.table import Table
+from incremental.lake.protocol import Table
 from incremental.landing.folder import HIVE_NULL, Partition
 from incremental.landing.parse_errors import file_of, line_of, reason_of
 from incremental.landing.quarantine import Quarantine, rows_of

@@ -8,11 +8,9 @@ and appears by one rename, so a crash leaves no half branch.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, StateError
-from incremental.lake.durable import lock
-from incremental.lake.physical_layout import Storage
+from incremental.lake.durable import Folder, lock
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.dependents import Reader, Readers
 from incremental.refresh.journal import Entry, Journal
@@ -41,12 +39,12 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
             raise StateError(f"the journal of view {store.view} does not tell its tables' versions: rebuild it first")
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce(folder)
-        scratch = Store(store.spark, folder.with_name(f".{folder.name}.branch"), target.view, store.tuning)
+        scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
         try:
             cloned(store, scratch, entry)
         except JavaError as error:
             raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
-        Storage(store.spark, str(scratch.folder)).appear(folder)
+        Folder(scratch.folder).appear(folder)
 
 
 def dropped(store: Store) -> None:
@@ -57,11 +55,11 @@ def dropped(store: Store) -> None:
     """
     if not store.folder.exists():
         return
-    gone = Storage(store.spark, str(store.folder.with_name(f".{store.folder.name}.dropped")))
+    gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         Readers(store.folder).check_no_branch(store.view)
         gone.remove()
-        Storage(store.spark, str(store.folder)).appear(Path(gone.path))
+        Folder(store.folder).appear(gone.path)
     gone.remove()
     if metrics := metrics_of(store):
         metrics.forget()
@@ -69,10 +67,10 @@ def dropped(store: Store) -> None:
 
 def cloned(store: Store, scratch: Store, entry: Entry) -> None:
     """The tables of an epoch and a journal with that epoch alone, in a folder that nobody looks at."""
-    Storage(store.spark, str(scratch.folder)).remove()
+    Folder(scratch.folder).remove()
     after = dict[str, int | None]()
     for name, version in (entry.after or {}).items():
-        table = Storage(store.spark, scratch.table(1, name).path)
+        table = scratch.table(1, name)
         assert version is not None
         table.clone(store.table(entry.intent.generation, name), version)
         after[name] = table.version()

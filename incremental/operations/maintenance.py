@@ -17,8 +17,8 @@ from pathlib import Path
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.upkeep import TableUpkeep, Upkeep, amount
-from incremental.lake.durable import lock
-from incremental.lake.physical_layout import HOUR, Storage
+from incremental.lake.durable import Folder, lock
+from incremental.lake.protocol import HOUR, Table
 from incremental.landing.folder import HIVE_NULL
 from incremental.landing.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.landing.writer import partition_condition
@@ -55,15 +55,15 @@ class Keeping:
         needs, tables = list(needs_of_view(self.store.folder)), dict[str, TableUpkeep]()
         for name in self.maintenance.tables:
             self._say(name)
-            table, key = Storage(self.store.spark, self.store.table(generation, name).path), f"g{generation}/{name}"
+            table, key = self.store.table(generation, name), f"g{generation}/{name}"
             done = self._compacted(table, self.maintenance.stored(name, 1).sorted_by)
             tables[name] = self._vacuumed(table, done, [need for need in needs if need.table == key])
         for name, pin in last.intent.sources.items():
-            table = Storage(self.store.spark, str(self._root / "sources" / name))
+            table = self._table("sources", name)
             if pin.place is None and (self._root / "landed" / name).is_dir() and table.identity() == pin.identity:
                 self._say(f"landed {name}")
                 tables[f"landed/{name}"] = self._landed(name, table)
-                left_out = Storage(self.store.spark, str(self._root / "quarantine" / name))
+                left_out = self._table("quarantine", name)
                 if left_out.version() is not None:
                     tables[f"quarantine/{name}"] = self._landed(name, left_out, pinned=False)
         self._say("what is superseded")
@@ -75,7 +75,7 @@ class Keeping:
         )  # fmt: skip
         return replace(done, sentence=sentence(done))
 
-    def _compacted(self, table: Storage, keys: Sequence[str]) -> TableUpkeep:
+    def _compacted(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """A table of the view with its worn buckets rewritten."""
         files = table.size()[0]
         worn = [part.value or "0" for part in table.partitions() if part.worn]
@@ -86,12 +86,16 @@ class Keeping:
         work = "as it was" if not worn else "sorted" if keys else "compacted"
         return TableUpkeep(work, len(worn), (files, table.size()[0]), 0, 0)
 
+    def _table(self, folder: str, source: str) -> Table:
+        """A table of a landed source."""
+        return self.store.lake.table(self.store.spark, str(self._root / folder / source))
+
     @property
     def _root(self) -> Path:
         """The warehouse."""
         return self.store.folder.parents[1]
 
-    def _landed(self, name: str, table: Storage, pinned: bool = True) -> TableUpkeep:
+    def _landed(self, name: str, table: Table, pinned: bool = True) -> TableUpkeep:
         """A landed source, or its quarantine, which nobody lands meanwhile; pinned: views read versions of it."""
         with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
             files, column = table.size()[0], table.partition
@@ -103,7 +107,7 @@ class Keeping:
             needs = needs_of_sources(self._root / "views") if pinned else ()
             return self._vacuumed(table, done, [need for need in needs if need.table == name])
 
-    def _vacuumed(self, table: Storage, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
+    def _vacuumed(self, table: Table, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
         """Files removed that neither the retention nor anybody needs."""
         kept = tuple[str, ...]()
         hours, oldest = self.hours, min(needs, key=lambda need: need.version, default=None)
@@ -129,7 +133,7 @@ class Keeping:
             number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
             if number in needed or not self._superseded(number):
                 continue
-            Storage(self.store.spark, str(folder)).remove()
+            Folder(folder).remove()
             gone.append(number)
         return tuple(gone)
 

@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from incremental.algebra.report import Report
 from incremental.algebra.upkeep import Status
-from incremental.lake.table import Table
+from incremental.lake.protocol import VersionedTable
 from incremental.refresh.snapshot import status_of
 from incremental.refresh.upstream import Inputs
 from incremental.refresh.view_store import Store
@@ -107,7 +107,7 @@ def metrics_of(store: Store) -> Metrics | None:
     return Metrics(folder, store)
 
 
-def observed(store: Store, base: Callable[[str], Table]) -> Status:
+def observed(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Where a view stands, which its metrics tell too; base: the table of a base source by the way to it."""
     status, metrics = status_of(store, base), metrics_of(store)
     if metrics is not None:
@@ -134,7 +134,7 @@ def measured(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[No
 def refreshed(metrics: Metrics, inputs: Inputs) -> None:
     """Write where a view and all below it stand now."""
     for below in inputs.views.values():
-        refreshed(replace(metrics, store=Store(below.spark, below.folder, below.name)), below.inputs)
+        refreshed(replace(metrics, store=below.store), below.inputs)
     metrics.standing(status_of(metrics.store, inputs.bases().__getitem__))
 
 

@@ -17,7 +17,7 @@ from incremental.algebra.program import BUCKET
 from incremental.algebra.report import Report
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
 from incremental.lake.durable import lock
-from incremental.lake.physical_layout import Storage, arranged
+from incremental.lake.physical_layout import arranged
 from incremental.operations.metrics import measured
 from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
@@ -114,7 +114,7 @@ class Rollback(Refresh):
         below = [table for name, table in self.inputs.of(pins).items() if name in pins and pins[name].place]
         gone = any(table.version() is None for table in below)
         for name, version in (entry.after or {}).items():
-            table = Storage(self._store.spark, self._store.table(generation, name).path)
+            table = self._store.table(generation, name)
             if gone or version is None or table.version() is None or not table.whole(version):
                 raise StateError(
                     f"the files of {named(entry)} of view {self._store.view} were removed (vacuum, or its generation "
@@ -155,8 +155,8 @@ class Rollback(Refresh):
 def vacuumed(epoch: Epoch) -> str:
     """What is gone of the versions that an epoch stands at, for its sentence."""
     pins = epoch.intent.sources
-    stores = {name: Storage(epoch.spark, epoch.sources[name].path) for name in pins}
-    gone = [f"version {pin.after} of source {name}" for name, pin in pins.items() if not stores[name].whole(pin.after)]
+    read = epoch.sources
+    gone = [f"version {pin.after} of source {name}" for name, pin in pins.items() if not read[name].whole(pin.after)]
     rest = " are gone: a refresh that needs them will ask for a rebuild"
     return f"; files of {', '.join(gone)}{rest}" if gone else ""
 

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from incremental.lake.files import File, Identity
-from incremental.lake.table import Table
+from incremental.lake.protocol import VersionedTable
+from incremental.lake.table_view import TableView
 from incremental.lake.version_diff import Difference, by_snapshots, difference
 from incremental.refresh.journal import Intent, Part, Pin
 
@@ -46,25 +47,22 @@ class Move:
         return math.ceil(both * differ / max(rows))
 
 
-class Slice(Table):
+class Slice(TableView):
     """A table between two parts: some files of the versions on either side, read by the schema of the later one.
 
     before: its files when the part begins; None where it is not asked for them.
     """
 
-    def __init__(self, whole: Table, files: Mapping[Identity, File], before: Slice | None, moved: Difference) -> None:
-        super().__init__(whole.spark, whole.path)
-        self._whole, self._files, self._before, self._moved = whole, files, before, moved
+    def __init__(
+        self, whole: VersionedTable, files: Mapping[Identity, File], before: Slice | None, moved: Difference
+    ) -> None:
+        super().__init__(whole)
+        self._files, self._before, self._moved = files, before, moved
 
     @property
-    def origin(self) -> Table:
+    def origin(self) -> VersionedTable:
         """The table when the part begins."""
         return self._before or self
-
-    @property
-    def rewritten(self) -> bool:
-        """That of the table."""
-        return self._whole.rewritten
 
     @property
     def moved(self) -> Difference:
@@ -77,18 +75,18 @@ class Slice(Table):
 
     def at(self, version: int) -> DataFrame:
         """The rows of the slice."""
-        return self._whole.rows_of(self._moved.after, list(self._files.values()))
+        return self.table.rows_of(self._moved.after, list(self._files.values()))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """The rows of some files, all by the later schema."""
-        return self._whole.rows_of(self._moved.after, files)
+        return self.table.rows_of(self._moved.after, files)
 
     def schema(self, version: int | None = None) -> StructType:
         """The later schema."""
-        return self._whole.schema(self._moved.after)
+        return self.table.schema(self._moved.after)
 
 
-def in_parts(intent: Intent, tables: Mapping[str, Table], most: int) -> Intent:
+def in_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
     """The intent as the first of several, where its sources have more bytes to move than `most`.
 
     Between two parts declared constraints need not hold, so none is relied on; the whole change is checked before.
@@ -123,7 +121,9 @@ def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
     return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=part)
 
 
-def sliced(tables: Mapping[str, Table], pins: Mapping[str, Pin], part: Part | None) -> Mapping[str, Table]:
+def sliced(
+    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], part: Part | None
+) -> Mapping[str, VersionedTable]:
     """The tables of an epoch that is one part of a change; those of an ordinary epoch as they are."""
     if part is None:
         return tables
@@ -138,7 +138,7 @@ def sliced(tables: Mapping[str, Table], pins: Mapping[str, Pin], part: Part | No
     return {**tables, **slices}
 
 
-def slice_of(table: Table, whole: Difference, earlier: Sequence[Move], now: Sequence[Move]) -> Slice:
+def slice_of(table: VersionedTable, whole: Difference, earlier: Sequence[Move], now: Sequence[Move]) -> Slice:
     """One table in a part, after the moves of earlier parts."""
     files = {} if whole.before is None else table.files(whole.before)
     exchange(files, earlier)
@@ -160,7 +160,7 @@ def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
             files[file.identity] = file
 
 
-def changes(tables: Mapping[str, Table], pins: Mapping[str, Pin]) -> dict[str, Difference]:
+def changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
     """What all parts together move, by source: by the files of both versions.
 
     What commits tell is a difference of the same rows, but no exchange of files where a compaction was passed over and

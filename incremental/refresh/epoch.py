@@ -20,7 +20,7 @@ from incremental.dataflow.partial_aggregate import Touched
 from incremental.dataflow.semijoin import Semijoin
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
-from incremental.lake.table import Table
+from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import Difference, difference
 from incremental.refresh.batches import Slice
 from incremental.refresh.journal import Intent, Pin
@@ -39,7 +39,7 @@ class Epoch:
 
     spark: SparkSession
     intent: Intent
-    sources: Mapping[str, Table]
+    sources: Mapping[str, VersionedTable]
     tables: Mapping[str, Table]
     measure: Measure
     resumed: bool = False
@@ -56,7 +56,7 @@ class Epoch:
         """What changed in each source, by its files."""
         return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
 
-    def _difference(self, table: Table, pin: Pin) -> Difference:
+    def _difference(self, table: VersionedTable, pin: Pin) -> Difference:
         return table.moved if isinstance(table, Slice) else difference(table, pin.before, pin.after)
 
     @property
@@ -117,8 +117,10 @@ class EpochLeaves:
     consolidate: bool
     facts: tuple[Constraint, ...] = ()
     states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
-    _frames: dict[tuple[Table, int], DataFrame] = field(default_factory=dict[tuple[Table, int], DataFrame])
-    _bytes: dict[Table, int] = field(default_factory=dict[Table, int])
+    _frames: dict[tuple[VersionedTable, int], DataFrame] = field(
+        default_factory=dict[tuple[VersionedTable, int], DataFrame]
+    )
+    _bytes: dict[VersionedTable, int] = field(default_factory=dict[VersionedTable, int])
 
     @property
     def initial(self) -> bool:
@@ -178,12 +180,12 @@ class EpochLeaves:
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)
 
-    def _source(self, leaf: Source, table: Table, version: int | None) -> Relation:
+    def _source(self, leaf: Source, table: VersionedTable, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
         return self.lowering.leaf(self._at(table, version), leaf.fields, False)
 
-    def _at(self, table: Table, version: int) -> DataFrame:
+    def _at(self, table: VersionedTable, version: int) -> DataFrame:
         """A version of a table, which Delta looks up once; each time under identities of its own."""
         known = self._frames.get((table, version))
         again = None if known is None else catalyst.again(known)

@@ -24,7 +24,7 @@ from incremental.dataflow.pruning import Pruning
 from incremental.dataflow.publish import Bag, stored_bag
 from incremental.dataflow.state_schema import Layout, Stored
 from incremental.lake.files import needs_mapping
-from incremental.lake.table import Table
+from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import held

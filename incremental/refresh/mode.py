@@ -15,7 +15,7 @@ from typing import Protocol
 from incremental.algebra.program import Program
 from incremental.algebra.recipe import Current
 from incremental.algebra.volume import Estimate, Volume
-from incremental.lake.table import Table
+from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import difference
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
@@ -58,7 +58,7 @@ class Ways(Protocol):
         """The maintenance of a mode; of the preferred one for None."""
         ...
 
-    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Choice:
         """How the next epoch is to run, from the epochs so far and the versions it leads to."""
         ...
 
@@ -74,7 +74,7 @@ class Only:
         """The only one."""
         return self.maintenance
 
-    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Choice:
         """The only one."""
         return Choice(self.maintenance)
 
@@ -92,7 +92,7 @@ class Cheapest:
         """One of the two."""
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
-    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Choice:
+    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Choice:
         """The last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
         entries = journal.entries(RECENT)
         found = self.estimate(self.incremental.program, self._volume(pins, sources))
@@ -107,12 +107,12 @@ class Cheapest:
         weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
         return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
 
-    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, Table]) -> Volume:
+    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Volume:
         whole = {name: float(sources[name].size()[1]) for name in pins}
         change = {name: self._changed(name, pin, sources[name], whole[name]) for name, pin in pins.items()}
         return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
 
-    def _changed(self, name: str, pin: Pin, table: Table, whole: float) -> float:
+    def _changed(self, name: str, pin: Pin, table: VersionedTable, whole: float) -> float:
         if name in self.incremental.invariant:
             return 0.0
         if pin.before is None:
@@ -121,7 +121,7 @@ class Cheapest:
         return float(sum(file.bytes for file in (*found.left, *found.came)))
 
 
-def foreseen(ways: Ways, read: Sequence[str], journal: Journal, tables: Mapping[str, Table]) -> Choice:
+def foreseen(ways: Ways, read: Sequence[str], journal: Journal, tables: Mapping[str, VersionedTable]) -> Choice:
     """How the next epoch would run, with the sources as they stand."""
     last = journal.last()
     pins = {} if last is None else last.intent.sources

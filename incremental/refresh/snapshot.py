@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame
 from incremental.algebra.errors import StateError
 from incremental.algebra.upkeep import VIEW, Lag, Size, Status
 from incremental.lake.files import rows_in
-from incremental.lake.physical_layout import Storage
-from incremental.lake.table import Table
+from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import by_commits
 from incremental.refresh.journal import Entry
 from incremental.refresh.upstream import standing
@@ -72,7 +71,7 @@ class Published:
         return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
 
 
-def status_of(store: Store, base: Callable[[str], Table]) -> Status:
+def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Where a view stands; base: the table of a base source by the way to it. Runs no query."""
     last, done, view = store.journal.last(), store.journal.arrived(), store.view
     unfinished = None if last is None or last.complete else last.intent.epoch
@@ -82,17 +81,17 @@ def status_of(store: Store, base: Callable[[str], Table]) -> Status:
     report, stood = done.report, standing(done.intent.sources)
     lags = {way: lag(base(way), version) for way, version in stood.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
-    sizes = {name: size(Storage(store.spark, table.path)) for name, table in tables.items()}
+    sizes = {name: size(table) for name, table in tables.items()}
     told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
     return Status(view, *told, lags, sizes, unfinished)
 
 
-def size(table: Storage) -> Size:
+def size(table: Table) -> Size:
     """What a table takes, and what of it is worn."""
     return Size(*table.size(), sum(part.worn for part in table.partitions()))
 
 
-def lag(table: Table, version: int) -> Lag:
+def lag(table: VersionedTable, version: int) -> Lag:
     """How far a table has gone on since a version: Delta's log tells it, without a Spark job."""
     latest = table.version()
     behind = 0 if latest is None else latest - version

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files, SourceDeclaration
-from incremental.lake.table import Table
+from incremental.lake.protocol import Lake, Table
 from incremental.landing.landing import Landings, types
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
@@ -29,13 +29,14 @@ class Declared:
 
     spark: SparkSession
     root: Path
+    lake: Lake
     sources: dict[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
 
     def table(self, name: str) -> Table:
         """The Delta table of a source."""
         declaration = self._declaration(name)
         path = str(self.root / "sources" / name) if isinstance(declaration, Files) else str(declaration.path)
-        return Table(self.spark, path)
+        return self.lake.table(self.spark, path)
 
     def tables(self) -> dict[str, Table]:
         """The Delta table of every source."""
@@ -81,7 +82,7 @@ class Declared:
 
     def quarantine(self, name: str, files: Files) -> Quarantine:
         """The quarantine of a landed source, empty or not."""
-        return Quarantine(files, Table(self.spark, str(self.root / "quarantine" / name)))
+        return Quarantine(files, self.lake.table(self.spark, str(self.root / "quarantine" / name)))
 
     def _declaration(self, name: str) -> SourceDeclaration:
         if name not in self.sources:

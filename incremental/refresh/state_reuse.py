@@ -19,7 +19,6 @@ from incremental.algebra.recipe import Current
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.partial_aggregate import TOUCHED
 from incremental.dataflow.state_schema import Layout
-from incremental.lake.physical_layout import Storage
 from incremental.refresh.journal import Entry, Intent, Pin
 from incremental.refresh.upstream import Inputs
 from incremental.refresh.view_store import Store
@@ -90,8 +89,7 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
         inputs.check(pins)
         inputs.check_columns(pins, current)
         tables = inputs.of(pins)
-        stores = {name: Storage(tables[name].spark, tables[name].path) for name in pins}
-        return all(stores[name].whole(pin.after) for name, pin in pins.items())
+        return all(tables[name].whole(pin.after) for name, pin in pins.items())
     except SourceError:
         return False
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError, SourceError, StateError
@@ -21,26 +21,28 @@ from incremental.algebra.recipe import Current
 from incremental.algebra.report import Report
 from incremental.algebra.sqltext import quoted
 from incremental.lake.durable import lock
-from incremental.lake.table import Table
+from incremental.lake.protocol import VersionedTable
+from incremental.lake.table_view import TableView
 from incremental.refresh.dependents import Reader, Readers
 from incremental.refresh.journal import Entry, Journal, Pin
+from incremental.refresh.view_store import Store
 
 Progress = Callable[[str], None]
 Targets = Mapping[str, int]  # the version that is asked for of each base source, by the place of its table
 
 
-class Answer(Table):
+class Answer(TableView):
     """The table of a view as another view reads it: the answer's columns alone.
 
     origin: where the version before the epoch is, if the view was rebuilt since, which made a new table.
     """
 
-    def __init__(self, spark: SparkSession, path: str, columns: tuple[str, ...], origin: Table | None = None) -> None:
-        super().__init__(spark, path)
+    def __init__(self, table: VersionedTable, columns: tuple[str, ...], origin: VersionedTable | None = None) -> None:
+        super().__init__(table)
         self._columns, self._origin = columns, origin
 
     @property
-    def origin(self) -> Table:
+    def origin(self) -> VersionedTable:
         """The table before the epoch."""
         return self._origin or self
 
@@ -76,9 +78,7 @@ Done = dict[Path, Reached]
 class Below:
     """A view that another view reads, and how it is brought to the versions of an epoch (its lock is held)."""
 
-    spark: SparkSession
-    name: str
-    folder: Path
+    store: Store
     columns: tuple[str, ...]
     inputs: Inputs
     reach: Callable[[Targets, Done, Progress | None], Reached]
@@ -89,26 +89,26 @@ class Inputs:
     """What the query of a view reads: tables, and views below it."""
 
     view: str
-    tables: Mapping[str, Table]
+    tables: Mapping[str, VersionedTable]
     views: Mapping[str, Below] = field(default_factory=dict[str, Below])
 
     def folders(self) -> dict[Path, str]:
         """The folder of each view below, at any depth, and its name."""
-        found = {below.folder.resolve(): below.name for below in self.views.values()}
+        found = {below.store.folder.resolve(): below.store.view for below in self.views.values()}
         return found | {path: name for below in self.views.values() for path, name in below.inputs.folders().items()}
 
     def announce(self, folder: Path) -> None:
         """Let every view below know that a view above, in this folder, pins its versions."""
         for source, below in self.views.items():
-            Readers(below.folder).add(Reader(str(folder), source))
-            below.inputs.announce(below.folder.resolve())
+            Readers(below.store.folder).add(Reader(str(folder), source))
+            below.inputs.announce(below.store.folder.resolve())
 
-    def bases(self) -> dict[str, Table]:
+    def bases(self) -> dict[str, VersionedTable]:
         """The tables that no view of ours writes, at any depth, by the way to them."""
         nested = [(name, below.inputs.bases()) for name, below in self.views.items()]
         return dict(self.tables) | {f"{name}/{way}": table for name, found in nested for way, table in found.items()}
 
-    def of(self, pins: Mapping[str, Pin]) -> Mapping[str, Table]:
+    def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
         """The tables of an epoch by source."""
         if not self.views:
             return self.tables
@@ -227,7 +227,7 @@ class Inputs:
         """The table of a view below, as an epoch has it."""
         below = self.views[name]
         old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
-        return Answer(below.spark, str(below.folder / (pin.place or "")), below.columns, old)
+        return Answer(below.store.table_at(pin.place or ""), below.columns, old)
 
 
 def standing(pins: Mapping[str, Pin]) -> dict[str, int]:
@@ -238,7 +238,7 @@ def standing(pins: Mapping[str, Pin]) -> dict[str, int]:
     return found
 
 
-def is_pinned(pin: Pin, table: Table) -> bool:
+def is_pinned(pin: Pin, table: VersionedTable) -> bool:
     """Whether a table is the one whose version was pinned, with the same history up to there."""
     if table.identity() != pin.identity:
         return False
@@ -246,7 +246,7 @@ def is_pinned(pin: Pin, table: Table) -> bool:
     return found in ("", pin.commit)
 
 
-def recreated(view: str, name: str, table: Table) -> SourceError:
+def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     """What to say of a table that has another identity than before."""
     return SourceError(
         f"source {name} at {table.path} is not the table of the last epoch (it was dropped and created anew, or its "
@@ -256,7 +256,7 @@ def recreated(view: str, name: str, table: Table) -> SourceError:
 
 def within(below: Below, progress: Progress | None) -> Progress | None:
     """What says of each step which view it is of."""
-    return None if progress is None else lambda step: progress(f"{below.name}: {step}")
+    return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")
 
 
 @contextmanager

@@ -8,17 +8,18 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from incremental.algebra.tuning import Tuning
-from incremental.lake.table import Table
+from incremental.lake.protocol import Lake, Table
 from incremental.refresh.journal import Journal
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where one view lives: its folder with the journal, and one folder a generation with its tables."""
+    """Where one view lives: its folder with the journal, and one folder a generation with its tables, of one lake."""
 
     spark: SparkSession
     folder: Path
     view: str
+    lake: Lake
     tuning: Tuning = field(default_factory=Tuning)
 
     @property
@@ -34,4 +35,8 @@ class Store:
 
     def table(self, generation: int, name: str) -> Table:
         """One of the view's own tables."""
-        return Table(self.spark, str(self.folder / f"g{generation}" / name))
+        return self.table_at(f"g{generation}/{name}")
+
+    def table_at(self, place: str) -> Table:
+        """The table at a place below the view's folder, such as `g1/state_1`."""
+        return self.lake.table(self.spark, str(self.folder / place))

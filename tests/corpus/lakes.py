@@ -7,7 +7,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from tests.corpus.memory import MemoryTable
 
 
@@ -62,7 +62,7 @@ class DeltaLake:
 
     def restore(self, back: int) -> None:
         """What the table was some versions ago, or at first."""
-        latest = Table(self.spark, self.path).version() or 0
+        latest = Storage(self.spark, self.path).version() or 0
         self._sql(f"restore table {self.table} to version as of {max(0, latest - back)}")
 
     def rows(self) -> DataFrame:

@@ -22,7 +22,8 @@ from incremental.algebra.tuning import Tuning
 from incremental.compiler.compile import compiled
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import File, Identity
-from incremental.lake.table import Clause, Table
+from incremental.lake.physical_layout import Storage
+from incremental.lake.protocol import Clause
 from incremental.landing.landing import types
 from incremental.language.query import QueryText, evaluate, read_query
 from incremental.language.ties import settled
@@ -46,7 +47,7 @@ class Version:
     epochs: Mapping[str, int]
 
 
-class MemoryTable(Table):
+class MemoryTable(Storage):
     """A table whose files are rows that Spark's driver holds."""
 
     def __init__(self, spark: SparkSession, name: str, first: DataFrame | None = None) -> None:

@@ -20,7 +20,7 @@ import incremental
 
 LIBRARY = Path(incremental.__file__ or "").parent
 ROOMS = (
-    "lake.table",
+    "lake.delta_table",
     "lake.durable",
     "refresh.journal",
     "landing.manifest",
@@ -29,7 +29,7 @@ ROOMS = (
 )
 EXEMPT = {
     "lake.durable:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
-    "lake.table:Table._latest",  # `update` of a Delta log reads it
+    "lake.delta_table:DeltaTable._latest",  # `update` of a Delta log reads it
 }
 CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",

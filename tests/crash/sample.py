@@ -9,10 +9,10 @@ Crash = tuple[str, str, Stop]
 
 IN_PROCESS: tuple[Crash, ...] = (
     ("one state in place", "rebuild", ("before Journal._write", 2)),
-    ("state and view table, merged", "change", ("before Table.merge", 1)),
+    ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
     ("bag", "change that cancels out", ("before Journal.withdraw", 1)),
-    ("bag, merged", "change", ("after Table.merge", 1)),
-    ("join and window", "first load", ("before Table._write", 1)),
+    ("bag, merged", "change", ("after DeltaTable.merge", 1)),
+    ("join and window", "first load", ("before DeltaTable._write", 1)),
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
@@ -21,12 +21,12 @@ IN_PROCESS: tuple[Crash, ...] = (
     ("view over a view", "late resume", ("after Journal._write", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
-    ("state and view table, merged", "rollback", ("after Table._write", 1)),
-    ("state and view table, merged", "branch", ("before Storage.appear", 1)),
+    ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
+    ("state and view table, merged", "branch", ("before Folder.appear", 1)),
 )
 BY_SIGNAL: tuple[Crash, ...] = (
-    ("one state in place, merged", "change", ("after Table.merge", 1)),
-    ("two nested states", "resume", ("before Table._write", 1)),
-    ("state and view table", "first load", ("after Table._write", 2)),
-    ("one state in place", "landing", ("after Table.replace_where", 1)),
+    ("one state in place, merged", "change", ("after DeltaTable.merge", 1)),
+    ("two nested states", "resume", ("before DeltaTable._write", 1)),
+    ("state and view table", "first load", ("after DeltaTable._write", 2)),
+    ("one state in place", "landing", ("after DeltaTable.replace_where", 1)),
 )

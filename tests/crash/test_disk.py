@@ -39,8 +39,8 @@ def by_spark(number: int) -> Callable[[World], None]:
 
 
 REFUSED: tuple[tuple[Stop, Callable[[World], None], str], ...] = (
-    (("before Table._write", 1), by_spark(errno.ENOSPC), FULL),
-    (("before Table._write", 2), by_spark(errno.EACCES), DENIED),
+    (("before DeltaTable._write", 1), by_spark(errno.ENOSPC), FULL),
+    (("before DeltaTable._write", 2), by_spark(errno.EACCES), DENIED),
     (("before Journal._write", 1), by_python(errno.EACCES), DENIED),  # of the resume
     (("before Journal._write", 2), by_python(errno.ENOSPC), FULL),
 )
@@ -62,7 +62,7 @@ def test_a_landing_that_the_disk_refuses(prepared: Prepared, tmp_path: Path) -> 
     """Protects from rows that are neither landed nor asked for again."""
     world = prepared("one state in place", "landing").copied(tmp_path / "world")
     for stop, fail, says in (
-        (("before Table.replace_where", 1), by_spark(errno.ENOSPC), FULL),
+        (("before DeltaTable.replace_where", 1), by_spark(errno.ENOSPC), FULL),
         (("before Manifest.remember", 2), by_python(errno.ENOSPC), FULL),
     ):
         with watched(stop, lambda fail=fail: fail(world)), pytest.raises(StorageError, match=says):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from incremental.lake.delta_table import DeltaTable
+from incremental.lake.durable import Folder
 from incremental.lake.physical_layout import Storage
-from incremental.lake.table import Table
 from incremental.landing.manifest import Manifest
 from incremental.refresh.dependents import Readers
 from incremental.refresh.journal import Journal
@@ -17,8 +18,13 @@ from tests.crash.worlds import KINDS
 # These make what can be made again, and write nothing of a warehouse.
 SPARK = ("cache", "class_data_sharing", "doctor", "shared_session", "jars", "java", "session", "trust_store")
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
-OF_A_LANDING = {"Table.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
-OF_UPKEEP = {"Journal.forget", *(name for name in writers("lake.physical_layout"))}  # some of these are enough
+OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
+OF_UPKEEP = {
+    "Journal.forget",
+    "Folder.remove",
+    "Folder.appear",
+    *writers("lake.physical_layout"),
+}  # some of these are enough
 
 
 def test_every_write_of_the_library_is_a_point() -> None:
@@ -34,7 +40,8 @@ def test_every_write_of_the_library_is_a_point() -> None:
 def test_the_writes_we_know_of_are_found() -> None:
     """Protects from a search that finds nothing, which would make every crash test pass."""
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
-    known = {"lake.table:Table._write", "lake.table:Table.merge", "lake.table:Table.replace_where"}
+    known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
+    known |= {"lake.durable:Folder.remove", "lake.durable:Folder.appear"}
     known |= {
         "refresh.journal:Journal._write",
         "refresh.journal:Journal.withdraw",
@@ -42,7 +49,7 @@ def test_the_writes_we_know_of_are_found() -> None:
         "refresh.journal:Journal.forget",
         "refresh.dependents:Readers.add",
     }
-    upkeep = ("sort", "compact", "remove_older", "clone", "remove", "appear")
+    upkeep = ("sort", "compact", "remove_older", "clone")
     known |= {f"lake.physical_layout:Storage.{name}" for name in upkeep}
     assert known | EXEMPT <= found
 
@@ -59,7 +66,8 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
-    owners = {"Table": Table, "Journal": Journal, "Manifest": Manifest, "Storage": Storage, "Readers": Readers}
+    owned = (DeltaTable, Storage, Folder, Journal, Manifest, Readers)
+    owners: dict[str, type] = {owner.__name__: owner for owner in owned}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]
     originals = [getattr(owner, name) for owner, name in methods]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from incremental.refresh import incremental_refresh
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
@@ -103,7 +103,7 @@ def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: Sp
     """Protects from a resumed epoch that reads its own state at the wrong version."""
     world = World(spark, tmp_path, "two nested states").create()
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
     for state in ("state_1", "state_2"):
         spark.sql(f"optimize delta.`{world.journal.parent}/g1/{state}`")
     assert world.view().refresh().verdict == "resumed"
@@ -141,7 +141,7 @@ def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp
     written: list[Point] = []
 
     def second(point: Point) -> bool:
-        if point.side == "after" and point.function.startswith("Table."):
+        if point.side == "after" and point.function.startswith("DeltaTable."):
             written.append(point)
         return len(written) == 2
 
@@ -162,13 +162,13 @@ def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp
 def test_sources_are_written_while_a_refresh_runs(world: World) -> None:
     """Protects from reading what came after the versions were pinned, and from passing over it later."""
     changed(world)
-    pinned = Table(world.spark, world.orders).version()
+    pinned = Storage(world.spark, world.orders).version()
 
     def write() -> None:
         world.sql("insert into orders values (1, 1, 1000, 1)")
         world.sql("delete from orders where k = 2")
 
-    with watched(("before Table._write", 1), write):
+    with watched(("before DeltaTable._write", 1), write):
         assert world.view().refresh().versions["orders"][1] == pinned
     assert world.answer() == world.batch(pinned)
     world.view().refresh()
@@ -180,7 +180,7 @@ def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
     other = world.view().warehouse.view("w", RATIO)
     other.refresh()
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
     assert other.refresh().verdict == "applied"
     assert world.view().refresh().verdict == "resumed"
     assert other.verify().ok
@@ -190,7 +190,7 @@ def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
 def test_a_view_is_the_same_from_another_folder(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from a lock, a journal or a mark that depends on how the warehouse's path is written."""
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("Table."))
+    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
     monkeypatch.chdir(tmp_path)
     relative = World(world.spark, Path("warehouse/.."), world.kind)
     relative.orders = world.orders

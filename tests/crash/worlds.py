@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Files, Policy, View, Warehouse
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from incremental.refresh.journal import Journal
 
 Rows = Counter[tuple[object, ...]]
@@ -106,7 +106,7 @@ class World:
 
     def rows(self, version: int | None = None) -> DataFrame:
         """The source at a version, or at the latest."""
-        table = Table(self.spark, self.orders)
+        table = Storage(self.spark, self.orders)
         latest = table.version()
         assert latest is not None
         return table.at(latest if version is None else version)

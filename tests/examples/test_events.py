@@ -14,6 +14,7 @@ from prometheus_client import generate_latest
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Delta, Files
+from incremental.lake.delta import DELTA
 from incremental.operations import metrics
 from incremental.refresh.view_store import Store
 from incremental.spark.cache import SetupError
@@ -135,7 +136,7 @@ def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             events.switch_on()
     monkeypatch.setenv(metrics.VARIABLE, str(tmp_path / "none"))
     with pytest.raises(SetupError, match="no folder that can be written"):
-        metrics.metrics_of(Store(cast(Any, None), tmp_path, "v"))
+        metrics.metrics_of(Store(cast(Any, None), tmp_path, "v", DELTA))
 
 
 def test_labels_that_need_escaping() -> None:

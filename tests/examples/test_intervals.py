@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow import key_ranges, pruning
 from incremental.dataflow.intervals import narrow, range_of, runs, scale
-from incremental.lake import table
+from incremental.lake import delta_table
 from tests.examples.scene import Scene, checked
 
 DAY = date(2024, 5, 1)
@@ -73,7 +73,7 @@ def test_types_without_a_scale() -> None:
 def read_as_if_large(scene: Scene) -> Generator[None]:
     """Small tables are met as large ones are."""
     scene.tune(prune_above_bytes=0)
-    with mock.patch.object(table, "WHOLE_BYTES", 0):
+    with mock.patch.object(delta_table, "WHOLE_BYTES", 0):
         yield
 
 

@@ -10,7 +10,6 @@ import pytest
 from incremental.algebra.errors import StateError
 from incremental.api import Files, View
 from incremental.lake.physical_layout import Storage
-from incremental.lake.table import Table
 from incremental.lake.version_diff import difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.examples.scene import Scene, checked, confirm, rows
@@ -29,7 +28,7 @@ def table(view: View, name: str = "state_1") -> Storage:
     return Storage(view.warehouse.spark, str(Path(view.path).with_name(name)))
 
 
-def contents(of: Table) -> list[tuple[object, ...]]:
+def contents(of: Storage) -> list[tuple[object, ...]]:
     version = of.version()
     assert version is not None
     return sorted((tuple(row) for row in of.at(version).collect()), key=repr)
@@ -74,7 +73,7 @@ def test_a_compaction_is_not_read_as_a_change(scene: Scene) -> None:
     scene.sql("insert into {t} values (1, 2)")
     scene.sql("optimize {t}")
     scene.sql("insert into {t} values (3, 3)")
-    source = Table(scene.spark, scene.path("t"))
+    source = Storage(scene.spark, scene.path("t"))
     found = difference(source, 0, 3)
     assert (len(found.came), found.insert_only) == (2, True)
     scene.sql("delete from {t} where v = 2")
@@ -91,10 +90,10 @@ def test_what_came_was_compacted_and_vacuumed(scene: Scene) -> None:
     scene.source("t", "k int, v int", [(1, 1)])
     view = scene.view(QUERY)
     checked(view)
-    version = Table(scene.spark, scene.path("t")).version()
+    version = Storage(scene.spark, scene.path("t")).version()
     scene.sql("insert into {t} values (1, 2)")
     scene.sql("insert into {t} values (3, 3)")
-    came = Table(scene.spark, scene.path("t")).files(2).keys() - Table(scene.spark, scene.path("t")).files(0).keys()
+    came = Storage(scene.spark, scene.path("t")).files(2).keys() - Storage(scene.spark, scene.path("t")).files(0).keys()
     scene.sql("optimize {t}")
     for path, _ in came:
         (Path(scene.path("t")) / path).unlink()
@@ -208,7 +207,7 @@ def interrupt(view: View) -> None:
 
         def stop(point: Point) -> None:
             reach(point)
-            if point.side == "after" and point.function.startswith("Table."):
+            if point.side == "after" and point.function.startswith("DeltaTable."):
                 raise_killed()
 
         run.reach = stop  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ import pytest
 
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from tests.examples.scene import Scene, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -117,7 +117,7 @@ def test_a_source_that_was_restored_from_a_copy(scene: Scene, more: int) -> None
 
 def test_a_table_that_was_replaced_by_one_of_as_many_versions(scene: Scene) -> None:
     """Delta keeps the snapshot of a version, and would give it again: a branch named like a dropped one was read so."""
-    folder, table = scene.folder / "replaced", Table(scene.spark, str(scene.folder / "replaced"))
+    folder, table = scene.folder / "replaced", Storage(scene.spark, str(scene.folder / "replaced"))
     for count in (1, 2, 3):
         other = folder.with_name("other")
         scene.spark.range(count).write.format("delta").save(str(other))

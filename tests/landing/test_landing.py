@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Files, Warehouse
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from incremental.landing import landing
 from tests.crash.points import Killed, watched
 
@@ -206,13 +206,13 @@ def test_a_file_that_disappears_while_it_is_read(drop: Drop, monkeypatch: pytest
     """Protects from a partition landed in part because one of its files was taken away meanwhile."""
     drop.put("1", 1)
     path = drop.put("1", 2, file="b.csv")
-    replace_where = Table.replace_where
+    replace_where = Storage.replace_where
 
     def taken_away(*args: object) -> int:
         path.unlink()
         return replace_where(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Table, "replace_where", taken_away)
+    monkeypatch.setattr(Storage, "replace_where", taken_away)
     with pytest.raises(SourceError, match=r"b\.csv disappeared meanwhile: land again"):
         drop.warehouse.land("orders")
     monkeypatch.undo()

@@ -192,7 +192,7 @@ def test_a_landing_that_is_killed(
 ) -> None:
     """Protects from rows in both tables or in none, also where the files are back to what they were meanwhile."""
     drop, before = Dropped(spark, tmp_path), ("3,y", "3,3")
-    between: list[Stop] = [("after Table.replace_where", 1)]  # one table is written, the other is not
+    between: list[Stop] = [("after DeltaTable.replace_where", 1)]  # one table is written, the other is not
     for stop in range(POINTS[rows]) if long else between:
         for after in (before, rows) if long else (before if reverted else rows,):
             drop.put("day=1/a.csv", *before)

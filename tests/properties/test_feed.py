@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
-from incremental.lake.table import Table
+from incremental.lake.physical_layout import Storage
 from incremental.lake.version_diff import difference
 from tests.corpus.lakes import DeltaLake
 
@@ -45,7 +45,7 @@ def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: l
         lake = DeltaLake(spark, f"{folder}/t")
         for verb, what in [("insert", 0), *done]:
             do(lake, verb, what)
-        table = Table(spark, lake.path)
+        table = Storage(spark, lake.path)
         last = table.version()
         assert last is not None
         bags = weighed([table.scanned(version) for version in range(last + 1)])

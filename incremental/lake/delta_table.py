@@ -1,6 +1,6 @@
-"""Delta tables. In: paths, DataFrames, an epoch's mark. Out: versions, files, rows, commits.
+"""A Delta table: its versions, files and rows, and the writes of rows.
 
-The only file that writes to Delta. Every write carries `txnAppId` and `txnVersion`, so that a second attempt at the
+Every write carries `txnAppId` and `txnVersion`, so that a second attempt at the
 same epoch is skipped by Delta itself, and the epoch's pinned versions as commit metadata.
 """
 
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, cast
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from delta import tables
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
@@ -34,6 +33,7 @@ from incremental.lake.files import (
     rows_in,
     selects,
 )
+from incremental.lake.protocol import Clause, VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -42,8 +42,8 @@ NAME_MAPPING = ("delta.columnMapping.mode", "name")
 STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
 
 
-class Table:
-    """One Delta table at a path."""
+class DeltaTable:
+    """One Delta table at a path: versions, reads and writes; its layout is in physical_layout.py."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark, self.path = spark, path
@@ -55,7 +55,7 @@ class Table:
         return os.path.realpath(path.removeprefix("file:")) if path.startswith("file:/") else path
 
     @property
-    def origin(self) -> Table:
+    def origin(self) -> VersionedTable:
         """The table before an epoch: this one, except for the answer of a view that was rebuilt."""
         return self
 
@@ -155,6 +155,13 @@ class Table:
         paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
         return all(system.exists(path) for path in paths)
 
+    def whole(self, version: int) -> bool:
+        """Whether a version can still be read: the log tells its files, and all of them are there."""
+        try:
+            return self.present(list(self.files(version).values()))
+        except SourceError:
+            return False
+
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """The rows of some files of a version, deletion vectors applied."""
         return self._frame(self._at(version), catalyst.vector(self.spark, [file.action for file in files]))
@@ -220,7 +227,7 @@ class Table:
         elif self.version() is not None and condition != "true":
             writer = writer.option("replaceWhere", condition)
         writer.save(self.path)
-        metrics = DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
+        metrics = tables.DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
         return int(metrics[0].get("numOutputRows", 0)) if metrics is not None else 0
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
@@ -228,7 +235,7 @@ class Table:
         session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
         for name, value in mark.settings.items():
             session.conf.set(name, value)
-        table = DeltaTable.forPath(session, self.path).alias("t")
+        table = tables.DeltaTable.forPath(session, self.path).alias("t")
         builder = cast(Any, table.merge(source.alias("u"), condition))  # its types forbid a clause without a condition
         for clause in clauses:
             match clause:
@@ -281,12 +288,3 @@ class Table:
                 f"version {version} of the Delta table {self.path} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error
-
-
-@dataclass(frozen=True)
-class Clause:
-    """One clause of a MERGE: `delete`, `update` or `insert`, its condition, and the values of columns."""
-
-    action: str
-    when: str | None
-    values: Mapping[str, str | Column | Any]

@@ -1,0 +1,22 @@
+"""The lake of production: every table is a Delta table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from incremental.lake.physical_layout import Storage
+from incremental.lake.protocol import Lake, Table
+
+
+@dataclass(frozen=True)
+class DeltaLake:
+    """Delta tables at paths."""
+
+    def table(self, spark: SparkSession, path: str) -> Table:
+        """The Delta table at a path, which may not be there yet."""
+        return Storage(spark, path)
+
+
+DELTA: Lake = DeltaLake()

@@ -1,0 +1,219 @@
+"""The surface that the rooms above use of a lake: versioned tables at paths, whoever stores them.
+
+| class | what it stands for | implemented by |
+| --- | --- | --- |
+| Lake | makes tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory.py) |
+| VersionedTable | a table as a source: versions, files, rows | every table; `TableView` sees one through another |
+| Table | a table of our own: writes, and how its files lie | `Storage` (physical_layout.py), `MemoryTable` |
+
+A table of whatever lake lives at a folder: a table that is moved, copied or removed with its folder is moved, copied or
+removed. tests/lake/test_contract.py runs the same operations on both implementations and compares what they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental.lake.commit_tag import Mark
+from incremental.lake.files import Commit, File, Identity
+
+HOUR = 3600.0
+MARGIN_HOURS = 1.0  # clocks, and commits that began before an earlier one ended
+SMALL_FILE = 32 << 20
+MANY_FILES = 4  # small files of one partition that are worth being rewritten as one
+MANY_DELETED = 0.1  # of a partition's rows
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause of a MERGE: `delete`, `update` or `insert`, its condition, and the values of columns."""
+
+    action: str
+    when: str | None
+    values: Mapping[str, str | Column | Any]
+
+
+@dataclass(frozen=True)
+class PartitionFiles:
+    """The files of one partition: how many, how many are small, their rows, and how many of these are deleted."""
+
+    value: str | None
+    files: int = 0
+    small: int = 0
+    rows: int = 0
+    deleted: int = 0
+
+    @property
+    def worn(self) -> bool:
+        """Whether it is worth being rewritten."""
+        return self.small >= MANY_FILES or self.deleted > MANY_DELETED * self.rows
+
+
+class VersionedTable(Protocol):
+    """A table as those see it who read it: versions, each a set of files."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which it is read."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where it is, as it was named."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it is, the same however its path is written."""
+        ...
+
+    @property
+    def origin(self) -> VersionedTable:
+        """The table before an epoch: this one, except for the answer of a view that was rebuilt."""
+        ...
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether its commits write many rows again that did not change."""
+        ...
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns may have other names in the files than in the schema."""
+        ...
+
+    def version(self) -> int | None:
+        """The latest version, None when there is no table."""
+        ...
+
+    def identity(self) -> str:
+        """The id of the table, another one after it is dropped and recreated."""
+        ...
+
+    def made_by(self, version: int) -> str:
+        """The id of the commit that made a version; empty where that is not known."""
+        ...
+
+    def schema(self, version: int | None = None) -> StructType:
+        """The schema of a version or of the latest."""
+        ...
+
+    def partitioned_by(self, version: int) -> list[str]:
+        """The columns by which the files of a version are partitioned."""
+        ...
+
+    def size(self) -> tuple[int, int]:
+        """Files and bytes of the latest version."""
+        ...
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """The data files of a version by identity."""
+        ...
+
+    def commits(self, before: int, after: int) -> list[Commit] | None:
+        """What each commit after `before` up to `after` added and removed; None where the log does not say enough."""
+        ...
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Whether files can still be read: what a compaction replaced may be vacuumed."""
+        ...
+
+    def whole(self, version: int) -> bool:
+        """Whether a version can still be read: the log tells its files, and all of them are there."""
+        ...
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """The rows of some files, by the schema of a version."""
+        ...
+
+    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
+        """The rows by which the deletion vectors of the same files differ, in `_change_type` delete or insert."""
+        ...
+
+    def at(self, version: int) -> DataFrame:
+        """The table as of a version; raises SourceError where it can no longer be read."""
+        ...
+
+    def scanned(self, version: int) -> DataFrame:
+        """The same, read as any other reader would: what answers are verified against."""
+        ...
+
+
+class Table(VersionedTable, Protocol):
+    """A table that Deltafold writes. Every method that writes makes at most one commit."""
+
+    def epoch(self, application: str) -> int | None:
+        """The last epoch an application wrote, None when it never did."""
+        ...
+
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
+        """Add rows, creating the table if there is none; skipped where the mark's epoch has been written."""
+        ...
+
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> None:
+        """Replace all rows; skipped where the mark's epoch has been written."""
+        ...
+
+    def replace_where(
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+    ) -> int:
+        """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
+
+        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
+        how it is partitioned.
+        """
+        ...
+
+    def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
+        """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written."""
+        ...
+
+    def touch(self, mark: Mark) -> None:
+        """A commit without rows, which only carries the mark."""
+        ...
+
+    @property
+    def partition(self) -> str | None:
+        """The column that the table is partitioned by."""
+        ...
+
+    def partitions(self) -> tuple[PartitionFiles, ...]:
+        """The partitions of the latest version; of a table without any, one."""
+        ...
+
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
+        """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
+        ...
+
+    def compact(self, condition: str) -> None:
+        """Write the files of the partitions that fulfil a condition as one each; `true` for all."""
+        ...
+
+    def clone(self, origin: VersionedTable, version: int) -> None:
+        """Make this table a shallow clone of a version of another: its files are read where they are."""
+        ...
+
+    def needed_hours(self, version: int) -> float | None:
+        """How many hours a vacuum must retain so that all files of a version stay; None: it must not run at all."""
+        ...
+
+    def remove_older(self, hours: float) -> None:
+        """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
+        ...
+
+    def usage(self) -> tuple[int, int]:
+        """Files and bytes that are stored, those of old versions too."""
+        ...
+
+
+class Lake(Protocol):
+    """Where tables are."""
+
+    def table(self, spark: SparkSession, path: str) -> Table:
+        """The table at a path, which may not be there yet."""
+        ...

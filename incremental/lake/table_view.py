@@ -1,0 +1,104 @@
+"""A table seen through another, such as the answer within a view's table, or some files of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental.lake.files import Commit, File, Identity
+from incremental.lake.protocol import VersionedTable
+
+
+class TableView:
+    """A table seen through another: all is that table's, except what a subclass says."""
+
+    def __init__(self, table: VersionedTable) -> None:
+        self.table = table
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which it is read."""
+        return self.table.spark
+
+    @property
+    def path(self) -> str:
+        """Where it is, as it was named."""
+        return self.table.path
+
+    @property
+    def place(self) -> str:
+        """Where it is, the same however its path is written."""
+        return self.table.place
+
+    @property
+    def origin(self) -> VersionedTable:
+        """The table before an epoch."""
+        return self
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether its commits write many rows again that did not change."""
+        return self.table.rewritten
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns may have other names in the files than in the schema."""
+        return self.table.mapped
+
+    def version(self) -> int | None:
+        """The latest version, None when there is no table."""
+        return self.table.version()
+
+    def identity(self) -> str:
+        """The id of the table."""
+        return self.table.identity()
+
+    def made_by(self, version: int) -> str:
+        """The id of the commit that made a version; empty where that is not known."""
+        return self.table.made_by(version)
+
+    def schema(self, version: int | None = None) -> StructType:
+        """The schema of a version or of the latest."""
+        return self.table.schema(version)
+
+    def partitioned_by(self, version: int) -> list[str]:
+        """The columns by which the files of a version are partitioned."""
+        return self.table.partitioned_by(version)
+
+    def size(self) -> tuple[int, int]:
+        """Files and bytes of the latest version."""
+        return self.table.size()
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """The data files of a version by identity."""
+        return self.table.files(version)
+
+    def commits(self, before: int, after: int) -> list[Commit] | None:
+        """What each commit between two versions added and removed."""
+        return self.table.commits(before, after)
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Whether files can still be read."""
+        return self.table.present(files)
+
+    def whole(self, version: int) -> bool:
+        """Whether a version can still be read."""
+        return self.table.whole(version)
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """The rows of some files, by the schema of a version."""
+        return self.table.rows_of(version, files)
+
+    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
+        """The rows by which the deletion vectors of the same files differ."""
+        return self.table.rows_between(version, before, after)
+
+    def at(self, version: int) -> DataFrame:
+        """The table as of a version."""
+        return self.table.at(version)
+
+    def scanned(self, version: int) -> DataFrame:
+        """The same, read as any other reader would."""
+        return self.table.scanned(version)
