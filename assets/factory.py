@@ -80,10 +80,10 @@ def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
             group_name=pipeline.name,
             description="A Delta table that is read as it is" + (", and never changes." if source.invariant else "."),
             kinds={"deltalake"},
-            metadata={"dagster/uri": source.delta},
+            metadata={"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table},
         )
         for name, source in pipeline.declaration.sources.items()
-        if source.delta
+        if source.delta or source.table
     ]
 
 

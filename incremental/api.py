@@ -1,7 +1,7 @@
 """The whole public surface: Warehouse and View. In: sources and batch queries. Out: maintained views and their reports.
 
 wh = Warehouse(spark, root)
-wh.source("orders", Delta(path))
+wh.source("orders", Delta(path))          # or Delta(table="catalog.schema.orders")
 view = wh.view("totals", "select customer, sum(price) total from orders group by customer")
 view.refresh()
 """
@@ -22,6 +22,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.strategy import Publish
+from incremental.lake.catalog_names import check_is_path
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
@@ -53,7 +54,10 @@ class Warehouse:
         if isinstance(declaration, View):
             self._views[name] = declaration
         else:
-            self._declared.sources[name] = declared(name, declaration)
+            known = declared(name, declaration)
+            if isinstance(known, Delta) and known.path is not None:
+                check_is_path(self.spark, name, str(known.path))
+            self._declared.sources[name] = known
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Bring dropped files into the source's table: the named partitions, or all that changed.

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from incremental.algebra.errors import DeltafoldError
 from pipelines import amounts, queries, reading
@@ -260,7 +260,7 @@ def _declared(source: Source) -> Any:
         "append_only": source.append_only,
     }
     if source.files is None:
-        return Delta(cast("str", source.delta), invariant=source.invariant, **keys)
+        return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
     files = source.files
     return Files(
         files.path,

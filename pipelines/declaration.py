@@ -12,11 +12,14 @@
           malformed: quarantine                    or fail, the default: a row that does not fit stops the landing
           quarantine_limit: 1000                   optional: more rows in quarantine than this stop the landing, too
       shops:
-        delta: s3a://lake/shops                    a Delta table, whoever writes it
+        delta: s3a://lake/shops                    a Delta table, whoever writes it, by its path
         invariant: true                            never changes: joins with it keep nothing
         primary_key: shop                          one column or a list: never NULL, and no two rows share it
         foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
         append_only: false                         true: rows never leave or change; checked, like keys, in each refresh
+      rates:
+        table: finance.rates                       a Delta table by its name in Spark's catalog; it needs a catalog that
+                                                   outlives the process, such as Hive or Unity, in `spark: settings`
       totals:
         view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
@@ -62,7 +65,7 @@ from incremental.algebra.secrets import INSTEAD, is_secret
 from incremental.algebra.sources import Malformed, quarantine_fault
 from pipelines import amounts, cron, schema
 from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
-from pipelines.places import CONTROL, Folder, Location
+from pipelines.places import CONTROL, Folder, Location, TableName
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
@@ -176,9 +179,10 @@ class FilesSource(_Part):
 
 
 class Source(_Part):
-    """One table of the query: a Delta table, dropped files, or the view of another pipeline; exactly one of them."""
+    """One table of the query: a Delta table by path or name, dropped files, or another pipeline's view; exactly one."""
 
     delta: Location | None = None
+    table: TableName | None = None
     files: FilesSource | None = None
     view: PipelineName | None = None
     invariant: StrictBool = False
@@ -188,9 +192,10 @@ class Source(_Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Source:
-        if [self.delta, self.files, self.view].count(None) != 2:
+        if [self.delta, self.table, self.files, self.view].count(None) != 3:
             raise ValueError(
-                "a source has `delta: path`, `files: {path, format, schema}` or `view: pipeline`, exactly one of them"
+                "a source has `delta: path`, `table: name`, `files: {path, format, schema}` or `view: pipeline`, "
+                "exactly one of them"
             )
         if self.view and self.invariant:
             raise ValueError("a view changes with what it reads; remove `invariant`")

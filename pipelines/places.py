@@ -58,5 +58,12 @@ def _local(path: str) -> str:
     return path
 
 
+def _table(name: str) -> str:
+    if "/" in name or CONTROL.search(name) or not name.strip():
+        raise ValueError(f"`{name}` is not a table's name; write `table: catalog.schema.name`, or `delta:` for a path")
+    return name
+
+
 Location = Annotated[str, AfterValidator(_located)]
 Folder = Annotated[Location, AfterValidator(_local)]
+TableName = Annotated[str, AfterValidator(_table)]

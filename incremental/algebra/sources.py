@@ -33,21 +33,32 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class Delta:
-    """A Delta table, whoever writes it.
+    """A Delta table, whoever writes it: by its path or by its name in the catalog, exactly one of them.
 
-    path: its folder or URI; invariant: it never changes after a view's first epoch (a dimension table);
+    path: its folder or URI; table: its name in the session's catalog (`db.t`, `catalog.schema.t`), which is looked up
+    at each refresh, relative to the session's current catalog and database;
+    invariant: it never changes after a view's first epoch (a dimension table);
     primary_key: columns that no two rows share and that are never NULL; foreign_keys: those that refer to other
-    sources; append_only: rows come and never leave or change.
+    sources; append_only: rows are added and never removed or changed.
     """
 
-    path: str
+    path: str | None = None
     invariant: bool = False
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     append_only: bool = False
+    table: str | None = None
 
     def __post_init__(self) -> None:
+        given = [str(each).strip() for each in (self.path, self.table) if each is not None]
+        if len(given) != 1 or not given[0]:
+            raise SourceError('a Delta source has either a path or a table: write Delta(path) or Delta(table="db.t")')
         check(self)
+
+    @property
+    def address(self) -> str:
+        """The path or the name of the table, as it was declared."""
+        return str(self.path if self.table is None else self.table)
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,11 @@ class Files:
             raise SourceError(f"{self.path}: {fault}")
         check(self)
 
+    @property
+    def address(self) -> str:
+        """The folder."""
+        return self.path
+
 
 SourceDeclaration = Delta | Files
 
@@ -112,16 +128,17 @@ def is_name(name: object) -> bool:
 
 def check(declared: SourceDeclaration) -> None:
     """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
-    if has_password(declared.path):
-        raise SourceError(f"the address {covered(declared.path)} of a source holds a password: {INSTEAD}")
+    if has_password(declared.address):
+        raise SourceError(f"the address {covered(declared.address)} of a source holds a password: {INSTEAD}")
     object.__setattr__(declared, "primary_key", names(declared.primary_key, "a primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:
         raise SourceError(
-            f"{declared.path} is declared both invariant and append_only: keep append_only if rows come, else invariant"
+            f"{declared.address} is declared both invariant and append_only: keep append_only if rows are added, "
+            "else invariant"
         )
     if len(set(declared.foreign_keys)) < len(declared.foreign_keys):
-        raise SourceError(f"{declared.path} declares a foreign key twice: remove one")
+        raise SourceError(f"{declared.address} declares a foreign key twice: remove one")
 
 
 def names(columns: tuple[str, ...], what: str) -> tuple[str, ...]:

@@ -49,6 +49,11 @@ class DeltaTable:
         self.spark, self.path = spark, path
 
     @property
+    def label(self) -> str:
+        """What messages call the table."""
+        return self.path
+
+    @property
     def place(self) -> str:
         """Where the table is, the same however its path is written."""
         path = str(self.log.dataPath())
@@ -285,6 +290,6 @@ class DeltaTable:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:
             raise SourceError(
-                f"version {version} of the Delta table {self.path} can no longer be read "
+                f"version {version} of the Delta table {self.label} can no longer be read "
                 "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
             ) from error

@@ -68,6 +68,11 @@ class VersionedTable(Protocol):
         ...
 
     @property
+    def label(self) -> str:
+        """What messages call it."""
+        ...
+
+    @property
     def place(self) -> str:
         """Where it is, the same however its path is written."""
         ...

@@ -28,6 +28,11 @@ class TableView:
         return self.table.path
 
     @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self.table.label
+
+    @property
     def place(self) -> str:
         """Where it is, the same however its path is written."""
         return self.table.place

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files, SourceDeclaration
+from incremental.lake.catalog_names import CatalogTable
 from incremental.lake.protocol import Lake, Table
 from incremental.landing.landing import Landings, types
 from incremental.landing.quarantine import Quarantine
@@ -35,8 +36,11 @@ class Declared:
     def table(self, name: str) -> Table:
         """The Delta table of a source."""
         declaration = self._declaration(name)
-        path = str(self.root / "sources" / name) if isinstance(declaration, Files) else str(declaration.path)
-        return self.lake.table(self.spark, path)
+        if isinstance(declaration, Files):
+            return self.lake.table(self.spark, str(self.root / "sources" / name))
+        if declaration.table is not None:
+            return CatalogTable(self.spark, declaration.table)
+        return self.lake.table(self.spark, declaration.address)
 
     def tables(self) -> dict[str, Table]:
         """The Delta table of every source."""

@@ -129,7 +129,8 @@ class Inputs:
             last = latest[place]
             if last is None:
                 raise SourceError(
-                    f"source {way} has no data yet at {bases[way].path}: land its files or create the Delta table first"
+                    f"source {way} has no data yet at {bases[way].label}: "
+                    "land its files or create the Delta table first"
                 )
             if not 0 <= asked.setdefault(place, last) <= last:
                 raise SourceError(f"source {way} has no version {asked[place]}: its latest is {last}")
@@ -249,7 +250,7 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
 def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     """What to say of a table that has another identity than before."""
     return SourceError(
-        f"source {name} at {table.path} is not the table of the last epoch (it was dropped and created anew, or its "
+        f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created anew, or its "
         f"history was replaced, from a copy perhaps): rebuild the view {view}"
     )
 

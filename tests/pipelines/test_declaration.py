@@ -175,8 +175,8 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         ),
         (
             MINIMAL + "    delta: x\n",
-            ", line 2: sources.sales: a source has `delta: path`, `files: {path, format, schema}` or `view: pipeline`, "
-            "exactly one of them.",
+            ", line 2: sources.sales: a source has `delta: path`, `table: name`, `files: {path, format, schema}` "
+            "or `view: pipeline`, exactly one of them.",
         ),
         (
             MINIMAL + "    primary_key: idd\n",
