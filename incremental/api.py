@@ -14,8 +14,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from incremental.algebra.address import Address, is_same_name, sql_name_fault
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.errors import DeltafoldError, SourceError
+from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, declared, is_name
 from incremental.algebra.tuning import Tuning
@@ -41,6 +42,7 @@ class Warehouse:
         self.spark, self.root, self.tuning, self.lake = spark, Path(root).absolute(), tuning or Tuning(), lake
         self._declared = Declared(spark, self.root, lake)
         self._views: dict[str, View] = {}
+        self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
         """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
@@ -92,16 +94,36 @@ class Warehouse:
         policy: Policy = "incremental",
         publish: Publish = "auto",
         on_change: OnChange = "refuse",
+        publish_as: str | None = None,
     ) -> View:
         """A view of a query: SQL text, or a function of the sources' DataFrames that returns one.
 
         on_change: what a refresh does when the query, the schema of what it reads, or Spark's settings are others than
         the state was built with: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
+        publish_as: a SQL view, `database.view`, that always shows the current answer; refreshes keep it so.
         Raises QueryError for a name or an option that cannot be. The query is read when the view is first used: what
         Spark cannot analyse is a QueryError then, a source without data a SourceError.
         """
         check_options(name, policy, publish, on_change)
-        return View(self, name, query, policy, publish, dict(self._views), on_change)
+        self._check_published(name, publish_as)
+        return View(self, name, query, policy, publish, dict(self._views), on_change, publish_as)
+
+    def forget(self, name: str) -> None:
+        """Let another view be published as the one of this name was."""
+        self._published.pop(name, None)
+
+    def _check_published(self, name: str, publish_as: str | None) -> None:
+        """Refuse what cannot name a SQL view, or names that of another view of this warehouse."""
+        self.forget(name)
+        if publish_as is None:
+            return
+        if fault := sql_name_fault(publish_as):
+            raise QueryError(f"publish_as of view {name}: {fault}")
+        if other := next((view for view, sql in self._published.items() if is_same_name(sql, publish_as)), None):
+            raise QueryError(
+                f"views {other} and {name} are both published as {publish_as}: choose another name for one"
+            )
+        self._published[name] = publish_as
 
     def tables(self) -> dict[str, Table]:
         """The Delta table of every declared source that is no view."""
@@ -135,6 +157,6 @@ class Warehouse:
 
 
 __all__ = [
-    "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
+    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
     "Tuning", "Upkeep", "Verification", "View", "Warehouse",
 ]  # fmt: skip

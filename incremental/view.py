@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from incremental.algebra.address import Address
 from incremental.algebra.errors import QueryError, SourceError
 from incremental.algebra.plan import Column
 from incremental.algebra.recipe import Recipe
@@ -31,6 +32,7 @@ from incremental.operations.verify import verify
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.journal import Entry
 from incremental.refresh.mode import Choice, foreseen
+from incremental.refresh.publisher import addressed
 from incremental.refresh.refresh import Progress, Refresh
 from incremental.refresh.snapshot import Published
 from incremental.refresh.upstream import Below, Inputs, standing
@@ -51,6 +53,7 @@ class View:
     publish: Publish
     views: Mapping[str, View] = field(default_factory=dict[str, "View"], compare=False)
     on_change: OnChange = "refuse"
+    publish_as: str | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -108,8 +111,13 @@ class View:
         return self._compilation.ordered(rows.select(*(quoted(c.name) for c in self.columns)))
 
     @property
+    def address(self) -> Address:
+        """Where the answer of the last finished epoch is: table, version, columns; raises StateError before one."""
+        return addressed(self._store.folder, self.name, self.publish_as)
+
+    @property
     def path(self) -> str:
-        """The ordinary Delta table that holds the answer of the last finished epoch."""
+        """The ordinary Delta table that holds the answer of the last finished epoch; a rebuild begins another."""
         return self._published.table.path
 
     def verify(self, share: float = 1.0) -> Verification:
@@ -153,8 +161,9 @@ class View:
         return made
 
     def drop(self) -> None:
-        """Remove the view's states, tables and journal; sources stay. Raises StateError while it has branches."""
+        """Remove the view's states, tables, journal and SQL view; raises StateError while it has branches."""
         dropped(self._store)
+        self.warehouse.forget(self.name)
 
     @cached_property
     def _compilation(self) -> Compilation:
@@ -167,7 +176,7 @@ class View:
     def _store(self) -> Store:
         warehouse = self.warehouse
         folder = warehouse.root / "views" / self.name
-        return Store(warehouse.spark, folder, self.name, warehouse.lake, warehouse.tuning)
+        return Store(warehouse.spark, folder, self.name, warehouse.lake, warehouse.tuning, self.publish_as)
 
     @property
     def current(self) -> bool:

@@ -2,8 +2,9 @@
 
 The new folder holds copies of the query and of what lies beside it, and a declaration of its own: what the original
 lands from dropped files is read from its landed tables, as Delta tables that somebody else writes; other paths are
-written out, since they began at the original's folder; nothing is scheduled. The warehouse is the original's, in which
-the new pipeline has a folder of its own, where its view begins as a branch of the original's.
+written out, since they began at the original's folder; nothing is scheduled, and the original keeps its SQL view. The
+warehouse is the original's, in which the new pipeline has a folder of its own, where its view begins as a branch of the
+original's.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
 def declaration(pipeline: catalogue.Pipeline) -> str:
     """The pipeline.yaml of a branch."""
     told: dict[str, Any] = pipeline.declaration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for key in ("partitions", "schedule", "maintain", "check"):
+    for key in ("partitions", "schedule", "maintain", "check", "publish_as"):
         told.pop(key, None)
     sources: dict[str, Any] = told["sources"]
     for name in pipeline.landed:

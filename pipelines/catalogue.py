@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from incremental.algebra.address import is_same_name
 from incremental.algebra.errors import DeltafoldError
 from pipelines import amounts, queries, reading
 from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
@@ -20,6 +21,7 @@ from pipelines.reading import DeclarationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from incremental.algebra.address import Address
     from incremental.api import Landing, Report, View, Warehouse
     from incremental.spark.doctor import Finding
 
@@ -117,9 +119,22 @@ def _load(name: str, folder: Path, above: tuple[str, ...]) -> Pipeline:
         if view not in names(folder):
             others = [other for other in names(folder) if other != name]
             raise DeclarationError(f"{place}there is no pipeline `{view}` in {folder}; {reading.nearest(view, others)}")
+    if declaration.publish_as:
+        _check_published_once(home, declaration.publish_as)
     query = queries.find(home, tuple(declaration.sources))
     loaded = {source: _load(view, folder, (*above, name)) for source, view in below.items()}
     return Pipeline(name, home, declaration, query, loaded)
+
+
+def _check_published_once(home: Path, publish_as: str) -> None:
+    """Refuse a SQL view that another pipeline of the folder is published as, too."""
+    for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
+        known = reading.declares(other, "publish_as")
+        if other.parent != home and isinstance(known, str) and is_same_name(known, publish_as):
+            raise DeclarationError(
+                f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{known}` too; "
+                "choose another name for one of them."
+            )
 
 
 def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
@@ -173,10 +188,18 @@ def _open(pipeline: Pipeline, spark: SparkSession, opened: dict[str, tuple[Wareh
             below = pipeline.below.get(name)
             warehouse.source(name, _open(below, spark, opened)[1] if below else _declared(source))
         told, query = pipeline.declaration, queries.runnable(pipeline.query)
-        options: Any = told.model_dump(include={"policy", "publish", "on_change"})
+        options: Any = told.model_dump(include={"policy", "publish", "on_change", "publish_as"})
         view = warehouse.view(pipeline.name, query, **options)
         opened[pipeline.name] = warehouse, view
     return opened[pipeline.name]
+
+
+def address(pipeline: Pipeline) -> Address:
+    """Where the answer is now; starts no Spark. Raises StateError before the first refresh."""
+    from incremental.refresh.publisher import addressed
+
+    folder = Path(pipeline.warehouse) / "views" / pipeline.name
+    return addressed(folder, pipeline.name, pipeline.declaration.publish_as)
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:

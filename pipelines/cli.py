@@ -28,8 +28,8 @@ HELP = """\
 Keeps the answers of the declared pipelines up to date, by processing only what changed.
 
 Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;
-3 refused by the compiler; 4 a source, its data, the stored state or the disk is at fault; 5 busy: another process
-refreshes this view; 70 anything else.
+3 refused by the compiler; 4 a source, its data, the stored state, the catalog or the disk is at fault; 5 busy: another
+process refreshes this view; 70 anything else.
 
 Pipelines are found in $DELTAFOLD_PIPELINES, else in ./pipelines, else among the ones that come along.
 """
@@ -45,13 +45,9 @@ Partition = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),
 ]
-
-
 Chunk = Annotated[
     str | None,
-    typer.Option(
-        "--chunk", metavar="SIZE", callback=value(amounts.check), help="Take in at most so much at once (2g, 512m)."
-    ),
+    typer.Option("--chunk", metavar="SIZE", callback=value(amounts.check), help="Split larger changes by SIZE (2g)."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 Sample = Annotated[
@@ -174,11 +170,7 @@ def explain(name: Name) -> None:
 
 
 @app.command()
-def verify(
-    name: Name,
-    sample: Sample = "100%",
-    as_json: Json = False,
-) -> None:
+def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
     """Compare the view with the batch query on the same source versions."""
     with _opened(name) as opened:
         opened.say(f"{name}: recomputing for comparison")
@@ -215,6 +207,13 @@ def show(
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
     _print(as_json, [row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more)
+
+
+@app.command()
+def path(name: Name, as_json: Json = False) -> None:
+    """Print the path of the Delta table that holds the answer now (starts no Spark)."""
+    address = catalogue.address(catalogue.load(name))
+    _print(as_json, asdict(address), address.path)
 
 
 @app.command()

@@ -25,6 +25,7 @@
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
     policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
+    publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, where the query or a column it reads is another one
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
@@ -45,7 +46,6 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -65,7 +65,7 @@ from incremental.algebra.secrets import INSTEAD, is_secret
 from incremental.algebra.sources import Malformed, quarantine_fault
 from pipelines import amounts, cron, schema
 from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
-from pipelines.places import CONTROL, Folder, Location, TableName
+from pipelines.places import CONTROL, Folder, Location, SqlName, TableName
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
@@ -76,14 +76,6 @@ def _as_text(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
-
-
-def _as_ddl(value: object) -> object:
-    if not isinstance(value, Mapping):
-        return value
-    if not all(isinstance(part, str) for entry in value.items() for part in entry):
-        raise ValueError("every column of the mapping needs a type; write `name: TYPE`")
-    return schema.mapping_to_ddl(value)
 
 
 def _as_date(value: object) -> object:
@@ -146,7 +138,7 @@ class FilesSource(_Part):
 
     path: Folder
     format: Literal["csv", "json", "parquet"]
-    schema_ddl: Annotated[str, BeforeValidator(_as_ddl)] = Field(alias="schema")
+    schema_ddl: Annotated[str, BeforeValidator(schema.as_ddl)] = Field(alias="schema")
     partition_by: str | None = None
     options: Options = {}
     malformed: Malformed = "fail"
@@ -268,6 +260,7 @@ class Declaration(_Part):
     partitions: Partitions | None = None
     policy: Literal["incremental", "auto", "definition"] = "incremental"
     publish: Literal["auto", "table"] = "auto"
+    publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None

@@ -23,6 +23,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.SourceError, DATA),
     (errors.StateError, DATA),
     (errors.StorageError, DATA),
+    (errors.CatalogError, DATA),
     (errors.BusyError, BUSY),
 )
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo
 
+from incremental.algebra.address import sql_name_fault
 from incremental.algebra.secrets import INSTEAD, has_password
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -64,6 +65,13 @@ def _table(name: str) -> str:
     return name
 
 
+def _sql_name(name: str) -> str:
+    if fault := sql_name_fault(name):
+        raise ValueError(fault)
+    return name
+
+
 Location = Annotated[str, AfterValidator(_located)]
 Folder = Annotated[Location, AfterValidator(_local)]
 TableName = Annotated[str, AfterValidator(_table)]
+SqlName = Annotated[str, AfterValidator(_sql_name)]

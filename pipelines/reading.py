@@ -56,6 +56,14 @@ def read(path: Path, environment: Mapping[str, str]) -> Declaration:
         raise DeclarationError("\n".join(_sentence(path, lines, mistake) for mistake in found)) from None
 
 
+def declares(path: Path, key: str) -> Any:
+    """What a pipeline.yaml has under a key, None where it has none or cannot be read."""
+    try:
+        return _parse(path)[0].get(key)
+    except DeclarationError:
+        return None
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A half sentence that suggests the known word nearest to this one, or lists them all."""
     known = sorted(known)

@@ -11,6 +11,15 @@ from collections.abc import Iterator, Mapping
 _OPENING, _CLOSING = "(<", ")>"
 
 
+def as_ddl(value: object) -> object:
+    """The DDL of a mapping from column name to Spark type; any other value unchanged, for its own check."""
+    if not isinstance(value, Mapping):
+        return value
+    if not all(isinstance(part, str) for entry in value.items() for part in entry):
+        raise ValueError("every column of the mapping needs a type; write `name: TYPE`")
+    return mapping_to_ddl(value)
+
+
 def mapping_to_ddl(columns: Mapping[str, str]) -> str:
     """The DDL of a mapping from column name to Spark type.
 

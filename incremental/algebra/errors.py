@@ -44,6 +44,10 @@ class StorageError(DeltafoldError):
     """The disk is full, or does not let this user write; what was begun goes on when that is mended."""
 
 
+class CatalogError(DeltafoldError):
+    """The catalog does not hold a view's SQL name: another's has it, a database or a permission is missing."""
+
+
 class QueryError(DeltafoldError):
     """The query is not valid Spark SQL over the declared sources."""
 

@@ -14,6 +14,7 @@ from incremental.lake.durable import Folder, lock
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.dependents import Reader, Readers
 from incremental.refresh.journal import Entry, Journal
+from incremental.refresh.publisher import Publisher
 from incremental.refresh.snapshot import Published
 from incremental.refresh.upstream import Inputs
 from incremental.refresh.view_store import Store
@@ -45,6 +46,8 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
         except JavaError as error:
             raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
         Folder(scratch.folder).appear(folder)
+    with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
+        Publisher(target).begin()
 
 
 def dropped(store: Store) -> None:
@@ -58,6 +61,7 @@ def dropped(store: Store) -> None:
     gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         Readers(store.folder).check_no_branch(store.view)
+        Publisher(store).withdraw()
         gone.remove()
         Folder(store.folder).appear(gone.path)
     gone.remove()

@@ -23,11 +23,12 @@ from incremental.landing.folder import HIVE_NULL
 from incremental.landing.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import measured
-from incremental.operations.retention import Need, needs_of_sources, needs_of_view
+from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.journal import Entry
 from incremental.refresh.mode import Ways
+from incremental.refresh.publisher import Publisher
 from incremental.refresh.upstream import Inputs, Progress
 from incremental.refresh.view_store import Store
 from incremental.spark.catalyst import JavaError
@@ -138,10 +139,9 @@ class Keeping:
         return tuple(gone)
 
     def _superseded(self, generation: int) -> bool:
-        """Whether a later generation was complete before the retention began."""
-        entries = self.store.journal.entries()
-        later = [e.report.finished for e in entries if e.report is not None and e.intent.generation > generation]
-        return bool(later) and seconds_since(min(later)) / HOUR >= self.hours
+        """Whether readers had a later generation before the retention began."""
+        since = superseded(self.store.folder, generation)
+        return since is not None and seconds_since(since) / HOUR >= self.hours
 
     def _keeps(self, tables: dict[str, TableUpkeep]) -> tuple[str, ...]:
         return (
@@ -183,6 +183,7 @@ def keep_in_order(store: Store, ways: Ways, hours: float, progress: Progress | N
         maintenance = ways.of(last.intent.mode)
         if found := redefinition(view, store.journal, last, ways.current, maintenance):
             raise found.refused("rebuild the view, or restore what changed")
+        Publisher(store).begin()  # no reader may be left at a table that is removed below
         try:
             return Keeping(store, maintenance, hours, progress).run(last)
         except JavaError as error:

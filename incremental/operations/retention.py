@@ -16,6 +16,7 @@ from pathlib import Path
 
 from incremental.refresh.dependents import Readers
 from incremental.refresh.journal import Entry, Journal
+from incremental.refresh.publisher import PointerFile
 from incremental.refresh.upstream import standing
 
 
@@ -72,6 +73,21 @@ def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
                 yield who, {way.removeprefix(mine): v for way, v in stand.items() if way.startswith(mine)}
             else:
                 yield who, stand
+
+
+def superseded(folder: Path, generation: int) -> str | None:
+    """The moment when readers got a later generation of the view in a folder; None where they did not.
+
+    The pointer file tells it of the current generation: after a crash readers were pointed there later than its first
+    epoch was finished, and the journal may have forgotten that one.
+    """
+    began: dict[int, str] = {}
+    for entry in Journal(folder / "journal").entries():
+        if entry.complete and entry.report is not None:
+            began.setdefault(entry.intent.generation, entry.report.finished)
+    if pointer := PointerFile(folder).read():
+        began[pointer.generation] = pointer.since
+    return min((since for number, since in began.items() if number > generation), default=None)
 
 
 def standing_entries(journal: Journal) -> list[Entry]:

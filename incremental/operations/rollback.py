@@ -74,6 +74,7 @@ class Rollback(Refresh):
 
     def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
         """An epoch as the first of a new generation."""
+        self._publisher.begin()
         self._maintenance = self._ways.of(entry.intent.mode)
         self._check_files(entry)  # first, since nobody should restore a query for files that are gone
         if found := self._redefinition(entry):
@@ -132,6 +133,7 @@ class Rollback(Refresh):
         sentence = f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s{vacuumed(epoch)}"
         report = replace(report, sentence=sentence)
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
+        self._publisher.point()
         return report
 
     def _copy(self, entry: Entry, epoch: Epoch) -> Effect:

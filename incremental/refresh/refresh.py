@@ -19,6 +19,7 @@ from incremental.refresh.epoch import Epoch
 from incremental.refresh.incremental_refresh import Effect, Incremental
 from incremental.refresh.journal import Entry, Intent, Pin
 from incremental.refresh.mode import Choice, Ways
+from incremental.refresh.publisher import Publisher
 from incremental.refresh.reporting import after, nothing, over, report_of, together, unmoved, with_choice, with_reason
 from incremental.refresh.state_reuse import reused, stood
 from incremental.refresh.upstream import Done, Inputs, Reached, Targets, locked
@@ -39,7 +40,7 @@ class Refresh:
 
     def __init__(self, store: Store, ways: Ways, inputs: Inputs, on_change: str = "refuse") -> None:
         self._store, self._ways, self.inputs, self._on_change = store, ways, inputs, on_change
-        self._maintenance = ways.of(None)
+        self._maintenance, self._publisher = ways.of(None), Publisher(store)
 
     def run(
         self,
@@ -60,6 +61,7 @@ class Refresh:
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
     ) -> Report:
         with locked(self._store.folder, self.inputs, self._store.tuning.lock_seconds) as below:
+            self._publisher.begin()
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)
             done: Done = {}
@@ -77,6 +79,7 @@ class Refresh:
             self._maintenance = self._ways.of(done[folder].entry.intent.mode)
             self._same_query(done[folder].entry)
             return done[folder]
+        self._publisher.begin()
         rebuild = self._replaces(progress)
         resumed = self._resume(progress, rebuild)
         last = None if rebuild else self._store.journal.last()
@@ -132,8 +135,7 @@ class Refresh:
         if last is not None and not rebuild:
             self._same_query(last)
         known = {} if last is None or rebuild else last.intent.sources
-        sources = self._maintenance.sources
-        pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
+        pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in self._maintenance.sources}
         self.inputs.check_columns(pins, self._ways.current)
         initial = last is None or rebuild
         if not initial and all(pin.before == pin.after and pin.left is None for pin in pins.values()):
@@ -163,8 +165,7 @@ class Refresh:
         buckets = self._buckets(pins) if last is None else last.intent.buckets
         tables = {name: self._store.table(generation, name).version() for name in self._maintenance.tables}
         fingerprint, mode = self._maintenance.fingerprint, self._maintenance.mode
-        kept = {} if last is None else tables
-        states = self._maintenance.states
+        kept, states = {} if last is None else tables, self._maintenance.states
         intent = Intent(self._store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
         intent = self._declared(intent, last)
         self._check_invariant(intent)
@@ -183,10 +184,11 @@ class Refresh:
         last: Entry | None = None,
         choice: Choice | None = None,
     ) -> Report:
-        """Run one epoch of a written intent and complete its journal entry."""
+        """Run one epoch of a written intent, complete its journal entry, and point readers to its table."""
         subject = {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}
         with logged("epoch", subject) as work:
             work.result = report = self._attempted(intent, progress, verdict, last, choice)
+        self._publisher.point()
         return report
 
     def _attempted(
@@ -205,7 +207,6 @@ class Refresh:
             return self._maintenance.run(epoch)
 
         effect = self._measured(epoch, f"{intent.view} epoch {intent.epoch}", work)
-        final = self._maintenance.tables[-1]
         if not effect.commits and not resumed and last is not None:
             # the change cancelled out (a compaction, say): keep the epoch, move its pins
             report = last.report or report_of(last.intent, Effect(), cost, "")
@@ -213,7 +214,7 @@ class Refresh:
             journal.finish(kept, report, last.after)
             journal.withdraw(intent)
             return unmoved(last, intent.sources, cost)
-        if not epoch.reached(final):
+        if not epoch.reached(self._maintenance.tables[-1]):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         report = with_choice(report_of(intent, effect, cost, verdict), choice if intent.part is None else None)
         report = with_reason(report, reason(self._store, self._ways, intent))

@@ -43,7 +43,9 @@ class Published:
         """The epoch and its table as of it, both of one moment, whoever refreshes the view meanwhile."""
         entry, following = self._found()
         table = self._table(entry)
-        version = table.version() if following is None else following.intent.tables.get(self._name(entry))
+        version = (
+            table.version() if following is None else following.intent.tables.get(answer_table(self.store.view, entry))
+        )
         if following is None and self._found() != (entry, None):
             return self.seen()  # an epoch began or ended, and the version may be its
         if version is None:
@@ -61,14 +63,15 @@ class Published:
         raise StateError(f"view {self.store.view} has no finished epoch yet: refresh it first")
 
     def _table(self, entry: Entry) -> Table:
-        return self.store.table(entry.intent.generation, self._name(entry))
+        return self.store.table(entry.intent.generation, answer_table(self.store.view, entry))
 
-    def _name(self, entry: Entry) -> str:
-        """The table with the answer: the view's own, else the last state."""
-        names = entry.after or entry.intent.tables
-        if not names:
-            raise StateError(f"the journal of view {self.store.view} does not tell its tables: rebuild the view")
-        return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
+
+def answer_table(view: str, entry: Entry) -> str:
+    """The name of the table that holds the answer after an epoch: the view's own, else the last state."""
+    names = entry.after or entry.intent.tables
+    if not names:
+        raise StateError(f"the journal of view {view} does not tell its tables: rebuild the view")
+    return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
 
 
 def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:

@@ -14,13 +14,17 @@ from incremental.refresh.journal import Journal
 
 @dataclass(frozen=True)
 class Store:
-    """Where one view lives: its folder with the journal, and one folder a generation with its tables, of one lake."""
+    """Where one view lives: its folder with the journal, and one folder a generation with its tables, of one lake.
+
+    publish_as: the SQL view that shows its answer.
+    """
 
     spark: SparkSession
     folder: Path
     view: str
     lake: Lake
     tuning: Tuning = field(default_factory=Tuning)
+    publish_as: str | None = None
 
     @property
     def journal(self) -> Journal:

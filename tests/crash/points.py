@@ -22,7 +22,9 @@ LIBRARY = Path(incremental.__file__ or "").parent
 ROOMS = (
     "lake.delta_table",
     "lake.durable",
+    "lake.sql_view",
     "refresh.journal",
+    "refresh.publisher",
     "landing.manifest",
     "lake.physical_layout",
     "refresh.dependents",
@@ -112,7 +114,7 @@ def writes(node: ast.AST) -> bool:
         modes = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         return any(mode[:1] in "wax" and mode for mode in modes)
     if name == "sql":
-        return any(word in ast.unparse(arg) for arg in node.args for word in ("CREATE ", "OPTIMIZE "))
+        return any(word in ast.unparse(arg) for arg in node.args for word in ("CREATE ", "DROP ", "OPTIMIZE "))
     return name in CALLS and isinstance(node.func, ast.Attribute)
 
 

@@ -23,6 +23,12 @@ IN_PROCESS: tuple[Crash, ...] = (
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
     ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
     ("state and view table, merged", "branch", ("before Folder.appear", 1)),
+    ("published", "first load", ("before PointerFile.write", 1)),
+    ("published", "first load", ("after PointerFile.write", 1)),
+    ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
+    ("published", "rebuild", ("after SqlView.write", 2)),
+    ("published", "drop", ("before SqlView.drop", 1)),
+    ("published", "drop", ("after SqlView.drop", 1)),
 )
 BY_SIGNAL: tuple[Crash, ...] = (
     ("one state in place, merged", "change", ("after DeltaTable.merge", 1)),

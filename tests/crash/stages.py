@@ -111,6 +111,11 @@ def branch(world: World) -> object:
     return world.view().branch("dev")
 
 
+def drop(world: World) -> object:
+    world.view().refresh()
+    return world.view().drop()
+
+
 def land(world: World) -> object:
     return world.warehouse().land("dropped")
 
@@ -119,6 +124,7 @@ def refreshed(world: World, before: Seen, late: bool) -> None:
     """After a refresh that was stopped."""
     latest = world.batch()
     assert seen(world).rows == (before.rows if world.finished == before.finished else latest)
+    assert world.pointed() in (before.rows, latest)
     unfinished, told = world.unfinished, len(world.view().history())
     if late:
         world.change(2)
@@ -128,6 +134,7 @@ def refreshed(world: World, before: Seen, late: bool) -> None:
     said = ("resumed", "(part ", "(parts ")
     assert not unfinished or any(word in report.sentence for word in said), report.sentence
     assert world.answer() == world.batch()
+    leads(world)
     assert world.view().refresh().verdict == "nothing to do"
     if not late:
         world.change(2)
@@ -138,6 +145,7 @@ def refreshed(world: World, before: Seen, late: bool) -> None:
 def kept(world: World, before: Seen, late: bool) -> None:
     """After upkeep or a branch that was stopped."""
     assert seen(world) == before
+    assert world.pointed() == before.rows
     goes_on(world)
 
 
@@ -145,6 +153,7 @@ def went_back(world: World, before: Seen, late: bool) -> None:
     """After a rollback that was stopped."""
     done = Seen(world.batch(BACK_AT), before.finished + 1)
     assert seen(world) == (before if world.unfinished or world.finished == before.finished else done)
+    assert world.pointed() in (before.rows, done.rows)
     goes_on(world)
 
 
@@ -165,12 +174,27 @@ def branched(world: World, before: Seen, late: bool) -> None:
     assert dev.verify().ok
 
 
+def dropped_for_good(world: World, before: Seen, late: bool) -> None:
+    """After a view was dropped half: it is dropped once more."""
+    world.view().drop()
+    assert not world.journal.parent.exists()
+    assert not world.spark.catalog.tableExists(world.sql_view)
+
+
+def leads(world: World) -> None:
+    """What never changes its name leads to the latest answer."""
+    latest = world.batch()
+    assert world.pointed() == latest
+    assert not KINDS[world.kind].published or world.shown() == latest
+
+
 def goes_on(world: World) -> None:
     for number in (4, 5):
         world.view().refresh()
         assert world.answer() == world.batch()
         world.change(number)
     world.view().refresh()
+    leads(world)
     assert world.view().verify().ok
 
 
@@ -194,6 +218,7 @@ STAGES = {
     "maintain": Stage(lived, maintain, kept_in_order),
     "rollback": Stage(lived, rollback, went_back),
     "branch": Stage(lived, branch, branched),
+    "drop": Stage(lambda _: None, drop, dropped_for_good, ("published",)),
     "landing": Stage(dropped, land, landed, ("one state in place",)),
 }
 RUNS = [(kind, name) for name, stage in STAGES.items() for kind in stage.kinds]

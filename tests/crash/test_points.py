@@ -7,9 +7,11 @@ from pathlib import Path
 from incremental.lake.delta_table import DeltaTable
 from incremental.lake.durable import Folder
 from incremental.lake.physical_layout import Storage
+from incremental.lake.sql_view import SqlView
 from incremental.landing.manifest import Manifest
 from incremental.refresh.dependents import Readers
 from incremental.refresh.journal import Journal
+from incremental.refresh.publisher import PointerFile
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_PROCESS
 from tests.crash.stages import STAGES
@@ -48,6 +50,9 @@ def test_the_writes_we_know_of_are_found() -> None:
         "landing.manifest:Manifest.remember",
         "refresh.journal:Journal.forget",
         "refresh.dependents:Readers.add",
+        "refresh.publisher:PointerFile.write",
+        "lake.sql_view:SqlView.write",
+        "lake.sql_view:SqlView.drop",
     }
     upkeep = ("sort", "compact", "remove_older", "clone")
     known |= {f"lake.physical_layout:Storage.{name}" for name in upkeep}
@@ -66,7 +71,7 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
-    owned = (DeltaTable, Storage, Folder, Journal, Manifest, Readers)
+    owned = (DeltaTable, Storage, Folder, Journal, Manifest, Readers, PointerFile, SqlView)
     owners: dict[str, type] = {owner.__name__: owner for owner in owned}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]

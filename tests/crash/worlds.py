@@ -5,6 +5,8 @@ A world is a folder, made once and copied for each crash.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections import Counter
 from dataclasses import dataclass, field
@@ -38,12 +40,16 @@ BIG_STATE = Tuning(rewrite_files=0)
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to keep a view; tuning: of its warehouse; below: the query of the view `low` it reads."""
+    """A way to keep a view.
+
+    tuning: of its warehouse; below: the query of the view `low` it reads; published: as a SQL view.
+    """
 
     query: str
     policy: Policy = "incremental"
     tuning: Tuning = field(default_factory=Tuning)
     below: str = ""
+    published: bool = False
 
 
 KINDS = {
@@ -58,6 +64,7 @@ KINDS = {
     "recomputed": Kind(RECURSIVE, "auto"),
     "by definition": Kind(GROUPED, "definition"),
     "view over a view": Kind(ABOVE, below="select k, q, sum(v) s from orders group by k, q"),
+    "published": Kind(GROUPED, published=True),
 }
 
 
@@ -84,7 +91,14 @@ class World:
         kind = KINDS[self.kind]
         if kind.below:
             warehouse.source("low", warehouse.view("low", kind.below))
-        return warehouse.view("v", query or kind.query, kind.policy)
+        return warehouse.view(
+            "v", query or kind.query, kind.policy, publish_as=self.sql_view if kind.published else None
+        )
+
+    @property
+    def sql_view(self) -> str:
+        """The name that the view is published as, another one in each copy of a world."""
+        return f"default.v_{hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]}"
 
     @property
     def unfinished(self) -> bool:
@@ -113,6 +127,19 @@ class World:
 
     def answer(self) -> Rows:
         return Counter(tuple(row) for row in self.view().answer().collect())
+
+    def pointed(self) -> Rows | None:
+        """What a reader finds who opens the pointer file, then the table; None where there is no file."""
+        file = self.journal.parent / "current.json"
+        if not file.exists():
+            return None
+        told = json.loads(file.read_text())
+        rows = DeltaTable(self.spark, str(file.parent / told["table"])).at(told["version"])
+        return Counter(tuple(row) for row in rows.select(*(column["name"] for column in told["columns"])).collect())
+
+    def shown(self) -> Rows:
+        """What the SQL view shows."""
+        return Counter(tuple(row) for row in self.spark.table(self.sql_view).collect())
 
     def sql(self, text: str) -> None:
         self.spark.sql(text.replace("orders", f"delta.`{self.orders}`"))

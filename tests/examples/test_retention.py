@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from incremental.algebra.address import Address
 from incremental.algebra.report import Report
-from incremental.operations.retention import Need, needs_of_sources, needs_of_view
+from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
 from incremental.refresh.dependents import Reader, Readers
-from incremental.refresh.journal import Intent, Journal, Pin
+from incremental.refresh.journal import Intent, Journal, Part, Pin
+from incremental.refresh.publisher import PointerFile
 
 DONE = Report("v", 1, 1, "applied", "")
 
@@ -56,3 +59,20 @@ def test_a_branch_needs_what_it_was_made_of_until_it_is_dropped(tmp_path: Path) 
     (dev / "g1").rmdir()
     assert Readers(view).branches() == ()
     assert {need.version for need in needs_of_view(view)} == {7}
+
+
+def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -> None:
+    """Protects from removing a table that readers have only just left: a rebuild in parts, or a crash, takes long."""
+    journal, intent = Journal(tmp_path / "journal"), Intent("v", 1, 1, "f", 1, {})
+    journal.finish(intent, replace(DONE, finished="2026-01-01"), {"view": 0})
+    for number, day in ((1, "2026-01-02"), (2, "2026-01-09")):
+        assert superseded(tmp_path, 1) is None
+        part = replace(intent, generation=2, epoch=number, part=Part(number, 2, 1))
+        journal.finish(part, replace(DONE, finished=day), {"view": number})
+    assert superseded(tmp_path, 1) == "2026-01-09"
+    address = Address("v", str(tmp_path / "g2" / "view"), "g2/view", 2, 2, 2, (), "2026-01-09", since="2026-01-12")
+    PointerFile(tmp_path).write(address)
+    assert superseded(tmp_path, 1) == "2026-01-12"
+    journal.finish(replace(intent, generation=3), replace(DONE, finished="2026-01-15"), {"view": 0})
+    assert (superseded(tmp_path, 1), superseded(tmp_path, 2)) == ("2026-01-12", "2026-01-15")
+    assert superseded(tmp_path, 3) is None

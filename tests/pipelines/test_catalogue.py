@@ -145,6 +145,7 @@ def test_loading_declarations_imports_no_spark() -> None:
 def test_the_declaration_of_a_branch_reads_what_the_original_landed(tmp_path: Path) -> None:
     """Paths that began at the original's folder are written out, and nothing is landed or scheduled twice."""
     more = "  rates: {delta: rates, invariant: true}\npolicy: auto\nmaintain: '@weekly'\nschedule: '@daily'\n"
+    more += "publish_as: db.shop\n"
     home = write(tmp_path / "pipelines", "shop", PARTITIONED + more + "partitions: {kind: daily, start: 2024-01-01}\n")
     text = branching.declaration(catalogue.load("shop", home.parent))
     write(home.parent, "dev", text)
@@ -157,3 +158,19 @@ def test_the_declaration_of_a_branch_reads_what_the_original_landed(tmp_path: Pa
     assert dev.declaration.sources["rates"].invariant
     assert (dev.warehouse, dev.declaration.policy) == (str(root / "dev"), "auto")
     assert (dev.declaration.schedule, dev.declaration.maintain, dev.landed) == (None, None, ())
+    assert dev.declaration.publish_as is None
+
+
+def test_two_pipelines_cannot_be_published_under_one_name(tmp_path: Path) -> None:
+    """Protects from a SQL view that shows the answer of whichever pipeline ran last."""
+    for name, text in {"a": "", "b": "publish_as: db.v\n", "bad": "publish_as: [", "c": "publish_as: 7\n"}.items():
+        write(tmp_path, name, MINIMAL + text)
+    assert catalogue.load("b", tmp_path).declaration.publish_as == "db.v"
+    write(tmp_path, "d", MINIMAL + "publish_as: DB.V\n")
+    for name, other in (("b", "`d` is published as `DB.V`"), ("d", "`b` is published as `db.v`")):
+        with pytest.raises(DeclarationError) as caught:
+            catalogue.load(name, tmp_path)
+        said = (
+            f"{tmp_path}/{name}/pipeline.yaml: publish_as: pipeline {other} too; choose another name for one of them."
+        )
+        assert str(caught.value) == said

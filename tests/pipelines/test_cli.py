@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from incremental.algebra import errors
+from incremental.algebra.recipe import Recipe
+from incremental.refresh.journal import Intent, Journal
 from pipelines import cli, exits
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
-from tests.pipelines.pretended import DIFFERENT, Row, World, pretend
+from tests.pipelines.pretended import DIFFERENT, REPORT, Row, World, pretend
 
 
 @pytest.fixture
@@ -34,7 +37,10 @@ def facts(*arguments: str) -> Any:
 def test_help_documents_the_exit_codes() -> None:
     said = " ".join(call("--help").stdout.split())
     assert "Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;" in said
-    assert "3 refused by the compiler; 4 a source, its data, the stored state or the disk is at fault; 5 busy" in said
+    assert (
+        "3 refused by the compiler; 4 a source, its data, the stored state, the catalog or the disk is at fault; 5 busy"
+        in said
+    )
     assert "70 anything else" in said
 
 
@@ -233,6 +239,29 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     result = call("list")
     assert result.exit_code == exits.USAGE
     assert "polcy: there is no such key; did you mean `policy`?" in result.stdout
+
+
+def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Protects from a script that opens the table of an epoch that is not finished, or none, without an error."""
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "pipelines"))
+    write(tmp_path / "pipelines", "shop")
+    result = call("path", "shop")
+    assert (result.exit_code, result.stdout) == (exits.DATA, "")
+    assert result.stderr == "view shop has no finished epoch yet: refresh it first\n"
+    folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
+    journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
+    journal.keep(Recipe("f", columns=(("a b", "int"),)))
+    journal.finish(intent, REPORT, {"state_1": 4, "view": 9})
+    journal.begin(replace(intent, generation=3, epoch=1))
+    assert call("path", "shop").stdout == f"{folder}/g2/view\n"
+    told = facts("path", "shop")
+    assert {name: told[name] for name in ("path", "table", "version", "generation", "epoch", "columns")} == {
+        "path": f"{folder}/g2/view", "table": "g2/view", "version": 9, "generation": 2, "epoch": 3,
+        "columns": [{"name": "a b", "type": "int"}],
+    }  # fmt: skip
+    assert call("path", "nope").exit_code == exits.USAGE
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,11 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
             "add it there with its type.",
         ),
         (
+            MINIMAL + "publish_as: totals\n",
+            ", line 7: publish_as: 'totals' cannot name a SQL view; write `database.view` with letters, digits and "
+            "underscores.",
+        ),
+        (
             MINIMAL + "    delta: x\n",
             ", line 2: sources.sales: a source has `delta: path`, `table: name`, `files: {path, format, schema}` "
             "or `view: pipeline`, exactly one of them.",

@@ -1,0 +1,102 @@
+"""A SQL view in Spark's catalog, which shows columns of a Delta table by the table's path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import CatalogError
+from incremental.algebra.sqltext import literal, quoted
+from incremental.spark.catalyst import JavaError
+from incremental.spark.java_errors import cause
+
+MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
+
+
+@dataclass(frozen=True)
+class SqlView:
+    """The view `database.view`, or `catalog.database.view`, whether it exists or not."""
+
+    spark: SparkSession
+    name: str
+
+    def properties(self) -> Mapping[str, str] | None:
+        """The properties of whatever has the name, None where nothing has; one catalog call, no Spark job.
+
+        Raises CatalogError where the catalog does not answer.
+        """
+        try:
+            rows = cast(Any, self.spark).sql(f"SHOW TBLPROPERTIES {self._name}").collect()
+            return {row["key"]: row["value"] for row in rows}
+        except JavaError as error:
+            if not condition(error).startswith(MISSING):
+                raise CatalogError(f"Spark cannot look it up ({said(error)}). Mend that") from error
+        return None
+
+    def write(
+        self, path: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
+    ) -> None:
+        """Create the view over columns of the table at a path, in one step also where it replaces one.
+
+        Raises CatalogError; Spark refuses a name that is taken, with `replace` one of a table.
+        """
+        listed, how = ", ".join(map(quoted, columns)), "OR REPLACE " if replace else ""
+        given = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+        head, rows = f"COMMENT {literal(comment)} TBLPROPERTIES ({given})", f"SELECT {listed} FROM delta.{quoted(path)}"
+        try:
+            cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {rows}").collect()
+        except JavaError as error:
+            raise CatalogError(f"{said(error)}. {self._remedy(error)}") from error
+
+    def drop(self) -> None:
+        """Remove the view."""
+        try:
+            cast(Any, self.spark).sql(f"DROP VIEW IF EXISTS {self._name}").collect()
+        except JavaError as error:
+            raise CatalogError(
+                f"the SQL view {self.name} cannot be dropped: {said(error)}. Drop it, or let this user drop it"
+            ) from error
+
+    @property
+    def _name(self) -> str:
+        return ".".join(quoted(part) for part in self.name.split("."))
+
+    def _remedy(self, error: Exception) -> str:
+        if condition(error).startswith(NO_VIEWS):
+            return "Choose a database of a catalog that holds views"
+        if condition(error).startswith("TABLE_OR_VIEW_ALREADY_EXISTS"):
+            return f"Choose another name, or drop {self.name}"
+        return f"Let this user create and replace views in {self._database}"
+
+    @property
+    def _database(self) -> str:
+        return self.name.rpartition(".")[0]
+
+    def check_database(self) -> None:
+        """Refuse a database that does not exist; raises CatalogError."""
+        try:
+            known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
+        except JavaError as error:
+            raise CatalogError(f"Spark cannot look up {self._database} ({said(error)}). Mend that") from error
+        if known:
+            return
+        kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
+        hint = " (this Spark's catalog is in memory: it knows only what this process created)"
+        raise CatalogError(
+            f"there is no database {self._database}{hint if kind == 'in-memory' else ''}. Create it, or choose another"
+        )
+
+
+def said(error: Exception) -> str:
+    """What Spark says, to be gone on from."""
+    return cause(error).rstrip(" .;")
+
+
+def condition(error: Exception) -> str:
+    """Spark's name for an error, empty where it has none."""
+    return (error.getCondition() or "") if isinstance(error, PySparkException) else ""

@@ -1,0 +1,173 @@
+"""Point readers to the table that holds a view's answer now: a file beside the generations, and a SQL view.
+
+Both are written after the epoch that makes another table the current one is finished, the file first; what a crash
+leaves undone, the next refresh or `maintain` does before anything else. The file has the SQL view's name before the
+SQL view exists, so none is forgotten when the view is dropped or published under another name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from incremental.algebra.address import Address, is_same_name
+from incremental.algebra.errors import CatalogError, StateError
+from incremental.algebra.plan import Column
+from incremental.lake.durable import settle
+from incremental.lake.sql_view import SqlView
+from incremental.refresh.journal import Journal
+from incremental.refresh.snapshot import answer_table
+from incremental.refresh.view_store import Store
+from incremental.telemetry.clock import now
+from incremental.telemetry.events import logged
+
+OWNER, SHOWS = "deltafold.owner", "deltafold.shows"
+
+
+@dataclass(frozen=True)
+class PointerFile:
+    """The file `current.json` of a view, in its folder."""
+
+    folder: Path
+
+    def read(self) -> Address | None:
+        """What was last written; None where there is no file, or it is damaged."""
+        try:
+            return Address.from_json(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, address: Address) -> None:
+        """Replace the file, whole or not at all."""
+        scratch = self._path.with_suffix(".tmp")
+        with scratch.open("w", encoding="utf-8") as file:
+            json.dump(asdict(address), file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self._path)
+        settle(self.folder)
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / "current.json"
+
+
+class Publisher:
+    """Points readers to one view's answer; the caller has the view's lock."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._pointer = store, PointerFile(store.folder)
+        self._shown: Mapping[str, str] | None = None  # the properties of our SQL view
+
+    def begin(self) -> None:
+        """Check that the SQL name is free or ours, then do what a crash left undone; raises CatalogError."""
+        if self._store.publish_as:
+            self._shown = self._looked_up(self._store.publish_as)
+        self.point()
+
+    def point(self) -> None:
+        """Point readers to the last finished epoch's table; writes nothing where they are."""
+        address, known = current(self._store.folder, self._store.view, self._store.publish_as), self._pointer.read()
+        if address is None:
+            return
+        if known is not None and known.publish_as and not is_same_name(known.publish_as, address.publish_as):
+            self._unpublish(known.publish_as)
+            self._shown = self._looked_up(address.publish_as) if address.publish_as else None
+        if known is None or known != address:
+            moved = known is None or known.path != address.path
+            self._pointer.write(replace(address, since=now() if moved or known is None else known.since))
+        if address.publish_as:
+            self._publish(address, address.publish_as)
+
+    def withdraw(self) -> None:
+        """Drop the SQL view, since the view is dropped; raises CatalogError."""
+        known = self._pointer.read()
+        for name in {known.publish_as if known else None, self._store.publish_as}:
+            if name:
+                self._unpublish(name)
+
+    def _publish(self, address: Address, name: str) -> None:
+        names = [column.name for column in address.columns]
+        shown = {OWNER: self._owner, SHOWS: digest(json.dumps([address.path, names]))}
+        if self._shown is not None and self._shown.get(SHOWS) == shown[SHOWS]:
+            return
+        place = f"epoch {address.epoch} of generation {address.generation}"
+        comment = (
+            f"The answer of the Deltafold view {address.view} in {self._store.folder}; shows its table since {place}"
+        )
+        shown |= {"deltafold.view": address.view, "deltafold.generation": str(address.generation)}
+        shown |= {"deltafold.epoch": str(address.epoch)}
+        about = {"view": address.view, "generation": address.generation, "epoch": address.epoch, "as": name}
+        sql_view, replaces = self._sql_view(name), self._shown is not None
+        try:
+            with logged("publish", about):
+                sql_view.write(address.path, names, comment, shown, replaces)
+        except CatalogError as error:
+            raise CatalogError(
+                f"view {address.view} is at epoch {address.epoch} and nothing is lost, but the SQL view {name} does "
+                f"not show it: {error}, then refresh again"
+            ) from error
+        self._shown = shown
+
+    def _unpublish(self, name: str) -> None:
+        """Drop a SQL view, if it is ours."""
+        sql_view = self._sql_view(name)
+        found = sql_view.properties()
+        if found is not None and found.get(OWNER) == self._owner:
+            sql_view.drop()
+
+    def _looked_up(self, name: str) -> Mapping[str, str] | None:
+        """The properties of our SQL view, None where there is none yet; refuses a name that is another's."""
+        refused = f"view {self._store.view} cannot be published as {name}"
+        try:
+            if (found := self._sql_view(name).properties()) is None:
+                self._sql_view(name).check_database()
+        except CatalogError as error:
+            raise CatalogError(f"{refused}: {error}, then refresh again: nothing was written") from error
+        if found is None or found.get(OWNER) == self._owner:
+            return found
+        view = found.get("deltafold.view")
+        whose = "a table or view that Deltafold did not create" if view is None else f"the Deltafold view {view}"
+        raise CatalogError(f"{refused}: {whose} has this name. Choose another name, or drop {name}")
+
+    def _sql_view(self, name: str) -> SqlView:
+        return SqlView(self._store.spark, name)
+
+    @property
+    def _owner(self) -> str:
+        """What tells our SQL view from others: a digest, since Spark hides properties that hold a word like token."""
+        return digest(str(self._store.folder.resolve()))
+
+
+def digest(text: str) -> str:
+    """A short name of a text."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def addressed(folder: Path, view: str, publish_as: str | None = None) -> Address:
+    """The address of a view's answer, since when readers are pointed to it included; raises StateError before one."""
+    if (address := current(folder, view, publish_as)) is None:
+        raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+    known = PointerFile(folder).read()
+    return replace(address, since=known.since) if known is not None and known.path == address.path else address
+
+
+def current(folder: Path, view: str, publish_as: str | None = None) -> Address | None:
+    """The address of a view's answer by its journal, None before the first epoch is finished; needs no Spark.
+
+    folder: the view's own.
+    """
+    journal = Journal(folder / "journal")
+    entry = journal.arrived()
+    recipe = None if entry is None else journal.recipe(entry.intent.fingerprint)
+    if entry is None or entry.report is None or recipe is None:
+        return None
+    name, generation = answer_table(view, entry), entry.intent.generation
+    table, version = f"g{generation}/{name}", (entry.after or {}).get(name)
+    columns = tuple(Column(name, kind) for name, kind in recipe.columns)
+    where = str(folder.resolve() / table), table, version
+    return Address(view, *where, generation, entry.intent.epoch, columns, entry.report.finished, publish_as)

@@ -1,0 +1,183 @@
+"""The addresses that never change: a pointer file beside the generations, and a SQL view in Spark's catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental.algebra.errors import CatalogError, QueryError, StateError
+from incremental.api import Delta, View, Warehouse
+from incremental.lake.sql_view import SqlView
+from incremental.refresh import publisher
+from incremental.spark import catalyst
+from tests.examples.scene import Scene, confirm
+
+HOSTILE = "select k as `k``; -- ' é`, v * 2 as `v 2` from t where v > 0"  # its table has copy numbers
+JDBC = {
+    "": "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    ".url": "jdbc:derby:memory:viewless;create=true",
+    ".driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+}  # a catalog of tables alone
+
+
+@pytest.fixture
+def database(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    name = f"d_{abs(hash(tmp_path))}"
+    spark.sql(f"CREATE DATABASE {name} LOCATION '{tmp_path / 'database'}'")
+    yield name
+    spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+def pointer(view: View) -> dict[str, object]:
+    return json.loads((view.warehouse.root / "views" / view.name / "current.json").read_text())
+
+
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted(map(tuple, frame.collect()), key=repr)
+
+
+def check(view: View) -> None:
+    """All addresses lead to the answer, with its columns and no others."""
+    confirm(view)
+    expected, told = view.answer(), pointer(view)
+    reader = view.warehouse.spark.read.format("delta").option("versionAsOf", str(told["version"]))
+    by_file = reader.load(str(told["path"])).select(*(f"`{c.name.replace('`', '``')}`" for c in view.address.columns))
+    assert view.publish_as is not None
+    for found in (by_file, view.warehouse.spark.table(view.publish_as)):
+        assert (found.schema.simpleString(), rows(found)) == (expected.schema.simpleString(), rows(expected))
+    assert Path(view.path).resolve() == Path(str(told["path"]))
+    assert Path(str(told["path"])) == (view.warehouse.root / "views" / view.name / str(told["table"])).resolve()
+    assert [(c["name"], c["type"]) for c in told["columns"]] == [(c.name, c.type) for c in view.columns]  # type: ignore[attr-defined]
+    assert told | {"columns": ()} == json.loads(view.address.to_json()) | {"columns": ()}
+
+
+def pointed(view: View) -> tuple[str, str]:
+    """The generation and the epoch since which a SQL view shows its table."""
+    assert view.publish_as is not None
+    told = SqlView(view.warehouse.spark, view.publish_as).properties()
+    assert told is not None and told["deltafold.view"] == view.name
+    return told["deltafold.generation"], told["deltafold.epoch"]
+
+
+def test_both_addresses_follow_the_answer_through_its_life(scene: Scene, database: str) -> None:
+    """Protects from readers that are left at a superseded table, or that see reserved columns."""
+    scene.source("t", "k int, v int", [(1, 1), (1, 1), (2, 3)])
+    view = scene.view(HOSTILE, publish_as=f"{database}.Answer")
+    with pytest.raises(StateError, match="view v has no finished epoch yet: refresh it first"):
+        _ = view.address
+    view.refresh()
+    scene.sql("insert into {t} values (2, 5), (3, 4)")
+    with mock.patch.object(SqlView, "write", side_effect=AssertionError("it shows later epochs by itself")):
+        view.refresh()
+    check(view)
+    assert (pointed(view), view.address.epoch) == (("1", "1"), 2)
+    view.rebuild()
+    check(view)
+    assert pointed(view) == ("2", "1")
+    view.rollback(1, 1)
+    check(view)
+    assert pointed(view) == ("3", "1")
+    told = {row.col_name: row.data_type for row in scene.spark.sql(f"DESCRIBE EXTENDED {database}.answer").collect()}
+    place = f"{scene.folder}/warehouse/views/v; shows its table since epoch 1 of generation 3"
+    assert told["Comment"] == f"The answer of the Deltafold view v in {place}"
+    assert view.maintain(0).generations == (1, 2)
+    assert scene.spark.table(view.publish_as or "").count() == 3
+    scene.view(HOSTILE).drop()  # a caller need not know the name
+    assert not scene.spark.catalog.tableExists(f"{database}.Answer")
+
+
+def test_a_sql_view_that_is_missing_is_made_again(scene: Scene, database: str) -> None:
+    """Protects from a catalog in memory, which has no SQL view in a new process; and from a costly look."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    view, name = scene.view(HOSTILE, publish_as=f"{database}.v"), f"{database}.v"
+    view.refresh()
+    scene.spark.sql(f"DROP VIEW {name}")
+    assert view.refresh().verdict == "nothing to do"
+    assert scene.spark.table(name).count() == 1
+
+    jobs = scene.spark.sparkContext.statusTracker().getJobIdsForGroup
+    before, look = len(jobs()), SqlView.properties
+    with (
+        mock.patch.object(SqlView, "properties", autospec=True, side_effect=look) as looked,
+        mock.patch.object(SqlView, "check_database", side_effect=AssertionError),
+        mock.patch.object(publisher.PointerFile, "write", side_effect=AssertionError),
+    ):
+        assert view.refresh().verdict == "nothing to do"
+        assert looked.call_count == 1
+        scene.view(HOSTILE, "w")  # without publish_as nobody asks the catalog
+    assert len(jobs()) == before
+
+    renamed = scene.view(HOSTILE, publish_as=f"spark_catalog.{database}.V")  # Spark's longer name of the same
+    assert renamed.refresh().verdict == "nothing to do"
+    assert scene.spark.table(name).count() == 1
+    (view.warehouse.root / "views" / "v" / "current.json").write_text("{")
+    scene.view(HOSTILE, publish_as=f"{database}.other").refresh()
+    assert scene.spark.table(f"{database}.other").count() == 1
+    scene.view(HOSTILE).refresh()
+    assert not scene.spark.catalog.tableExists(f"{database}.other")
+    assert pointer(view)["publish_as"] is None
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_is_written(scene: Scene, database: str) -> None:
+    """Protects from replacing what somebody else made, and from half a refresh."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    scene.spark.sql(f"CREATE TABLE {database}.tab (a INT) USING delta")
+    scene.spark.sql(f"CREATE VIEW {database}.foreign AS SELECT 1 AS one")
+    scene.view(HOSTILE, "first", publish_as=f"{database}.ours").refresh()
+    other = Warehouse(scene.spark, scene.folder / "warehouse 2")
+    other.source("t", Delta(scene.path("t")))
+    for name, whose in (
+        ("tab", "a table or view that Deltafold did not create"),
+        ("FOREIGN", "a table or view that Deltafold did not create"),
+        ("ours", "the Deltafold view first"),
+    ):
+        view = other.view("v", HOSTILE, publish_as=f"{database}.{name}")
+        with pytest.raises(CatalogError) as caught:
+            view.refresh()
+        told = f"view v cannot be published as {database}.{name}: {whose} has this name. Choose another name, or drop "
+        assert str(caught.value) == told + f"{database}.{name}"
+        assert not (scene.folder / "warehouse 2" / "views" / "v" / "journal").exists()
+    for name in (f"{database}.none.there", "nowhere.v"):
+        with pytest.raises(CatalogError, match=r"view v cannot be published as .*nothing was written"):
+            other.view("v", HOSTILE, publish_as=name).refresh()
+    view.drop()
+    assert scene.spark.table(f"{database}.ours").count() == 1
+
+
+def test_a_catalog_that_refuses_leaves_the_data_safe(scene: Scene, database: str) -> None:
+    """Protects from a refresh that is lost, or begun again, since its SQL view cannot be made."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    catalyst.jvm(scene.spark).java.lang.System.setProperty("derby.stream.error.file", str(scene.folder / "derby.log"))
+    for key, value in JDBC.items():
+        scene.spark.conf.set(f"spark.sql.catalog.viewless{key}", value)
+    view = scene.view(HOSTILE, publish_as="viewless.SYS.v")
+    for _ in range(2):
+        with pytest.raises(CatalogError) as caught:
+            view.refresh()
+        assert str(caught.value) == (
+            "view v is at epoch 1 and nothing is lost, but the SQL view viewless.SYS.v does not show it: Catalog "
+            "viewless does not support views. Choose a database of a catalog that holds views, then refresh again"
+        )
+        assert (view.answer().count(), len(view.history())) == (1, 1)
+    mended = scene.view(HOSTILE, publish_as=f"{database}.v")
+    assert mended.refresh().verdict == "nothing to do"
+    check(mended)
+
+
+def test_names_that_cannot_be_and_names_twice_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from two views that take a name from each other at every refresh."""
+    warehouse = Warehouse(spark, tmp_path)
+    for name in ("v", "a.b.c.d", "a.", ".b", "a b.c", "a.`b`", "", "a.b;--"):
+        with pytest.raises(QueryError, match=r"publish_as of view v: .* cannot name a SQL view; write `database.view`"):
+            warehouse.view("v", HOSTILE, publish_as=name)
+    one = warehouse.view("one", HOSTILE, publish_as="d.v")
+    assert warehouse.view("one", HOSTILE, publish_as="d.v") == one
+    with pytest.raises(QueryError, match=r"views one and two are both published as D\.v: choose another name for one"):
+        warehouse.view("two", HOSTILE, publish_as="D.v")
+    one.drop()
+    warehouse.view("two", HOSTILE, publish_as="D.v")
