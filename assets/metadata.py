@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from assets.picture import cost_picture
+from incremental.algebra.address import Address
 from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.upkeep import Upkeep
 
@@ -98,13 +99,14 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
     }
 
 
-def of_view(description: Description, rows: int, address: str, history: Sequence[Report]) -> Metadata:
+def of_view(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
     """What the view is: its columns, size, place, plan, and what keeping it has cost so far."""
     columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
     return {
         "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
         "dagster/row_count": dg.MetadataValue.int(rows),
-        "dagster/uri": dg.MetadataValue.text(address),
+        "dagster/uri": dg.MetadataValue.text(address.path),
+        **({"dagster/table_name": dg.MetadataValue.text(address.publish_as)} if address.publish_as else {}),
         "plan": dg.MetadataValue.text(description.verdict),
         "explain": dg.MetadataValue.md(f"```\n{description.explain}\n```"),
         "cost": dg.MetadataValue.md(cost_picture(history, description.name)),

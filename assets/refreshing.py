@@ -134,5 +134,5 @@ def _views(pipeline: Pipeline) -> Mapping[str, str]:
 def _told(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
     return {
         **metadata.of_refresh(report, _views(pipeline)),
-        **metadata.of_view(description, view.answer().count(), view.path, view.history()),
+        **metadata.of_view(description, view.answer().count(), view.address, view.history()),
     }
