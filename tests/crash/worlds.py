@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Files, Policy, View, Warehouse
+from incremental.lake.delta_table import DeltaTable
 from incremental.lake.physical_layout import Storage
 from incremental.refresh.journal import Journal
 
