@@ -9,8 +9,9 @@ DAGSTER := $(CURDIR)/.dagster
 
 .PHONY: demo test browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
-demo: $(READY)
-	$(BIN)/python -m pipelines.demo
+# The demo reports to the same Dagster that `make ui` shows.
+demo: $(READY) $(DAGSTER)/dagster.yaml
+	DAGSTER_HOME=$(DAGSTER) $(BIN)/python -m pipelines.demo
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

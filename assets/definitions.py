@@ -11,10 +11,10 @@ import warnings
 import dagster as dg
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
-from assets import descriptions, factory
+from assets import factory
 from assets.resources import SparkResource
 from incremental.algebra.report import Description
-from pipelines import catalogue
+from pipelines import catalogue, descriptions
 
 DESCRIPTIONS = "deltafold/descriptions"
 

@@ -11,9 +11,11 @@ A refresh is asked for once for the same events: one that failed is not tried ag
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus  # backfills have no public interface
+from filelock import FileLock, Timeout
 
 from assets import keys, metadata
 from pipelines.catalogue import Pipeline
@@ -31,7 +33,7 @@ class Event:
 
 def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
     """The last event of every source that has one."""
-    found = {name: _last(instance, key) for name, key in source_keys(pipeline).items()}
+    found = {name: last_materialisation(instance, key) for name, key in source_keys(pipeline).items()}
     return {
         name: Event(record.storage_id, told)
         for name, record in found.items()
@@ -41,7 +43,7 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
 
 def consumed(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
     """The versions that the view's last refresh in Dagster consumed, by source; None before the first."""
-    record = _last(instance, keys.view(pipeline.name))
+    record = last_materialisation(instance, keys.view(pipeline.name))
     versions = _metadata(record).get(metadata.CONSUMED) if record else None
     return versions if isinstance(versions, Mapping) else None
 
@@ -54,7 +56,9 @@ def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None
 
 
 def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
-    """What must end before a refresh is worth its while: a run or a backfill, in words; None when there is nothing."""
+    """What must end before a refresh is worth its while: a run, a backfill or a report, in words; else None."""
+    if report_lock(pipeline).exists() and _is_held(report_lock(pipeline)):
+        return "a command that is reporting"
     own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
     views = {pipeline.name, *(below.name for below in pipeline.below.values())}
     jobs = {job(view) for view in views for job in (keys.update_job, keys.refresh_job)}
@@ -66,6 +70,19 @@ def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
         if own & set(backfill.asset_selection or ()):
             return f"backfill {backfill.backfill_id}"
     return None
+
+
+def report_lock(pipeline: Pipeline) -> Path:
+    """The lock that a command holds while it reports: a landing is then stored, and its refresh not yet."""
+    return Path(f"{pipeline.warehouse}.reporting.lock")
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
@@ -88,7 +105,14 @@ def _version(told: Mapping[str, object]) -> int | str | None:
     return version if isinstance(version, int) else None
 
 
-def _last(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
+    """The version of an asset that its last materialisation shows; None before the first."""
+    record = last_materialisation(instance, key)
+    return _version(_metadata(record)) if record else None
+
+
+def last_materialisation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+    """The record of an asset's last materialisation; None before the first."""
     records = instance.fetch_materializations(key, limit=1).records
     return records[0] if records else None
 

@@ -6,24 +6,18 @@ been found up to date, which is what freshness asks, and nothing downstream take
 The views that its query reads are refreshed first, in the same step; those that moved are materialised too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import dagster as dg
 from pydantic import Field
 
-from assets import descriptions, keys, metadata
+from assets import epochs, keys, metadata
 from assets.failures import CRASHES, failures
-from assets.following import source_keys
-from assets.freshness import freshness_of
 from assets.resources import SparkResource
-from incremental.algebra.report import Description, Report
+from assets.specs import specs
+from incremental.algebra.report import Description
 from pipelines import catalogue
 from pipelines.catalogue import Pipeline
-
-if TYPE_CHECKING:
-    from incremental.api import View
 
 
 class RefreshConfig(dg.Config):
@@ -44,7 +38,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
 
     @dg.multi_asset(
         name=keys.refresh_op(pipeline.name),
-        specs=_specs(pipeline, known),
+        specs=specs(pipeline, known),
         pool=pipeline.name,
         retry_policy=CRASHES,
     )
@@ -55,84 +49,17 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
             _, view = spark.open(pipeline)
             report = catalogue.refresh(pipeline, view, context.log.info, config.rebuild)
             description = view.description()
-            told = _told(pipeline, view, description, report)
-        for event in _moved(pipeline, report):
+            told = epochs.of_view(pipeline, view, description, report)
+            moved = list(epochs.moved_below(pipeline, view, report, context.instance))
+        for event in moved:
             context.log_event(event)
         context.log.info(report.sentence)
-        if descriptions.save(pipeline, description):
-            context.log.info("The plan's description is new: reload the code location to see its state tables.")
+        if known is None or known.states != description.states:
+            context.log.info("The state tables are new: reload the code location to see them.")
         version = dg.DataVersion(metadata.stand(report.generation, report.epoch))
-        for state, shown in _states(pipeline, description).items():
+        for state, shown in epochs.of_states(pipeline, description).items():
             if state in context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=state, metadata=shown, data_version=version)
         yield dg.MaterializeResult(asset_key=keys.view(pipeline.name), metadata=told, data_version=version)
 
     return refresh
-
-
-def _specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpec]:
-    sources = list(source_keys(pipeline).values())
-    if known is None:
-        states = {keys.state(pipeline.name): "The state; its tables show after the first refresh and a reload."}
-    else:
-        states = {
-            keys.state(pipeline.name, state.name): f"State by {', '.join(state.keys) or 'no key'}."
-            for state in known.states
-        }
-    view = dg.AssetSpec(
-        keys.view(pipeline.name),
-        deps=[*states, *([] if states else sources)],
-        description=pipeline.declaration.description or None,
-        group_name=pipeline.name,
-        kinds={"deltalake", "spark"},
-        code_version=descriptions.digest(pipeline),
-        metadata={"query": dg.MetadataValue.md(f"```{_language(pipeline)}\n{pipeline.query.text}\n```")},
-        freshness_policy=freshness_of(pipeline.declaration.schedule),
-    )
-    return [
-        *(
-            dg.AssetSpec(
-                key,
-                deps=sources,
-                description=text,
-                group_name=pipeline.name,
-                kinds={"deltalake"},
-                skippable=True,  # a plan that has changed since the code was loaded may not have this table any more
-            )
-            for key, text in states.items()
-        ),
-        view,
-    ]
-
-
-def _language(pipeline: Pipeline) -> str:
-    return "python" if pipeline.query.function else "sql"
-
-
-def _states(pipeline: Pipeline, description: Description) -> Mapping[dg.AssetKey, metadata.Metadata]:
-    """What to tell of each state table, and of the asset that stands for all of them where the plan was not known."""
-    whole = {keys.state(pipeline.name): metadata.of_states(description)} if description.states else {}
-    return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
-
-
-def _moved(pipeline: Pipeline, report: Report) -> Iterator[dg.AssetMaterialization]:
-    """The views below that the refresh moved, the lowest first."""
-    below = {each.view: each for each in report.below}
-    for each in pipeline.chain:
-        done = below.get(each.name)
-        if done is not None and done.verdict != "nothing to do":
-            told = metadata.of_refresh(replace(done, below=report.below), _views(each))
-            tags = {"dagster/data_version": metadata.stand(done.generation, done.epoch)}
-            yield dg.AssetMaterialization(keys.view(each.name), description=done.sentence, metadata=told, tags=tags)
-
-
-def _views(pipeline: Pipeline) -> Mapping[str, str]:
-    """The view behind a source, by the source's name."""
-    return {source: below.name for source, below in pipeline.below.items()}
-
-
-def _told(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
-    return {
-        **metadata.of_refresh(report, _views(pipeline)),
-        **metadata.of_view(description, view.answer().count(), view.address, view.history()),
-    }

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets import arrivals, following, keys
+from assets import arrivals, epochs, following, keys
 from assets.folders import delta_version
 from pipelines.catalogue import Pipeline
 
@@ -62,7 +62,11 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         before: dict[str, int] = json.loads(context.cursor or "{}")
         seen = {name: delta_version(path) for name, path in watched_tables(pipeline)}
         after = {name: version for name, version in seen.items() if version is not None}
-        events = [_news(pipeline, name, version) for name, version in after.items() if before.get(name) != version]
+        events = [
+            epochs.table_version(keys.external(pipeline.name, name), version, "was found in the table's log")
+            for name, version in after.items()
+            if before.get(name) != version
+        ]
         if not events:
             return dg.SkipReason(f"No new version of {', '.join(seen)}.")
         return dg.SensorResult(asset_events=events, cursor=json.dumps(before | after, sort_keys=True))
@@ -98,12 +102,3 @@ def watched_tables(pipeline: Pipeline) -> Sequence[tuple[str, str]]:
     """Name and path of the Delta sources that may get new versions."""
     sources = pipeline.declaration.sources.items()
     return [(name, source.delta) for name, source in sources if source.delta and not source.invariant]
-
-
-def _news(pipeline: Pipeline, source: str, version: int) -> dg.AssetMaterialization:
-    return dg.AssetMaterialization(
-        keys.external(pipeline.name, source),
-        description=f"Version {version} was found in the table's log.",
-        metadata={"version": version},
-        tags={"dagster/data_version": str(version)},
-    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from incremental.algebra.address import is_same_name
 from incremental.algebra.errors import DeltafoldError
-from pipelines import amounts, queries, reading
+from pipelines import amounts, descriptions, queries, reading
 from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
 from pipelines.reading import DeclarationError
 
@@ -230,10 +230,12 @@ def quarantining(pipeline: Pipeline, source: str) -> str:
 def refresh(
     pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
 ) -> Report:
-    """Refreshes or rebuilds the view, in parts of the given or the declared size, if there is one."""
+    """Refresh or rebuild the view, in parts of the given or the declared size, if there is one; write its plan down."""
     asked = chunk or pipeline.declaration.chunk
     most = None if asked is None else amounts.bytes_of(asked)
-    return (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
+    report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
+    descriptions.describe(pipeline, view, progress)
+    return report
 
 
 def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:

@@ -7,22 +7,18 @@ output; progress and errors go to standard error; Spark is silent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from incremental.telemetry import events
-from pipelines import amounts, branching, catalogue, rendering, scaffold
-from pipelines import backfill as backfilling
+from pipelines import amounts, catalogue, descriptions, rendering, scaffold
 from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands, value
-from pipelines.progress import Say, shown
-
-if TYPE_CHECKING:
-    from incremental.api import Report, View, Warehouse
+from pipelines.opened import open_pipeline
+from pipelines.progress import shown
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date, by processing only what changed.
@@ -64,28 +60,6 @@ def _options(debug: Annotated[bool, typer.Option("--debug", help="Print the trac
     events.switch_on()
 
 
-@dataclass(frozen=True)
-class _Opened:
-    pipeline: catalogue.Pipeline
-    warehouse: Warehouse
-    view: View
-    say: Say
-
-    def refresh(self, chunk: str | None, rebuild: bool = False) -> Report:
-        """Refresh or rebuild, saying what is under way."""
-        name = self.pipeline.name
-        return catalogue.refresh(self.pipeline, self.view, lambda step: self.say(f"{name}: {step}"), rebuild, chunk)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[_Opened]:
-    pipeline = catalogue.load(name)
-    with shown(f"{name}: starting Spark") as say:
-        spark = catalogue.start(pipeline)
-        say(f"{name}: compiling the query")
-        yield _Opened(pipeline, *catalogue.open(pipeline, spark), say)
-
-
 def _print(as_json: bool, facts: Any, text: str) -> None:
     print(json.dumps(facts, indent=2, default=str, ensure_ascii=False) if as_json else text)
 
@@ -109,13 +83,12 @@ def run(
     """Land what changed, then refresh the view; of the pipelines whose views it reads likewise, first."""
     if partition and not land:
         raise typer.BadParameter("--partition says what to land, so it cannot go with --no-land.")
-    with _opened(name) as opened:
+    with open_pipeline(name) as opened:
         landings: tuple[Any, ...] = ()
         below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}
         if land:
-            opened.say(f"{name}: landing what was dropped")
-            below = catalogue.land_below(opened.pipeline, opened.warehouse.spark) if below else {}
-            landings = catalogue.land(opened.pipeline, opened.warehouse, partition or ())
+            below = opened.land_below()
+            landings = opened.land(partition or ())
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
     facts |= {"below": {each: [asdict(landing) for landing in done] for each, done in below.items()}} if below else {}
@@ -132,8 +105,8 @@ def backfill(
     as_json: Json = False,
 ) -> None:
     """Land a range of partitions, then refresh the view once; run again, it goes on where it was."""
-    with _opened(name) as opened:
-        landings = backfilling.backfill(opened.pipeline, opened.warehouse, first, last, opened.say)
+    with open_pipeline(name) as opened:
+        landings = opened.backfill(first, last)
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
     _print(as_json, facts, rendering.run(landings, [report]))
@@ -146,17 +119,16 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Land again what malformed rows were left out of, by the schema that is declared now."""
-    with _opened(name) as opened:
-        opened.say(f"{name}: landing again what is in quarantine")
-        landings = catalogue.replay(opened.pipeline, opened.warehouse, source)
+    with open_pipeline(name) as opened:
+        landings = opened.replay(source)
     _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.replay, landings)))
 
 
 @app.command()
 def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
     """Build the view anew from its sources: a new generation."""
-    with _opened(name) as opened:
-        opened.say(f"{name}: rebuilding")
+    with open_pipeline(name) as opened:
+        opened.step("rebuilding")
         report = opened.refresh(chunk, rebuild=True)
     _print(as_json, json.loads(report.to_json()), rendering.report(report))
 
@@ -164,17 +136,17 @@ def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
 @app.command()
 def explain(name: Name) -> None:
     """Say how the query is maintained, before any data is touched."""
-    with _opened(name) as opened:
+    with open_pipeline(name) as opened:
         text = opened.view.explain()
+        descriptions.describe(opened.pipeline, opened.view, opened.step)
     print(text)
 
 
 @app.command()
 def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
     """Compare the view with the batch query on the same source versions."""
-    with _opened(name) as opened:
-        opened.say(f"{name}: recomputing for comparison")
-        found = opened.view.verify(amounts.share_of(sample))
+    with open_pipeline(name) as opened:
+        found = opened.verify(amounts.share_of(sample))
     _print(as_json, asdict(found), rendering.verification(found))
     if not found.ok:
         raise typer.Exit(UNEQUAL)
@@ -183,7 +155,7 @@ def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
 @app.command()
 def history(name: Name, as_json: Json = False) -> None:
     """List the refreshes so far."""
-    with _opened(name) as opened:
+    with open_pipeline(name) as opened:
         reports = opened.view.history()
     _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.history(reports))
 
@@ -198,7 +170,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
-    with _opened(name) as opened:
+    with open_pipeline(name) as opened:
         if quarantine is None:
             answer = opened.view.answer()
         else:
@@ -224,10 +196,10 @@ def maintain(
     as_json: Json = False,
 ) -> None:
     """Compact the tables of a view and what is landed for it, and remove old files that nobody needs."""
-    with _opened(name) as opened:
+    with open_pipeline(name) as opened:
         if buckets:
-            opened.view.rebucket(buckets, lambda step: opened.say(f"{name}: {step}"))
-        done = opened.view.maintain(retain, lambda step: opened.say(f"{name}: {step}"))
+            opened.moved(partial(opened.view.rebucket, buckets, opened.step))
+        done = opened.view.maintain(retain, opened.step)
     _print(as_json, asdict(done), rendering.upkeep(done))
 
 
@@ -239,16 +211,16 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Take a view back to an earlier epoch; the next run goes forward from there."""
-    with _opened(name) as opened:
-        report = opened.view.rollback(epoch, generation, lambda step: opened.say(f"{name}: {step}"))
+    with open_pipeline(name) as opened:
+        report = opened.moved(lambda: opened.view.rollback(epoch, generation, opened.step))
     _print(as_json, json.loads(report.to_json()), rendering.report(report))
 
 
 @app.command()
 def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]) -> None:
     """Make another pipeline that begins where this one stands, for development."""
-    with _opened(name) as opened:
-        branching.branch(opened.pipeline, new, opened.warehouse.spark)
+    with open_pipeline(name) as opened:
+        opened.branch(new)
     print(f"Made {new} from {name}, at its last epoch. Change its query and: deltafold rebuild {new}")
 
 

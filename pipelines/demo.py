@@ -18,8 +18,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import DeltafoldError
-from pipelines import catalogue, flight_files, picture, rendering
+from pipelines import catalogue, flight_files, orchestrator, picture, rendering
 from pipelines.flight_files import Row
+from pipelines.orchestrator import Landed, Verified
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,8 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
     _summary(home, steps)
     found = view.verify()
     print(rendering.verification(found), flush=True)
+    if orchestrator.send([Verified(pipeline, view, found)]):
+        print("Dagster shows these refreshes: make ui")
     return found.ok
 
 
@@ -93,8 +96,10 @@ def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: 
     begin = time.perf_counter()
     landings = catalogue.land(pipeline, warehouse)
     seconds = time.perf_counter() - begin
-    report = view.refresh()
+    report = catalogue.refresh(pipeline, view, progress=lambda step: None)
     _say(f"{what}: {report.sentence}")
+    landed = [Landed(pipeline, landing) for landing in landings]
+    orchestrator.send([*landed, *orchestrator.refreshed(pipeline, view, report)])
     return Step(what, sum(landing.rows for landing in landings), seconds, report)
 
 

@@ -16,6 +16,7 @@ SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py look
 # for Javas of other processes, which end before a second compiler gains what it costs; that of the session goes without
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -120,7 +120,7 @@ def test_a_materialised_view_tells_what_it_cost_and_what_it_is(bench: Bench) -> 
 
 
 def test_the_second_load_of_the_code_knows_the_state_tables(bench: Bench) -> None:
-    from assets import descriptions
+    from pipelines import descriptions
 
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     assert bench.run("update", partition_key="2013-01-01").success

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.report import Landing, Report, Verification
+from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.upkeep import Lag, Size, Status, TableUpkeep, Upkeep
 from pipelines import catalogue
 
@@ -42,6 +42,15 @@ UPKEEP = Upkeep(
     ("files of the last 168 hours",),
     1.5,
     "2024-05-03T06:00:00Z",
+)
+DESCRIPTION = Description(
+    name="shop",
+    fingerprint="f",
+    verdict="incremental",
+    states=(StateDescription("by_city", ("city",), ("rows", "revenue")),),
+    columns=(("city", "string"), ("revenue", "double")),
+    explain="r0 := sales",
+    sources=("sales",),
 )
 EQUAL = Verification("shop", True, 0, 0, 7, {"sales": 1}, (), "shop equals the batch query.")
 DIFFERENT = Verification("shop", False, 1, 2, 7, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
@@ -83,7 +92,7 @@ class World:
 
     def answer(self) -> Any:
         limited = lambda count: SimpleNamespace(collect=lambda: list(self.rows[:count]))  # noqa: E731
-        return SimpleNamespace(columns=["city", "revenue"], limit=limited)
+        return SimpleNamespace(columns=["city", "revenue"], limit=limited, count=lambda: len(self.rows))
 
     def status(self) -> Status:
         if not self.reports:
@@ -115,6 +124,8 @@ class World:
             explain=lambda: "r0 := sales",
             verify=lambda share: self.asked.append(f"verify {share}") or self.verification,
             history=lambda: self.reports,
+            description=lambda: DESCRIPTION,
+            path="/lake/shop",
             answer=self.answer,
             status=self.status,
             maintain=self.maintain,

@@ -8,11 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from pipelines import cli, demo, exits
+from assets import keys
+from pipelines import catalogue, cli, demo, exits
+from tests.assets.shown import built, outdated
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
 
 @pytest.fixture
@@ -88,7 +93,10 @@ def test_rebuilding_gives_the_same_answer(home: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
-def test_upkeep_rollback_and_a_branch(home: Path) -> None:
+def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way back leaves a right answer, and Dagster shows what it is."""
+    monkeypatch.setenv("DAGSTER_HOME", str(home.parent))
+    (home.parent / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     call("run", "shop")
     first, sales = answer(), home / "data" / "sales"
     (sales / "day=2024-05-01" / "sales.csv").write_text("id,shop,product,amount\n1,n1,tea,3.30\n")
@@ -112,6 +120,11 @@ def test_upkeep_rollback_and_a_branch(home: Path) -> None:
     for name in ("shop", "dev"):
         assert call("verify", name).exit_code == 0
     assert call("rollback", "shop", "9").exit_code == exits.DATA
+    with dg.DagsterInstance.get() as instance:
+        assert outdated(built(*catalogue.load_all()), instance) == {}
+        found = instance.fetch_materializations(keys.view("shop"), limit=9).records
+    verdicts = [each.asset_materialization.metadata["verdict"].value for each in found if each.asset_materialization]
+    assert verdicts == ["applied", "rolled back", "applied", "applied"]
 
 
 def test_a_query_of_dataframes(home: Path) -> None:
@@ -203,9 +216,12 @@ def test_a_query_may_leave_an_invariant_source_unused(home: Path) -> None:
 def test_the_demo_ends_equal(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The answer is right, and Dagster shows every refresh, state and check of it, none of them outdated."""
     monkeypatch.setenv("FLIGHTS_DATA", "replaced by the demo")
     monkeypatch.setattr(demo, "CORRECTED", "2013-01-02")
     monkeypatch.setattr(demo, "LATE", "2013-01-03")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     (tmp_path / "kept.txt").touch()
     assert demo.play(tmp_path, lambda pipeline: spark, first=3, single=1)
     said = capsys.readouterr().out
@@ -218,6 +234,17 @@ def test_the_demo_ends_equal(
     assert "equals the batch query" in said
     assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "kept.txt").exists()
+    assert "Dagster shows these refreshes: make ui" in said
+    defined = built(catalogue.load("flights", demo.PROJECT / "pipelines"))
+    with dg.DagsterInstance.get() as instance:
+        assert outdated(defined, instance) == {}
+        assert len(instance.get_materialized_partitions(keys.landed("flights", "flights"))) == 5
+        assert len(instance.fetch_materializations(keys.view("flights"), limit=9).records) == 4
+        assert shown_states(defined) > 1
+
+
+def shown_states(defined: dg.Definitions) -> int:
+    return sum("state" in key.path for key in defined.resolve_asset_graph().get_all_asset_keys())
 
 
 @pytest.mark.slow

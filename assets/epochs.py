@@ -1,0 +1,114 @@
+"""Materialise what an epoch of a view wrote: its state tables, then the view, with metadata and data versions.
+
+A step of a run yields such results for its own view, and Dagster adds the versions of what they were made from. For the
+views below, and for a refresh outside of Dagster's runs, `materialisations` gives events with the same tags, so that
+Dagster finds them as fresh as those of a run.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.definitions import data_version as tags  # the names of the tags that a run sets have no public home
+
+from assets import keys, metadata
+from assets.following import last_materialisation
+from assets.specs import specs
+from incremental.algebra.report import Description, Report
+from pipelines import descriptions
+from pipelines.catalogue import Pipeline
+
+if TYPE_CHECKING:
+    from incremental.api import View
+
+Input = tuple[str, int | None]
+"""The data version of an asset, and the number of its event where it is stored already."""
+
+
+def materialisations(
+    pipeline: Pipeline,
+    view: "View",
+    report: Report,
+    instance: dg.DagsterInstance,
+    more: metadata.Metadata | None = None,
+) -> Iterator[dg.AssetMaterialization]:
+    """The events of an epoch, in the order of the graph.
+
+    Args:
+        pipeline: the pipeline whose view it is.
+        view: the view after the epoch.
+        report: what the refresh did.
+        instance: what the sources' last events say is read from it.
+        more: metadata of the view in place of the report's own.
+    """
+    description, version = view.description(), metadata.stand(report.generation, report.epoch)
+    told = {**of_view(pipeline, view, description, report), **(more or {})}
+    shown = {**of_states(pipeline, description), keys.view(pipeline.name): told}
+    given: dict[dg.AssetKey, Input] = {}
+    for spec in specs(pipeline, description):
+        inputs = {dep.asset_key: given.get(dep.asset_key) or _input(instance, dep.asset_key) for dep in spec.deps}
+        sentence = report.sentence if spec.key == keys.view(pipeline.name) else None
+        made_from = made(version, descriptions.digest(pipeline), inputs)
+        yield dg.AssetMaterialization(spec.key, description=sentence, metadata=shown[spec.key], tags=made_from)
+        given[spec.key] = (version, None)
+
+
+def of_states(pipeline: Pipeline, description: Description) -> dict[dg.AssetKey, metadata.Metadata]:
+    """The metadata of each state table, and of the asset that stands for all of them where the plan was not known."""
+    whole = {keys.state(pipeline.name): metadata.of_states(description)} if description.states else {}
+    return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
+
+
+def of_view(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
+    """The metadata of the view."""
+    below = {source: each.name for source, each in pipeline.below.items()}
+    return {
+        **metadata.of_refresh(report, below),
+        **metadata.of_view(description, view.answer().count(), view.address, view.history()),
+    }
+
+
+def moved_below(
+    pipeline: Pipeline, view: "View", report: Report, instance: dg.DagsterInstance
+) -> Iterator[dg.AssetMaterialization]:
+    """The events of the views below that a refresh brought to other epochs, the lowest first."""
+    done = {each.view: each for each in report.below}
+    for name, (below, its_view) in descriptions.chain(pipeline, view).items():
+        if name in done and done[name].verdict != "nothing to do":
+            yield from materialisations(below, its_view, replace(done[name], below=report.below), instance)
+
+
+def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMaterialization:
+    """The event of a Delta table that others write.
+
+    Args:
+        key: the asset of the table.
+        version: the version that it has.
+        how: how that is known, in a few words.
+    """
+    return dg.AssetMaterialization(
+        key,
+        description=f"Version {version} {how}.",
+        metadata={"version": version},
+        tags={tags.DATA_VERSION_TAG: str(version)},
+    )
+
+
+def made(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
+    """The tags that a run gives to a materialisation: its data version, and what it was made from."""
+    found = {
+        tags.DATA_VERSION_TAG: version,
+        tags.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+        tags.CODE_VERSION_TAG: code,
+    }
+    for key, (input_version, number) in inputs.items():
+        found[tags.get_input_data_version_tag(key)] = input_version
+        found[tags.get_input_event_pointer_tag(key)] = tags.NULL_EVENT_POINTER if number is None else str(number)
+    return found
+
+
+def _input(instance: dg.DagsterInstance, key: dg.AssetKey) -> Input:
+    record = last_materialisation(instance, key)
+    version = tags.extract_data_version_from_entry(record.event_log_entry) if record else None
+    return (version or tags.DEFAULT_DATA_VERSION).value, record.storage_id if record else None

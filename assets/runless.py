@@ -1,0 +1,134 @@
+"""Report to Dagster what was done outside of its runs: by commands and by the demo.
+
+Each landing, refresh and verification becomes the events that a run of Dagster leaves, without a run: materialisations
+of the landed partitions, of the tables of others that were read, of state tables and views, and evaluations of the
+check. They are reported in the order of the graph, with the data versions that a run gives, so nothing is shown as
+outdated. What Dagster has missed is caught up: partitions that are landed but were never reported, a version that
+another process landed, the epoch that a verification is about.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from filelock import FileLock
+
+from assets import checks, epochs, following, keys, metadata
+from assets.partitions import can_be, partitions_of
+from incremental.algebra.report import Landing, Report, Verification
+from pipelines import descriptions
+from pipelines.catalogue import Pipeline
+from pipelines.orchestrator import Landed, Refreshed, Verified, Work
+
+if TYPE_CHECKING:
+    from incremental.api import View
+
+Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
+ROLLED_BACK = "rolled back"
+LOCK_SECONDS = 60
+
+
+def report(works: Sequence[Work]) -> None:
+    """Report work to the instance in DAGSTER_HOME. Raises whatever is wrong with that."""
+    with warnings.catch_warnings(), dg.DagsterInstance.get() as instance:
+        warnings.simplefilter("ignore")  # of parts of Dagster that may change: its version is pinned
+        report_to(instance, works)
+
+
+def report_to(instance: dg.DagsterInstance, works: Sequence[Work]) -> None:
+    """Report work to an instance; each event is stored before the next one is made, which may refer to it.
+
+    The sensors of the pipelines wait meanwhile: they would ask for the refresh of a landing that is reported first.
+    """
+    with ExitStack() as held:
+        for lock in sorted({following.report_lock(work.pipeline) for work in works}):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(FileLock(lock, timeout=LOCK_SECONDS))
+        for work in works:
+            for event in _events(instance, work):
+                instance.report_runless_asset_event(event)
+
+
+def _events(instance: dg.DagsterInstance, work: Work) -> Iterator[Event]:
+    match work:
+        case Landed(pipeline, landing):
+            yield from _landing(instance, pipeline, landing)
+        case Refreshed(pipeline, view, done, below):
+            if not (below and done.verdict == "nothing to do" and _is_known(instance, pipeline, done)):
+                yield from _refresh(instance, pipeline, view, done)
+        case Verified(pipeline, view, found):
+            yield from _verification(instance, pipeline, view, found)
+
+
+def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
+    """The partitions that changed and those that Dagster has never heard of; the whole table where it has none."""
+    key, told = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
+    tags = epochs.made(str(landing.version), descriptions.digest(pipeline), {})
+    missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
+    if landing.source not in pipeline.partitioned:
+        if landing.landed or landing.removed or missed:
+            yield dg.AssetMaterialization(key, metadata=told, tags=tags)
+        return
+    reported = set() if missed else instance.get_materialized_partitions(key)
+    others = [partition for partition in landing.unchanged if partition not in reported]
+    now = datetime.now(UTC)
+    chosen = [each for each in sorted((*landing.landed, *landing.removed, *others)) if can_be(pipeline, each, now)]
+    if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
+        instance.add_dynamic_partitions(pipeline.name, chosen)  # those that are there stay as they are
+    for partition in chosen:
+        shown = {**told, **metadata.of_partition(landing, partition)}
+        yield dg.AssetMaterialization(key, partition=partition, metadata=shown, tags=tags)
+
+
+def _refresh(
+    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report
+) -> Iterator[dg.AssetMaterialization]:
+    """The tables of others at the versions that were read, then states and view.
+
+    A rollback keeps what was consumed before it: it is not for the sensor to undo, which looks for what is new.
+    """
+    consumed = following.consumed(pipeline, instance) if done.verdict == ROLLED_BACK else None
+    more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
+    yield from _tables_of_others(instance, pipeline, done)
+    yield from epochs.materialisations(pipeline, view, done, instance, more)
+
+
+def _tables_of_others(
+    instance: dg.DagsterInstance, pipeline: Pipeline, done: Report
+) -> Iterator[dg.AssetMaterialization]:
+    for name, source in pipeline.declaration.sources.items():
+        if source.files is None and source.view is None and name in done.versions:
+            key, (_, version) = keys.external(pipeline.name, name), done.versions[name]
+            if following.version(instance, key) != version:
+                yield epochs.table_version(key, version, "was read by a refresh")
+
+
+def _verification(
+    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", found: Verification
+) -> Iterator[Event]:
+    """The check of the view's last materialisation, which is reported first where it is of another epoch."""
+    key, last = keys.view(pipeline.name), view.history()[-1]
+    if not _is_known(instance, pipeline, last):
+        yield from _refresh(instance, pipeline, view, last)
+    record = following.last_materialisation(instance, key)
+    assert record is not None
+    yield dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=checks.CHECK,
+        passed=found.ok,
+        description=found.sentence,
+        metadata=metadata.of_verification(found, pipeline.declaration.show_rows_in_errors),
+        blocking=True,
+        target_materialization_data=AssetCheckEvaluationTargetMaterializationData(
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+        ),
+    )
+
+
+def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:
+    """Whether the view's last materialisation is of the same epoch."""
+    return following.version(instance, keys.view(pipeline.name)) == metadata.stand(done.generation, done.epoch)

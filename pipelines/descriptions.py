@@ -1,0 +1,71 @@
+"""Keep what is known of compiled plans in files, so that Dagster draws the graph of a pipeline without a JVM.
+
+A plan is known only once Spark has analysed the query. Every refresh, by the CLI, the demo or a run in Dagster, and
+`deltafold explain` write the Description into a file beside the pipeline's warehouse folder, with a digest of what it
+was compiled from. Loading Dagster's definitions reads it, and ignores one with another digest; where there is none, the
+graph shows one state asset until the code location is reloaded after the first refresh.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from incremental.algebra.report import Description
+
+if TYPE_CHECKING:
+    from incremental.api import View
+    from pipelines.catalogue import Pipeline
+
+
+def digest(pipeline: Pipeline) -> str:
+    """A fingerprint of all that decides a plan: the query's text, the sources and the policies. No Spark is needed."""
+    declaration = pipeline.declaration
+    parts = declaration.model_dump(mode="json", include={"sources", "policy", "publish"})
+    text = json.dumps([parts, pipeline.query.text, pipeline.query.function], sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def load(pipeline: Pipeline) -> Description | None:
+    """The description that was written last, or None where there is none or it describes another query."""
+    try:
+        written = json.loads(_path(pipeline).read_text())
+        return Description.from_json(written["description"]) if written["digest"] == digest(pipeline) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # never written, unreadable here, or from another release: the next refresh writes it again
+
+
+def save(pipeline: Pipeline, description: Description) -> None:
+    """Write a description, unless it is the one that is there. Raises OSError."""
+    if load(pipeline) == description:
+        return
+    path = _path(pipeline)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh.write_text(json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
+    fresh.replace(path)
+
+
+def describe(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:
+    """Write the descriptions of a view and of those below it; one that cannot be written is reported and no error."""
+    for each, its_view in chain(pipeline, view).values():
+        try:
+            save(each, its_view.description())
+        except OSError as error:
+            progress(f"description not written: {error.strerror}: {error.filename}. Dagster shows one state asset.")
+
+
+def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:
+    """A pipeline and all below it with their opened views, by name, each before those that read it."""
+    found: dict[str, tuple[Pipeline, View]] = {}
+    for source, below in pipeline.below.items():
+        found |= chain(below, view.views[source])
+    return found | {pipeline.name: (pipeline, view)}
+
+
+def _path(pipeline: Pipeline) -> Path:
+    return Path(f"{pipeline.warehouse}.description.json")

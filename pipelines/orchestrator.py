@@ -1,0 +1,82 @@
+"""Report what a command did to Dagster, where DAGSTER_HOME names its instance.
+
+Commands work without Dagster, and this room does not import it: the reporter in `assets` is found by its name, only
+where the variable is set. Its failure is one warning: what was landed and refreshed stays as it is, and the next
+command reports what is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pipelines import descriptions, rendering
+
+if TYPE_CHECKING:
+    from incremental.api import Landing, Report, Verification, View
+    from pipelines.catalogue import Pipeline
+
+HOME_VARIABLE = "DAGSTER_HOME"
+REPORTER = "assets.runless"
+
+
+@dataclass(frozen=True)
+class Landed:
+    """Files of one source were landed, or found unchanged."""
+
+    pipeline: Pipeline
+    landing: Landing
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """A view was refreshed, rebuilt, rolled back, rebucketed or branched; below: for the sake of one that reads it."""
+
+    pipeline: Pipeline
+    view: View
+    report: Report
+    below: bool = False
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A view was compared with its batch query."""
+
+    pipeline: Pipeline
+    view: View
+    verification: Verification
+
+
+Work = Landed | Refreshed | Verified
+
+
+def refreshed(pipeline: Pipeline, view: View, report: Report) -> list[Refreshed]:
+    """A refresh with those of the views below, the lowest first."""
+    if not report.below:
+        return [Refreshed(pipeline, view, report)]
+    opened = descriptions.chain(pipeline, view)
+    below = {each.view: replace(each, below=report.below) for each in report.below}
+    first = [Refreshed(*opened[name], below[name], below=True) for name in opened if name in below]
+    return [*first, Refreshed(pipeline, view, report)]
+
+
+def send(works: Sequence[Work]) -> bool:
+    """Report to Dagster, and return whether it was done; where it fails, one line on standard error."""
+    home = os.environ.get(HOME_VARIABLE)
+    if not works or not home:
+        return False
+    try:
+        importlib.import_module(REPORTER).report(works)
+    except Exception as error:  # whatever is wrong with an orchestrator, the work is done
+        why = f"{type(error).__name__}: {rendering.first_line(error)}".rstrip(".")
+        print(
+            f"not reported to Dagster in {home}: {why}. The data is complete; the next command reports again, "
+            f"or unset {HOME_VARIABLE}.",
+            file=sys.stderr,
+        )
+        return False
+    return True
