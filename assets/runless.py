@@ -65,7 +65,10 @@ def _events(instance: dg.DagsterInstance, work: Work) -> Iterator[Event]:
 
 
 def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
-    """The partitions that changed and those that Dagster has never heard of; the whole table where it has none."""
+    """The partitions that changed and those that Dagster has never heard of; the whole table where it has none.
+
+    One of them at least where the table has another version than Dagster knows: compacted, or landed unreported.
+    """
     key, told = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
     tags = epochs.made(str(landing.version), descriptions.digest(pipeline), {})
     missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
@@ -73,10 +76,11 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
         if landing.landed or landing.removed or missed:
             yield dg.AssetMaterialization(key, metadata=told, tags=tags)
         return
-    reported = set() if missed else instance.get_materialized_partitions(key)
-    others = [partition for partition in landing.unchanged if partition not in reported]
-    now = datetime.now(UTC)
-    chosen = [each for each in sorted((*landing.landed, *landing.removed, *others)) if can_be(pipeline, each, now)]
+    now, reported = datetime.now(UTC), instance.get_materialized_partitions(key)
+    unchanged = [each for each in landing.unchanged if can_be(pipeline, each, now)]
+    others = [each for each in unchanged if each not in reported] or (unchanged[-1:] if missed else [])
+    changed = [each for each in (*landing.landed, *landing.removed) if can_be(pipeline, each, now)]
+    chosen = sorted([*changed, *others])
     if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
         instance.add_dynamic_partitions(pipeline.name, chosen)  # those that are there stay as they are
     for partition in chosen:

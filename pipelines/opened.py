@@ -90,4 +90,4 @@ def open_pipeline(name: str) -> Iterator[Opened]:
         try:
             yield found
         finally:
-            orchestrator.send(found.works)
+            orchestrator.send(found.works, found.step)

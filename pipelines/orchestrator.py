@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,13 @@ def refreshed(pipeline: Pipeline, view: View, report: Report) -> list[Refreshed]
     return [*first, Refreshed(pipeline, view, report)]
 
 
-def send(works: Sequence[Work]) -> bool:
+def send(works: Sequence[Work], progress: Callable[[str], None] | None = None) -> bool:
     """Report to Dagster, and return whether it was done; where it fails, one line on standard error."""
     home = os.environ.get(HOME_VARIABLE)
     if not works or not home:
         return False
+    if progress:
+        progress("reporting to Dagster")  # SQLite takes 10 ms or more for a partition
     try:
         importlib.import_module(REPORTER).report(works)
     except Exception as error:  # whatever is wrong with an orchestrator, the work is done

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from assets import factory, keys, metadata
 from assets.resources import SparkResource
-from pipelines import catalogue
-from tests.assets import sales
+from pipelines import catalogue, descriptions
+from tests.assets import sales, shown
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -68,15 +68,19 @@ def test_a_view_follows_the_view_below(tmp_path: Path, low: catalogue.Pipeline) 
 
 
 def test_a_run_refreshes_what_lies_below(tmp_path: Path, low: catalogue.Pipeline, spark: SparkSession) -> None:
-    """One step, two views: both are materialised, and neither is behind afterwards."""
+    """One step, two views: both are materialised with their states, and none is behind or outdated afterwards."""
     sales.drop(low, "2013-01-01", [(1, "n", 2), (2, "n", 3), (3, "s", 4)])
     catalogue.open(low, spark)[0].land("sales")
     instance = dg.DagsterInstance.ephemeral()
-    assert built(tmp_path).resolve_job_def("top_refresh").execute_in_process(instance=instance).success
+    top = catalogue.load("top", tmp_path)
+    descriptions.describe(top, catalogue.open(top, spark)[1], print)
+    defined = shown.built(low, top)
+    assert defined.resolve_job_def("top_refresh").execute_in_process(instance=instance).success
     assert told(instance, LOW)[metadata.CONSUMED].value == {"sales": 0}
     assert told(instance, TOP)[metadata.CONSUMED].value == {"sales": "1.1"}
     assert "below it, sales epoch 1 applied" in str(told(instance, TOP)["summary"].value)
     assert told(instance, TOP)["dagster/row_count"].value == 2
+    assert shown.outdated(defined, instance) == {"sales/landed/sales": ["missing"]}
 
 
 def told(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, dg.MetadataValue]:

@@ -114,11 +114,12 @@ def test_what_dagster_missed_is_caught_up(pages: Pages) -> None:
     count = event_count(pages.instance, LANDED)
     pages.landed(4, (), DAYS)
     assert event_count(pages.instance, LANDED) == count
-    pages.landed(6, (), DAYS)  # a correction that was not reported
+    pages.landed(6, (), DAYS)  # a correction that was not reported, or a compaction
     assert pages.told(LANDED)["version"] == 6
+    assert event_count(pages.instance, LANDED) == (count := count + 1)
     pages.landed(7, ("2024-05-02",), ("2024-04-30", "2024-05-01", "2999-01-01"))  # days that are no partitions
     assert pages.instance.get_materialized_partitions(LANDED) == set(DAYS)
-    assert event_count(pages.instance, LANDED) == count + 3
+    assert event_count(pages.instance, LANDED) == count + 1
     runless.report_to(pages.instance, [Verified(pages.pipeline, pages.view, DIFFERENT)])
     assert pages.told(VIEW)["epoch"] == 3
 
@@ -229,7 +230,7 @@ def call(*arguments: str) -> Result:
 def test_commands_report_where_dagster_home_is_set(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = pretend(monkeypatch)
     printed = call("run", "shop")
-    assert (printed.exit_code, printed.stderr.splitlines()[-1]) == (0, "shop: merging [bold]state[/bold]")
+    assert (printed.exit_code, printed.stderr.splitlines()[-1]) == (0, "shop: reporting to Dagster")
     assert call("verify", "shop").exit_code == 0
     world.fails = SourceError("gone")
     assert call("backfill", "shop", "--from", "2024-06-01", "--to", "2024-06-02").exit_code == 4
@@ -252,7 +253,7 @@ def test_a_broken_instance_is_one_warning(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("DAGSTER_HOME", broken.format(home=home))
     printed = call("run", "shop")
     assert printed.exit_code == 0
-    [warning] = [line for line in printed.stderr.splitlines() if "Dagster" in line]
+    [warning] = [line for line in printed.stderr.splitlines() if not line.startswith("shop: ")]
     assert warning.startswith("not reported to Dagster in ")
     assert "Traceback" not in printed.stderr
 
