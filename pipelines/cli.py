@@ -28,6 +28,7 @@ Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, de
 process refreshes this view; 70 anything else.
 
 Pipelines are found in $DELTAFOLD_PIPELINES, else in ./pipelines, else among the ones that come along.
+Where $DAGSTER_HOME is set, commands report landings, refreshes and verifications to that Dagster instance.
 """
 app = typer.Typer(
     cls=Commands,
