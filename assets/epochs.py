@@ -47,7 +47,7 @@ def materialisations(
     shown = {**of_states(pipeline, description), keys.view(pipeline.name): told}
     given: dict[dg.AssetKey, Input] = {}
     for spec in specs(pipeline, description):
-        inputs = {dep.asset_key: given.get(dep.asset_key) or _input(instance, dep.asset_key) for dep in spec.deps}
+        inputs = {key: given.get(key) or _input(instance, key) for key in _inputs_of(spec)}
         sentence = report.sentence if spec.key == keys.view(pipeline.name) else None
         made_from = made(version, descriptions.digest(pipeline), inputs)
         yield dg.AssetMaterialization(spec.key, description=sentence, metadata=shown[spec.key], tags=made_from)
@@ -77,6 +77,19 @@ def moved_below(
     for name, (below, its_view) in descriptions.chain(pipeline, view).items():
         if name in done and done[name].verdict != "nothing to do":
             yield from materialisations(below, its_view, replace(done[name], below=report.below), instance)
+
+
+def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:
+    """The tags for the views that an asset was made from, which a refresh moved in the same step.
+
+    Dagster itself tags the versions that it has looked up before the step, and would find the asset outdated at once.
+    """
+    stands = {keys.view(each.view): metadata.stand(each.generation, each.epoch) for each in report.below}
+    return {tags.get_input_data_version_tag(key): stand for key, stand in stands.items() if key in _inputs_of(spec)}
+
+
+def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:
+    return [dep.asset_key for dep in spec.deps]
 
 
 def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMaterialization:

@@ -36,9 +36,11 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         known: the description of its compiled plan; None shows one state asset.
     """
 
+    shown_assets = specs(pipeline, known)
+
     @dg.multi_asset(
         name=keys.refresh_op(pipeline.name),
-        specs=specs(pipeline, known),
+        specs=shown_assets,
         pool=pipeline.name,
         retry_policy=CRASHES,
     )
@@ -57,9 +59,12 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         if known is None or known.states != description.states:
             context.log.info("The state tables are new: reload the code location to see them.")
         version = dg.DataVersion(metadata.stand(report.generation, report.epoch))
-        for state, shown in epochs.of_states(pipeline, description).items():
-            if state in context.selected_asset_keys:
-                yield dg.MaterializeResult(asset_key=state, metadata=shown, data_version=version)
-        yield dg.MaterializeResult(asset_key=keys.view(pipeline.name), metadata=told, data_version=version)
+        shown = {**epochs.of_states(pipeline, description), keys.view(pipeline.name): told}
+        for spec in shown_assets:
+            if spec.key in shown:  # a plan that has changed since the code was loaded may lack a state
+                tags = epochs.versions_below(spec, report)
+                yield dg.MaterializeResult(
+                    asset_key=spec.key, metadata=shown[spec.key], data_version=version, tags=tags
+                )
 
     return refresh
