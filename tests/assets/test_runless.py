@@ -19,7 +19,7 @@ from pipelines.orchestrator import Landed, Refreshed, Verified
 from tests.assets import sales
 from tests.assets.shown import built, outdated
 from tests.pipelines.declared import PARTITIONED, write
-from tests.pipelines.pretended import DESCRIPTION, DIFFERENT, EQUAL, REPORT, World, pretend
+from tests.pipelines.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, World, pretend
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -201,7 +201,7 @@ def pretended_view(name: str, **views: Any) -> Any:
     return SimpleNamespace(
         description=lambda: replace(DESCRIPTION, name=name, states=()),
         answer=lambda: SimpleNamespace(count=lambda: 1),
-        path=f"/lake/{name}",
+        address=ADDRESS,
         history=tuple,
         views=views,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from incremental.algebra.address import Address
 from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.upkeep import Lag, Size, Status, TableUpkeep, Upkeep
 from pipelines import catalogue
@@ -52,6 +53,7 @@ DESCRIPTION = Description(
     explain="r0 := sales",
     sources=("sales",),
 )
+ADDRESS = Address("shop", "/lake/shop/g1/view", "g1/view", 3, 1, 3, (), "2024-05-03T06:00:00Z")
 EQUAL = Verification("shop", True, 0, 0, 7, {"sales": 1}, (), "shop equals the batch query.")
 DIFFERENT = Verification("shop", False, 1, 2, 7, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
 
@@ -125,7 +127,7 @@ class World:
             verify=lambda share: self.asked.append(f"verify {share}") or self.verification,
             history=lambda: self.reports,
             description=lambda: DESCRIPTION,
-            path="/lake/shop",
+            address=ADDRESS,
             answer=self.answer,
             status=self.status,
             maintain=self.maintain,
