@@ -17,7 +17,9 @@ from pyspark.sql.types import StructType
 from incremental.algebra.address import Address, is_same_name, sql_name_fault
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
+from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Description, Landing, Report, Verification
+from incremental.algebra.secrets import covered
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, declared, is_name
 from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
@@ -28,6 +30,7 @@ from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
 from incremental.refresh.source_catalog import Declared
+from incremental.spark import catalyst
 from incremental.view import View
 
 
@@ -35,11 +38,14 @@ class Warehouse:
     """A folder of landed sources, states and views.
 
     spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes;
-    lake: where tables are, for tests.
+    lake: where tables are, for tests. Raises SourceError for a root that is a URI other than `file:`.
     """
 
     def __init__(self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake = DELTA) -> None:
-        self.spark, self.root, self.tuning, self.lake = spark, Path(root).absolute(), tuning or Tuning(), lake
+        self.spark, self.root = spark, local_path("warehouse", root)
+        self.tuning, self.lake = tuning or Tuning(), lake
+        if lake is DELTA:
+            check_default_file_system(spark, self.root)
         self._declared = Declared(spark, self.root, lake)
         self._views: dict[str, View] = {}
         self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
@@ -154,6 +160,16 @@ class Warehouse:
         if name in self._views:
             raise SourceError(f"source {name} is the view {self._views[name].name}: refresh that, or what reads it")
         return self._declared
+
+
+def check_default_file_system(spark: SparkSession, root: Path) -> None:
+    """Raise SourceError where Spark would look for a path without a scheme elsewhere than on this machine."""
+    default = catalyst.default_file_system(spark)
+    if not default.startswith("file:"):
+        raise SourceError(
+            f"warehouse {root}: Spark would put its tables on {covered(default)}, the default file system. "
+            "Set spark.hadoop.fs.defaultFS to file:///, and name tables on other file systems by their whole URI"
+        )
 
 
 __all__ = [

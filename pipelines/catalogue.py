@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from incremental.algebra.address import is_same_name
 from incremental.algebra.errors import DeltafoldError
+from incremental.algebra.local_path import local_path
 from pipelines import amounts, descriptions, queries, reading
 from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
 from pipelines.reading import DeclarationError
@@ -78,17 +79,21 @@ class Pipeline:
 
 def pipelines_folder() -> Path:
     """The folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it is there, else the ones that come along."""
-    named = os.environ.get(FOLDER_VARIABLE)
+    named = _named_folder()
     if named:
-        return Path(named).absolute()
+        return named
     here = Path.cwd() / "pipelines"
     return here if here.is_dir() else Path(__file__).parent
 
 
 def home_of_new() -> Path:
     """The folder that a new pipeline goes into: DELTAFOLD_PIPELINES, else ./pipelines, there or not."""
+    return _named_folder() or Path.cwd() / "pipelines"
+
+
+def _named_folder() -> Path | None:
     named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named).absolute() if named else Path.cwd() / "pipelines"
+    return local_path(FOLDER_VARIABLE, named, DeclarationError) if named else None
 
 
 def names(folder: Path | None = None) -> tuple[str, ...]:

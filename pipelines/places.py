@@ -14,11 +14,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ValidationInfo
 
 from incremental.algebra.address import sql_name_fault
+from incremental.algebra.local_path import is_uri, plain, uri_fault
 from incremental.algebra.secrets import INSTEAD, has_password
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -35,8 +35,10 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
         raise ValueError("the path holds a control character; remove it")
     if has_password(text):
         raise ValueError(f"the address holds a password, and this file is no place for one; {INSTEAD}")
-    if _URI.match(text):
-        return text
+    if is_uri(text):
+        return text.strip()
+    if fault := uri_fault(text):
+        raise ValueError(fault)
     return os.path.normpath(folder / Path(text).expanduser())
 
 
@@ -54,9 +56,9 @@ def _located(path: str, info: ValidationInfo) -> str:
 
 
 def _local(path: str) -> str:
-    if _URI.match(path):
-        raise ValueError("it must be a folder of this machine; only a source's `delta:` may be a URI so far")
-    return path
+    if fault := uri_fault(path):
+        raise ValueError(fault)
+    return os.path.normpath(plain(path))
 
 
 def _table(name: str) -> str:

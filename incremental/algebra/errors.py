@@ -24,6 +24,10 @@ class DeltafoldError(Exception):
         return str(self) if self._logged is None else self._logged
 
 
+class DeltafoldWarning(UserWarning):
+    """Something that goes on otherwise than it was asked to; the message is complete, as an error's is."""
+
+
 class SourceError(DeltafoldError):
     """A source cannot be read as asked: unknown, missing, malformed, vacuumed, replaced or of another schema."""
 

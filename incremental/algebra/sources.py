@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, cast, get_args
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.local_path import local_path
 from incremental.algebra.secrets import INSTEAD, covered, has_password
 
 Malformed = Literal["fail", "quarantine"]
@@ -65,7 +65,7 @@ class Delta:
 class Files:
     """A folder of dropped files, landed into a Delta table of the warehouse first.
 
-    path: a local folder, a relative one from the current folder; format: csv, json or parquet;
+    path: a local folder, relative to the current one, or file:///folder; format: csv, json or parquet;
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default);
@@ -88,7 +88,7 @@ class Files:
 
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
-        object.__setattr__(self, "path", str(Path(self.path).absolute()))
+        object.__setattr__(self, "path", str(local_path("the folder of dropped files", self.path)))
         if self.format not in get_args(Format):
             raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}; land others as one")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)

@@ -24,6 +24,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
+from incremental.algebra.errors import DeltafoldWarning
+from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Report
 from incremental.algebra.upkeep import Status
 from incremental.lake.protocol import VersionedTable
@@ -91,7 +93,7 @@ class Metrics:
             gauges = registry([(name, own | labels, value) for name, labels, value in samples])
             write_to_textfile(str(self._file(kind)), gauges)
         except OSError as error:  # the work itself is done, or has failed for another reason
-            warnings.warn(f"{self._file(kind)} was not written ({error.strerror})", stacklevel=2)
+            warnings.warn(f"{self._file(kind)} was not written ({error.strerror})", DeltafoldWarning, stacklevel=2)
 
 
 def metrics_of(store: Store) -> Metrics | None:
@@ -99,7 +101,7 @@ def metrics_of(store: Store) -> Metrics | None:
     told = os.environ.get(VARIABLE)
     if not told:
         return None
-    folder = Path(told).absolute()
+    folder = local_path(VARIABLE, told, SetupError)
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise SetupError(
             f"{VARIABLE} names {folder}, which is no folder that can be written: make it, or name another."

@@ -15,20 +15,22 @@ from pathlib import Path
 import filelock
 
 from incremental.algebra.errors import DeltafoldError
+from incremental.algebra.local_path import local_path
 
 
 class SetupError(DeltafoldError):
     """This machine lacks something that Spark or Delta Lake needs; the message says what, and how to get it."""
 
 
-def cache_folder(*parts: str) -> Path:
+def cache_folder(*parts: str, private: bool = False) -> Path:
     """A folder in the project's cache, made if it is not there.
 
-    parts: names below the cache; none for the cache itself. Raises SetupError where it cannot be written.
+    parts: names below the cache; none for the cache itself; private: this user alone may enter it. Raises SetupError
+    where it cannot be written.
     """
     folder = _root().joinpath(*parts)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
             f"The cache folder {folder} cannot be made ({error.strerror}); set DELTAFOLD_CACHE to a folder that can."
@@ -48,7 +50,7 @@ def scratch_folder() -> Path:
     lock = filelock.FileLock(place / f"{os.getpid()}.lock")
     lock.acquire()
     _held.append(lock)
-    return cache_folder("tmp", str(os.getpid()))
+    return cache_folder("tmp", str(os.getpid()), private=True)  # it holds rows
 
 
 _held: list[filelock.BaseFileLock] = []  # until the process ends: a lock that nothing refers to is released
@@ -66,7 +68,7 @@ def _remove_if_abandoned(lock: Path) -> None:
 def _root() -> Path:
     told = os.environ.get("DELTAFOLD_CACHE")
     if told:
-        return Path(told).expanduser().absolute()
+        return local_path("DELTAFOLD_CACHE", told, SetupError, home=True)
     project = Path(__file__).resolve().parents[2]
     if (project / "pyproject.toml").is_file() and (project / "Makefile").is_file():
         return project / ".cache"

@@ -74,6 +74,11 @@ def context(spark: SparkSession) -> J:
     return cast(Any, spark.sparkContext)._jsc.sc()
 
 
+def default_file_system(spark: SparkSession) -> str:
+    """The URI of the file system where Spark looks for a path that names none."""
+    return str(session(spark).sessionState().newHadoopConf().get("fs.defaultFS"))
+
+
 def schema_of(ddl: str) -> StructType:
     """The schema of DDL text (`id int, price decimal(12,2)`)."""
     return cast(StructType, StructType.fromDDL(ddl))

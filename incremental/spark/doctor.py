@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
+from incremental.algebra.local_path import local_path
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jars import jars_folder
 from incremental.spark.java import provide_java
@@ -102,10 +102,11 @@ def _cache_or_reason() -> Path | str:
 
 
 def _warehouse(where: str) -> Finding:
-    path = _local(where)
-    if path is None:
-        return Finding("warehouse", True, f"The warehouse is at {where}, which the first refresh will try to write.")
-    return _folder("warehouse", path, "choose another folder or change its owner")
+    try:
+        folder = local_path("warehouse", where, SetupError, home=True)
+    except SetupError as error:
+        return Finding("warehouse", False, f"{error}.")
+    return _folder("warehouse", folder, "choose another folder or change its owner")
 
 
 def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
@@ -181,9 +182,3 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
 def _scheme(where: str) -> str:
     scheme = urlsplit(where).scheme.lower()
     return scheme if len(scheme) > 1 else "file"  # a single letter is a drive
-
-
-def _local(where: str) -> Path | None:
-    if _scheme(where) != "file":
-        return None
-    return Path(url2pathname(urlsplit(where).path) if where.startswith("file:") else where).expanduser().absolute()

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from incremental.algebra.errors import DeltafoldError
+from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Landing, Report, Verification
 from incremental.algebra.secrets import covered
 from incremental.algebra.upkeep import Upkeep
@@ -61,7 +62,8 @@ def switch_on() -> None:
     if form != FORM:
         raise SetupError(f"invalid {VARIABLE} {wanted!r}: use {FORM} for standard error, or {FORM}:PATH for a file.")
     try:
-        handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
+        file = local_path(f"the file of {VARIABLE}", path, SetupError) if path else None
+        handler = logging.StreamHandler() if file is None else logging.FileHandler(file, encoding="utf-8")
     except OSError as error:
         raise SetupError(
             f"cannot write the file {path} of {VARIABLE}: {error.strerror}. Set {VARIABLE} to another file."

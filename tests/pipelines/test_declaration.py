@@ -18,6 +18,8 @@ NO_PLACE = (
     "AWS_SECRET_ACCESS_KEY) or from a core-site.xml in $HADOOP_CONF_DIR."
 )
 
+NO_FOLDER = "s3a: is not a folder of this machine. Name a local folder; only a Delta source may be a URI."
+
 
 def read(folder: Path, text: str, **environment: str) -> Declaration:
     path = folder / "pipeline.yaml"
@@ -97,6 +99,8 @@ def test_a_schema_may_be_a_mapping(tmp_path: Path) -> None:
         ("${ROOT}/in", {"ROOT": "/srv"}, "/srv/in"),
         ("${ROOT:-../..}/in", {"ROOT": "/srv"}, "/srv/in"),
         ("${ROOT:-here}/in", {}, "{folder}/here/in"),
+        ("file:///srv/in/", {}, "/srv/in"),
+        ("${ROOT}/in", {"ROOT": "file:/srv"}, "/srv/in"),
         ("it's; DROP TABLE x --", {}, "{folder}/it's; DROP TABLE x --"),
     ],
 )
@@ -234,8 +238,15 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         ),
         (
             MINIMAL.replace("path: data", "path: s3a://lake/in"),
-            ", line 4: sources.sales.files.path: it must be a folder of this machine; only a source's `delta:` may "
-            "be a URI so far.",
+            f", line 4: sources.sales.files.path: {NO_FOLDER}",
+        ),
+        (
+            MINIMAL.replace("path: data", "path: data/s3a://lake"),
+            ", line 4: sources.sales.files.path: a path with :// in it is a misplaced URI. Name a local folder.",
+        ),
+        (
+            MINIMAL.replace("path: data", "path: '${LAKE:-hdfs:/lake}/in'"),
+            f", line 4: sources.sales.files.path: {NO_FOLDER.replace('s3a', 'hdfs')}",
         ),
         (
             MINIMAL + "      malformed: drop\n",
@@ -253,7 +264,7 @@ def test_a_delta_table_may_be_anywhere(tmp_path: Path, path: str) -> None:
         ),
         (
             MINIMAL + "warehouse: s3a://lake/state\n",
-            ", line 7: warehouse: it must be a folder of this machine; only a source's `delta:` may be a URI so far.",
+            f", line 7: warehouse: {NO_FOLDER}",
         ),
         (
             MINIMAL.replace("path: data", "path: ''"),

@@ -1,0 +1,58 @@
+"""Accept the path of a folder of this machine, and refuse the URI of any other place.
+
+Python takes `s3a://bucket/folder` for the relative local path `s3a:/bucket/folder`, and would make that folder.
+`file:///folder` is a local path, spelt as Spark spells it: all that follows the empty host is the path, verbatim.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from incremental.algebra.errors import DeltafoldError, SourceError
+from incremental.algebra.secrets import covered
+
+URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)  # one letter is a drive
+FILE_URI = re.compile(r"\s*file:(?://localhost/+|/+)", re.IGNORECASE)
+ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+
+
+def is_uri(address: str) -> bool:
+    """Whether an address begins with a scheme (`s3a:/`, `file:/`), which no path of this machine does."""
+    return URI.match(address) is not None
+
+
+def local_path(
+    what: str, address: str | os.PathLike[str], kind: type[DeltafoldError] = SourceError, *, home: bool = False
+) -> Path:
+    """Return the absolute local path of an address; raise `kind` for a URI of another place.
+
+    what: how the message names it, such as `warehouse`; home: `~` is the home folder.
+    """
+    text = os.fspath(address)
+    if fault := uri_fault(text):
+        raise kind(f"{what} {covered(text)}: {fault}")
+    path = Path(plain(text))
+    return (path.expanduser() if home else path).absolute()
+
+
+def plain(address: str) -> str:
+    """Return a local address as a path: without the `file:` that it may begin with."""
+    found = FILE_URI.match(address)
+    return address if found is None else "/" + address[found.end() :]
+
+
+def uri_fault(address: str) -> str:
+    """Return why an address is not the path of a folder of this machine, and what to do, or nothing."""
+    found = URI.match(address)
+    if found is None:
+        return "a path with :// in it is a misplaced URI. Name a local folder" if "://" in address else ""
+    if found[1].lower() != "file":
+        return f"{found[1]}: is not a folder of this machine. Name a local folder; only a Delta source may be a URI"
+    rest = address.lstrip()[len("file:") :]
+    if rest.startswith("//") and not rest.startswith("///") and not rest.lower().startswith("//localhost/"):
+        return "file:// names another machine. Write file:/// and the path, or the path alone"
+    if ESCAPE.search(rest):
+        return "it is ambiguous, since Spark takes % in a file: path literally and others do not. Write the path alone"
+    return ""
