@@ -31,7 +31,8 @@ class SparkResource(LazyPySparkResource):
     master: str | None = Field(default=None, description="Master URL; a pipeline's own wins.")
     memory: str | None = Field(default=None, description="Heap of the driver, such as 2g; a pipeline's own wins.")
     host: str | None = Field(
-        default=None, description="File that a warm Spark host wrote: runs attach to that Spark and start none."
+        default=None,
+        description="File of a warm Spark host: runs attach to that Spark, and start one only where it is gone.",
     )
 
     def open(self, pipeline: catalogue.Pipeline) -> "tuple[Warehouse, View]":

@@ -18,7 +18,7 @@ from incremental.telemetry import events
 from pipelines import amounts, catalogue, descriptions, rendering, scaffold
 from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands, value
 from pipelines.opened import open_pipeline
-from pipelines.progress import shown
+from pipelines.progress import show_warnings, shown
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date, by processing only what changed.
@@ -58,6 +58,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 @app.callback()
 def _options(debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False) -> None:
+    show_warnings()
     events.switch_on()
 
 

@@ -6,13 +6,27 @@ Everything is written to standard error, so that standard output holds the resul
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from incremental.algebra.errors import DeltafoldWarning
+
 Say = Callable[[str], None]
+
+
+def show_warnings() -> None:
+    """Print warnings of the library as one line, without the place in its code."""
+    formatted = warnings.formatwarning
+
+    def line(message: Warning | str, category: type[Warning], *where: Any) -> str:
+        return f"{message}\n" if issubclass(category, DeltafoldWarning) else formatted(message, category, *where)
+
+    warnings.formatwarning = line
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """A Spark with Delta Lake, quick to start and silent. In: a few settings. Out: a SparkSession.
 
 All that Spark would print goes to `spark.log` in the cache, and all that it would leave in the current folder goes to
-the cache too. With DELTAFOLD_SPARK_HOST set, no Spark is started: the session is one of a running host's (host.py).
+the cache too. With DELTAFOLD_SPARK_HOST set, no Spark is started where a host answers: the session is one of that
+host's (shared_session.py).
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +19,14 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from incremental.algebra.errors import DeltafoldWarning
+from incremental.algebra.local_path import local_path
 from incremental.algebra.secrets import is_secret
 from incremental.spark.cache import SetupError, cache_folder, scratch_folder
 from incremental.spark.class_data_sharing import class_archive_options
 from incremental.spark.jars import delta_jars
 from incremental.spark.java import launch_environment, provide_java
-from incremental.spark.shared_session import attach
+from incremental.spark.shared_session import NoHostError, attach
 
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is begun anew at a start
 ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # print what the exception says already
@@ -61,7 +65,11 @@ def start(
     if running:
         spark = SparkSession.builder.getOrCreate()
     elif host:
-        spark = attach(Path(host))
+        try:
+            spark = attach(local_path("DELTAFOLD_SPARK_HOST", host, SetupError))
+        except NoHostError as error:
+            warnings.warn(f"{error}. This process starts a Spark of its own.", DeltafoldWarning, stacklevel=2)
+            return _launch(_settings(app_name, master, memory, given))
     else:
         return _launch(_settings(app_name, master, memory, given))
     for name, value in given.items():

@@ -1,8 +1,10 @@
-"""One warm Spark for many processes. In: a file's name. Out: a session of the Spark it points to.
+"""Keep one warm Spark for many processes, and attach to it.
 
-`python -m incremental.spark.shared_session FILE` starts a Spark and keeps it until it is interrupted, and FILE
-(readable by its owner only) says how to reach it on the loopback. A process with DELTAFOLD_SPARK_HOST=FILE attaches in
-about a second, where a Spark of its own would take several and be cold.
+`python -m incremental.spark.shared_session FILE` starts a Spark and keeps it until it is interrupted. FILE, in a folder
+that only its owner may enter, holds how to reach it on the loopback: port, secret, and which process listens there. A
+process with DELTAFOLD_SPARK_HOST=FILE attaches in about a second, where a Spark of its own would take several and be
+cold. It sends nothing, the secret included, before it knows that the process lives, is the one that wrote the file, and
+owns the port: after an unclean end of the host the port may be anybody's. Every wait for an answer has a limit.
 """
 
 from __future__ import annotations
@@ -10,41 +12,69 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import stat
+import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
+from py4j.protocol import AUTH_COMMAND_NAME, OUTPUT_VOID_COMMAND, Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
+from incremental.algebra.local_path import local_path
 from incremental.spark.cache import SetupError
+from incremental.spark.host_process import listens, start_of
+
+COMMAND = "python -m incremental.spark.shared_session"
+ANSWER_SECONDS = 10.0  # for a connection, and for an answer to the secret
+WATCH_SECONDS = 1.0  # between two looks at the host's Java
+LARGEST_FILE = 1 << 16  # bytes
+OTHERS = 0o077
+
+
+class NoHostError(SetupError):
+    """The host of a file is gone or does not answer; a Spark of one's own serves instead."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A warm Spark's Java: its number and start (`host_process.started`), its port on the loopback, and the secret."""
+
+    process: int
+    started: str
+    port: int
+    secret: str = field(repr=False)
+
+    @property
+    def fault(self) -> str:
+        """Why nothing may be sent to its port, or nothing."""
+        if start_of(self.process) != self.started:
+            return f"its process {self.process} is gone"
+        return "" if listens(self.process, self.port) else f"its process {self.process} does not listen on its port"
 
 
 def attach(file: Path) -> SparkSession:
-    """A new session of the Spark whose host wrote `file`, with its own settings and temporary views.
+    """Open a new session of the Spark whose host wrote `file`, with its own settings and temporary views.
 
-    Raises SetupError where no host answers there.
+    Raises NoHostError where that host is gone or silent, SetupError for a file that others could have written.
     """
-    try:
-        known = json.loads(file.read_text())
-        port, secret = str(known["port"]), str(known["secret"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise SetupError(
-            f"{file} names no Spark host: start one with python -m incremental.spark.shared_session {file}"
-        ) from None
-    os.environ |= {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": secret}
+    host = read(file)
+    greet(file, host)
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(host.port), "PYSPARK_GATEWAY_SECRET": host.secret}
     os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         gateway = cast(Any, java_gateway).launch_gateway()
+        _check_connections(gateway, file, host)
         java = gateway.jvm.org.apache.spark
         context = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
-    except OSError:
-        raise SetupError(
-            f"The Spark host of {file} does not answer: start it again with "
-            f"python -m incremental.spark.shared_session {file}"
-        ) from None
+    except (OSError, Py4JError) as error:
+        raise _gone(file, f"it ended meanwhile ({type(error).__name__})") from error
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     attached = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
@@ -53,35 +83,156 @@ def attach(file: Path) -> SparkSession:
     return session
 
 
-def publish(spark: SparkSession, file: Path) -> None:
-    """Writes how to reach this process's Spark to `file`, which only its owner can read."""
-    gateway: Any = cast(Any, spark.sparkContext)._gateway.gateway_parameters
+def read(file: Path) -> Host:
+    """Read a host's file; raises NoHostError where there is none, SetupError where it cannot be trusted."""
+    try:
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _check_private(file.parent, os.fstat(folder))
+            # a link is not followed, and a pipe is not waited for
+            opened = os.open(file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with os.fdopen(opened, "rb") as content:
+            _check_private(file, os.fstat(content.fileno()))
+            known = json.loads(content.read(LARGEST_FILE))
+        return Host(int(known["process"]), str(known["started"]), int(known["port"]), str(known["secret"]))
+    except FileNotFoundError:
+        raise _gone(file, "there is no such file") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"it cannot be opened ({error.strerror})" if isinstance(error, OSError) else "no host wrote it"
+        raise SetupError(
+            f"Spark host {file}: {reason}. Remove it, link or file, and start a host with {COMMAND} {file}"
+        ) from None
+
+
+def greet(file: Path, host: Host) -> None:
+    """Tell the host's Java the secret, and wait for its yes; raises NoHostError where it is not there or silent.
+
+    Who listens is looked at after the connection is made: whoever owns the port then is whom it leads to.
+    """
+    if fault := host.fault:
+        raise _gone(file, fault)
+    try:
+        with socket.create_connection(("127.0.0.1", host.port), timeout=ANSWER_SECONDS) as link:
+            if fault := host.fault:
+                raise _gone(file, fault)
+            link.sendall(f"{AUTH_COMMAND_NAME}\n{host.secret}\n".encode())
+            answer = link.recv(len(OUTPUT_VOID_COMMAND)).decode(errors="replace")
+    except OSError as error:
+        raise _gone(file, f"it does not answer ({error})") from None
+    if not OUTPUT_VOID_COMMAND.startswith(answer) or not answer:
+        raise _gone(file, "it does not know the secret")
+
+
+def publish(spark: SparkSession, file: Path) -> Host:
+    """Write how to reach this process's Spark to `file`, which only its owner can read; a missing folder is made."""
+    gateway: Any = cast(Any, spark.sparkContext)._gateway
+    reached = gateway.gateway_parameters
+    process = int(gateway.jvm.java.lang.ProcessHandle.current().pid())
+    host = Host(process, start_of(process) or "", int(reached.port), str(reached.auth_token))
+    if fault := host.fault:
+        raise SetupError(f"Spark host {file}: {fault}, as far as this system tells. Use /proc, or install ps and lsof")
+    write(file, host)
+    return host
+
+
+def write(file: Path, host: Host) -> None:
+    """Write a host's file, whole or not at all; raises SetupError where others may enter its folder."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(file.parent, file.parent.lstat())
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump({"port": gateway.port, "secret": gateway.auth_token, "process": os.getpid()}, out)
+        json.dump(asdict(host), out)
     fresh.replace(file)
 
 
-def keep(file: Path) -> None:
-    """Starts a Spark, publishes it in `file`, and waits to be interrupted or ended; then removes the file."""
+def withdraw(file: Path, host: Host) -> None:
+    """Remove a host's file, unless another host has written it since."""
+    try:
+        if read(file) == host:
+            file.unlink(missing_ok=True)
+    except SetupError:
+        pass  # it is gone, or not ours any more
+
+
+def keep(file: Path) -> int:
+    """Start a Spark, publish it in `file`, and wait to be interrupted, or for its Java to end; returns an exit code."""
     from incremental.spark.session import start
 
     os.environ.pop("DELTAFOLD_SPARK_HOST", None)  # this is the host
-    publish(start("deltafold host"), file)
+    _check_free(file)
+    spark = start("deltafold host")
     ended = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         ended.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
+    java: subprocess.Popen[bytes] = cast(Any, spark.sparkContext)._gateway.proc
+    host = publish(spark, file)
     try:
-        ended.wait()
+        if watch(lambda: java.poll() is None, ended):
+            return 0
     finally:
-        file.unlink(missing_ok=True)
+        withdraw(file, host)
+    print(f"Spark host {file}: its Java ended. Start it again with {COMMAND} {file}", file=sys.stderr, flush=True)
+    return 1
+
+
+def watch(lives: Callable[[], bool], ended: threading.Event) -> bool:
+    """Wait until `ended` is set or something lives no more; returns whether it lives."""
+    while lives():
+        if ended.wait(WATCH_SECONDS):
+            return True
+    return False
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    """Raise SetupError for a file or folder that another user owns or may use, and for a link to one."""
+    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OTHERS:
+        folder = stat.S_ISDIR(found.st_mode)
+        raise SetupError(
+            f"Spark host {path}: others may {'enter it' if folder else 'read or write it'}, or it is a link or another "
+            f"user's. {'Name a file in a folder of your own with mode 700' if folder else 'Remove it'}, and start the "
+            f"host with {COMMAND} FILE"
+        )
+
+
+def _check_free(file: Path) -> None:
+    """Raise SetupError for the file of a host that runs: guests would no longer find it."""
+    try:
+        host = read(file)
+    except NoHostError:
+        return
+    if not host.fault:
+        raise SetupError(f"Spark host {file}: process {host.process} is one already. Use it, or name another file")
+
+
+def _check_connections(gateway: Any, file: Path, host: Host) -> None:
+    """Have every later connection of a guest, one a thread, made to this host only."""
+    client = gateway._gateway_client
+    name = "_create_new_connection" if hasattr(client, "_create_new_connection") else "_create_connection"
+    connect = getattr(client, name)
+
+    def checked() -> Any:
+        if fault := host.fault:
+            raise _gone(file, fault)
+        return connect()
+
+    setattr(client, name, checked)
+
+
+def _gone(file: Path, reason: str) -> NoHostError:
+    return NoHostError(f"Spark host {file}: {reason}. Start it with {COMMAND} {file}")
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m incremental.spark.shared_session FILE")
-    keep(Path(sys.argv[1]).absolute())
+        sys.exit(f"usage: {COMMAND} FILE")
+    try:
+        sys.exit(keep(local_path("Spark host", sys.argv[1], SetupError)))
+    except SetupError as error:
+        sys.exit(str(error))

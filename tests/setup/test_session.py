@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.spark.cache import SetupError
-from incremental.spark.shared_session import attach
 from tests.setup.machine import PROJECT, QUICK_JAVA, run, without_java
 
 MERGES = f"""
@@ -89,9 +87,42 @@ spark.stop()
 """
 
 
+ORPHAN = """
+import os, signal, socket, sys, threading
+from incremental.spark.session import start
+from incremental.spark.shared_session import NoHostError
+spark, failed = start(), []
+port = spark.sparkContext._gateway.gateway_parameters.port
+os.kill(int(sys.argv[1]), signal.SIGKILL)
+while True:
+    try:
+        stranger = socket.create_server(("127.0.0.1", port))
+        break
+    except OSError:
+        pass
+def ask():
+    try:
+        spark.range(1).count()
+    except NoHostError:
+        failed.append("refused")
+thread = threading.Thread(target=ask)
+thread.start()
+thread.join(30)
+print(*failed)
+stranger.settimeout(0)
+try:
+    sys.exit(f"connected: {stranger.accept()[0].recv(100)}")
+except BlockingIOError:
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
+    """Protects from a cold guest, and from one that talks to whoever has the port of a Java that was killed."""
     file = tmp_path / "spark.json"
-    host = subprocess.Popen([sys.executable, "-m", "incremental.spark.shared_session", str(file)], cwd=PROJECT)
+    command = [sys.executable, "-m", "incremental.spark.shared_session", str(file)]
+    host = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120
         while not file.exists():
@@ -103,27 +134,12 @@ def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
         (five, first, no), (seven, second, still_no) = (guest.stdout.split() for guest in guests)
         assert (five, seven, no, still_no) == ("5", "7", "False", "False")
         assert first == second
+        java = json.loads(file.read_text())["process"]
+        left = run(ORPHAN, str(java), cwd=tmp_path, DELTAFOLD_SPARK_HOST=str(file))
+        assert (left.stdout, left.returncode) == ("refused\n", 0), left.stderr
+        assert host.wait(60) == 1
     finally:
-        host.send_signal(signal.SIGTERM)
-        assert host.wait(60) == 0
+        host.kill()
+        _, said = host.communicate()
+    assert said.count("\n") == 1 and "its Java ended. Start it again" in said
     assert not file.exists()
-
-
-@pytest.mark.parametrize("text", [None, "", "{}", "[1]"])
-def test_no_host_is_one_sentence(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "spark.json"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(
-        SetupError, match=r"names no Spark host: start one with python -m incremental\.spark\.shared_session"
-    ):
-        attach(file)
-
-
-def test_gone_host_is_one_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "spark.json"
-    file.write_text('{"port": 9, "secret": "s"}')
-    program = "from incremental.spark.session import start\ntry: start()\nexcept Exception as error: print(error)"
-    done = run(program, cwd=tmp_path, DELTAFOLD_SPARK_HOST=str(file))
-    assert "does not answer: start it again" in done.stdout, done.stderr
-    assert done.stderr == ""

@@ -29,9 +29,9 @@ def main() -> int:
     folder = told.folder or Path(tempfile.mkdtemp(prefix="soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     spark = start("soak", master="local[2]", memory="2g", settings=SETTINGS | FEW_ROWS)
-    publish(spark, folder / "host.json")
+    publish(spark, folder / "host" / "host.json")  # in a folder that nobody else may enter
     world = World(spark, folder / "world").create()
-    soak = Soak(world, told.seed, str(folder / "host.json"), lambda line: print(line, flush=True))
+    soak = Soak(world, told.seed, str(folder / "host" / "host.json"), lambda line: print(line, flush=True))
     tally = soak.run(until=until)
     print("\n".join([f"seed {told.seed}", *tally.lines()]))
     if tally.faults:

@@ -1,0 +1,96 @@
+"""Tell whether a process of this user lives, is the one that it was, and listens on a port of the loopback.
+
+Linux answers by /proc, other systems by `ps` and `lsof`. Whatever cannot be answered is answered with no.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+from collections.abc import Iterator
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+PROC = Path("/proc")
+LOOPBACK = ip_address("127.0.0.1")
+LISTENING = "0A"
+ENDED = "ZX"  # states of a process that is dead, though its number is not free yet
+
+
+def start_of(process: int) -> str | None:
+    """Return when a process started, in a form to compare; None where it is gone, or another user's.
+
+    Two processes of one number never share it: /proc counts ticks since the system's start, which has an id.
+    """
+    if not (PROC / "self" / "stat").exists():
+        return _start_by_ps(process)
+    try:
+        owner = (PROC / str(process)).stat().st_uid
+        fields = (PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+        boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
+    except OSError:
+        return None
+    return f"{boot} {fields[19]}" if owner == os.geteuid() and fields[0] not in ENDED else None
+
+
+def listens(process: int, port: int) -> bool:
+    """Whether whoever connects to a port of 127.0.0.1 now reaches this process and no other."""
+    if not (PROC / "net" / "tcp").exists():
+        return _listens_by_lsof(process, port)
+    try:
+        sockets = [*_listening("tcp", port), *_listening("tcp6", port)]
+        own = {_target(descriptor) for descriptor in (PROC / str(process) / "fd").iterdir()}
+    except OSError:
+        return False
+    return bool(sockets) and all(f"socket:[{inode}]" in own for inode in sockets)
+
+
+def _target(descriptor: Path) -> str:
+    """What a descriptor is open on; nothing where it has been closed meanwhile."""
+    try:
+        return str(descriptor.readlink())
+    except OSError:
+        return ""
+
+
+def _listening(table: str, port: int) -> Iterator[str]:
+    """The inodes of the sockets that take connections to a port of 127.0.0.1."""
+    path = PROC / "net" / table
+    for line in path.read_text().splitlines()[1:] if path.exists() else ():
+        fields = line.split()
+        address, _, number = fields[1].partition(":")
+        if fields[3] == LISTENING and int(number, 16) == port and _takes_loopback(address):
+            yield fields[9]
+
+
+def _takes_loopback(address: str) -> bool:
+    """Whether an address of /proc/net (words in the machine's order of bytes) is 127.0.0.1 or every address."""
+    words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
+    found = ip_address(struct.pack(f"={len(words)}I", *words))
+    if isinstance(found, IPv6Address):
+        found = found.ipv4_mapped or found
+    return found.is_unspecified or found == LOOPBACK
+
+
+def _start_by_ps(process: int) -> str | None:
+    shown = _shown("ps", "-o", "uid=", "-o", "stat=", "-o", "lstart=", "-p", str(process)).split(maxsplit=2)
+    if len(shown) < 3 or shown[0] != str(os.geteuid()) or shown[1][0] in ENDED:
+        return None
+    return " ".join(shown[2].split())
+
+
+def _listens_by_lsof(process: int, port: int) -> bool:
+    shown = _shown("lsof", "-nP", "-a", "-p", str(process), f"-iTCP:{port}", "-sTCP:LISTEN", "-Fn")
+    return re.search(rf"^n(127\.0\.0\.1|\[::ffff:127\.0\.0\.1\]):{port}$", shown, re.MULTILINE) is not None
+
+
+def _shown(*command: str) -> str:
+    """What a command prints, in the same form for every caller; nothing where it cannot run."""
+    environment = os.environ | {"LC_ALL": "C", "TZ": "UTC0"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=environment)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
