@@ -56,7 +56,7 @@ $(READY): constraints.txt constraints-build.txt pyproject.toml
 	@touch $(READY)
 
 $(DAGSTER)/dagster.yaml: dagster.yaml
-	mkdir -p $(DAGSTER)
+	mkdir -p -m 700 $(DAGSTER)
 	cp dagster.yaml $(DAGSTER)/dagster.yaml
 
 # Writes the pins anew from pyproject.toml (no addresses go in: not even in comments).

@@ -154,7 +154,7 @@ def _clear(home: Path) -> None:
         if (home / part).exists():
             shutil.rmtree(home / part)
     (home / PICTURE).unlink(missing_ok=True)
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     (home / ".gitignore").write_text("*\n")
 
 

@@ -43,9 +43,11 @@ def save(pipeline: Pipeline, description: Description) -> None:
     """Write a description, unless it is the one that is there. Raises OSError."""
     if load(pipeline) == description:
         return
+    from incremental.lake.durable import make_private  # late: it imports Spark
+
     path = _path(pipeline)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     fresh.write_text(json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
     fresh.replace(path)
 

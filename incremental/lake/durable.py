@@ -1,9 +1,10 @@
-"""Locks between processes, and changes of folders that survive a power cut."""
+"""Locks between processes, folders for one user, and changes of folders that survive a power cut."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,6 +15,19 @@ from filelock import FileLock, Timeout
 
 from incremental.algebra.errors import BusyError
 from incremental.spark.java_errors import storing
+
+PRIVATE = 0o700
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and the missing ones above it, that this user alone may enter; the umask may take more away.
+
+    A folder that exists stays as it is. One below a folder with the setgid bit, by which users share a folder on
+    purpose, is open to those to whom that one is.
+    """
+    for place in (*reversed([parent for parent in folder.parents if not parent.exists()]), folder):
+        above = place.parent.stat().st_mode
+        place.mkdir(mode=above & 0o777 if above & stat.S_ISGID else PRIVATE, exist_ok=True)
 
 
 def settle(folder: Path) -> None:
@@ -50,7 +64,7 @@ def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
     """
     owner = folder / ".owner"
     with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         held = FileLock(folder / ".lock")
         try:
             held.acquire(timeout=timeout)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from incremental.algebra.errors import DeltafoldError, StateError
-from incremental.lake.durable import Folder, lock
+from incremental.lake.durable import Folder, lock, make_private
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.dependents import Reader, Readers
 from incremental.refresh.journal import Entry, Journal
@@ -34,6 +34,7 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
         raise StateError(f"there is a view {target.view} already, in {target.folder}: choose another name, or drop it")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = Published(store).entry
+        make_private(target.folder.parent)
         folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:

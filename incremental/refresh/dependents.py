@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from incremental.algebra.errors import StateError
-from incremental.lake.durable import settle
+from incremental.lake.durable import make_private, settle
 from incremental.refresh.journal import Journal
 
 
@@ -45,7 +45,7 @@ class Readers:
         text = json.dumps(asdict(reader), sort_keys=True)
         if path.exists() and path.read_text() == text:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         scratch = path.with_suffix(f".{os.getpid()}")
         scratch.write_text(text)
         scratch.replace(path)

@@ -18,7 +18,7 @@ from typing import Any
 from incremental.algebra.errors import StateError
 from incremental.algebra.recipe import Recipe
 from incremental.algebra.report import Report
-from incremental.lake.durable import settle
+from incremental.lake.durable import make_private, settle
 
 FORMAT = 1  # of journal and state tables; a newer one is refused
 
@@ -176,7 +176,7 @@ class Journal:
         return sorted(self.folder.glob("g*-e*.json"))
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private(self.folder)
         scratch = path.with_suffix(".tmp")
         with scratch.open("w") as file:
             json.dump(content, file, sort_keys=True)
