@@ -6,6 +6,7 @@ A file or folder that no reader would look at is an error, not silence; a name t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -16,6 +17,7 @@ from urllib.parse import unquote
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
+from incremental.landing.containment import check_link, check_root, opened_file
 
 WHOLE = "*"  # the one partition of a source without a partition column
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -51,6 +53,7 @@ def is_data(path: Path) -> bool:
 def partitions_in(source: str, files: Files) -> dict[str, Partition]:
     """The partitions that have files, by key, in order; raises SourceError for what cannot be one."""
     root = Path(files.path).absolute()
+    check_root(source, root)
     if not root.is_dir():
         raise SourceError(f"source {source}: there is no folder {root}: create it, or correct the path")
     found, folders = dict[str, Partition](), dict[str, Path]()
@@ -58,21 +61,24 @@ def partitions_in(source: str, files: Files) -> dict[str, Partition]:
         for name in {key, spark_value(folder)}:
             if folders.setdefault(name, folder) != folder:
                 raise SourceError(f"source {source}: {folders[name]} and {folder} are the same partition: keep one")
-        check_names(source, folder)
+        check_names(source, root, folder)
         facts = data_files(folder)
         if facts:
             found[key] = Partition(key, folder, facts)
     return dict(sorted(found.items()))
 
 
-def check_names(source: str, folder: Path) -> None:
-    """Raises SourceError for what lies among data files and would not be read, or could not be."""
+def check_names(source: str, root: Path, folder: Path) -> None:
+    """Raises SourceError for what lies among data files and would not be read, could not be, or is not to be."""
     for child in filter(is_data, folder.iterdir()):
+        check_link(source, root, child)
         if child.is_dir():
             raise SourceError(
                 f"source {source}: {child} is a folder among data files, and would not be read: "
                 "move its files up, or let its name begin with _"
             )
+        if child.exists() and not child.is_file():
+            raise SourceError(f"source {source}: {child} is no file but a pipe or a device. Remove it")
         try:
             child.name.encode()
         except UnicodeEncodeError as error:
@@ -87,6 +93,7 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
     for child in sorted(root.iterdir()):
         if not is_data(child):
             continue
+        check_link(source, root, child)
         name, equals, value = child.name.partition("=")
         if not child.is_dir() or name != column or not equals:
             raise SourceError(
@@ -108,11 +115,11 @@ def spark_value(folder: Path) -> str:
     return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), value)
 
 
-def digest(files: Sequence[Path]) -> str:
-    """What the files contain, in short; the same after a copy or a touch."""
+def digest(source: str, root: Path, files: Sequence[Path]) -> str:
+    """What the files contain, in short; the same after a copy or a touch. root: the source's folder."""
     contents: list[str] = []
     for path in files:
-        with path.open("rb") as file:
+        with opened_file(source, root, path) as file:
             contents.append(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}")
     return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:32]
 
@@ -130,3 +137,7 @@ def reading(source: str) -> Generator[None]:
         raise SourceError(
             f"source {source} was not landed: {error.filename} may not be read: let this user read it"
         ) from error
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ELOOP, errno.ENOTDIR):  # of a link that is no link any more
+            raise
+        raise SourceError(f"source {source} was not landed: {error.filename} changed meanwhile. Land again") from error

@@ -20,7 +20,7 @@ from pyspark.sql.types import AtomicType, DataType, StringType, StructType
 from incremental.algebra.errors import SourceError
 from incremental.algebra.report import Landing
 from incremental.algebra.sources import Files
-from incremental.lake.durable import lock
+from incremental.lake.durable import lock, make_private
 from incremental.lake.protocol import Table
 from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, data_files, digest, partitions_in, reading
 from incremental.landing.manifest import PENDING, Known, Manifest
@@ -28,6 +28,7 @@ from incremental.landing.partition_values import values
 from incremental.landing.preflight import check_content
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import Records, declared_schema, refused
+from incremental.landing.staging import Staging
 from incremental.landing.writer import Replacement
 from incremental.telemetry.events import logged
 
@@ -89,12 +90,7 @@ class Landings:
             rows = 0
             if found.changed or found.removed or found.whole:
                 self._check(found)
-                self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
-                whole = found.whole or self.table.version() is None
-                rows = Replacement(
-                    self.name, self._records, self.table, self.quarantine, [found.present[p] for p in found.changed],
-                    found.removed, whole, reshaped, quarantined,
-                ).write()  # fmt: skip
+                rows = self._write(found, reshaped, quarantined)
                 quarantined = self.quarantine.counts()
             self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
             version = self.table.version()
@@ -107,6 +103,19 @@ class Landings:
             self.name, version, found.changed, unchanged, found.removed, rows, time.monotonic() - start, quarantined
         )
 
+    def _write(self, found: Found, reshaped: bool, quarantined: Mapping[str, int]) -> int:
+        """Write what was found to have changed; returns the rows landed."""
+        changed = [found.present[p] for p in found.changed]
+        whole = found.whole or self.table.version() is None
+        for table in (self.table, self.quarantine.table):
+            make_private(Path(table.path).parent)  # before Spark does
+        with Staging(self.name, self._root, self.folder / "incoming").taken(changed) as place:
+            self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
+            records = Records(self.spark, self.files, self._schema, place)
+            return Replacement(
+                self.name, records, self.table, self.quarantine, changed, found.removed, whole, reshaped, quarantined
+            ).write()
+
     def partitions(self) -> tuple[str, ...]:
         """Every partition that has been dropped or landed, in order."""
         with reading(self.name):
@@ -116,11 +125,11 @@ class Landings:
     def _manifest(self) -> Manifest:
         """What the content of the table depends on beside the files is how they are read."""
         declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
-        return Manifest(self.folder, declared, self._records.settings)
+        return Manifest(self.folder, declared, Records(self.spark, self.files, self._schema, self._root).settings)
 
     @property
-    def _records(self) -> Records:
-        return Records(self.spark, self.files, self._schema)
+    def _root(self) -> Path:
+        return Path(self.files.path)
 
     def _found(
         self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
@@ -199,7 +208,7 @@ class Landings:
     def _seen(self, partition: Partition, known: Known | None, closely: bool) -> Known:
         if known is not None and not closely and known.files == partition.files:
             return known
-        return Known(partition.files, digest(partition.paths))
+        return Known(partition.files, digest(self.name, self._root, partition.paths))
 
     def _check(self, found: Found) -> None:
         """Raises SourceError for what Spark would read wrongly: file contents, and partition values."""

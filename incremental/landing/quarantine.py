@@ -73,9 +73,12 @@ class Quarantine:
     def replace(self, records: Records, malformed: DataFrame, partitions: Sequence[Partition], condition: str) -> None:
         """Take in the malformed rows of partitions in place of those that a condition (see `rows_of`) selects."""
         files = {str(row[0]) for row in malformed.select("file").distinct().collect()}
-        paths = [str(path) for partition in partitions for path in partition.paths if str(path) in files]
+        read = [str(records.readable(path)) for partition in partitions for path in partition.paths]
+        paths = [path for path in read if path in files]
         told = with_lines(self.table.spark, malformed, paths, records.options)
-        dated = told.withColumn("quarantined_at", F.current_timestamp())
+        below = F.substr("file", F.lit(len(str(records.place)) + 1))
+        placed = told.withColumn("file", F.concat(F.lit(records.files.path), below))
+        dated = placed.withColumn("quarantined_at", F.current_timestamp())
         self._write(dated.select(*catalyst.schema_of(SCHEMA).names), condition)
 
     def clear(self, condition: str) -> None:

@@ -56,11 +56,15 @@ LONGEST_SHOWN = 100  # characters of a value that a reason shows
 
 @dataclass(frozen=True)
 class Records:
-    """Reads the files of one source by its declared schema."""
+    """Reads the files of one source by its declared schema.
+
+    place: where they are read from, which is the source's folder or, while they are landed, another one (staging.py).
+    """
 
     spark: SparkSession
     files: Files
     schema: StructType
+    place: Path
 
     def all(self, partitions: Sequence[Partition]) -> DataFrame:
         """The rows of some partitions, of which there may be none; reading them fails at one that does not fit."""
@@ -78,6 +82,14 @@ class Records:
         key = F.lit(WHOLE) if self.files.partition_by is None else F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
         told = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
         return read.select(*(value.alias(name) for name, value in told.items()), PLACE)
+
+    def readable(self, path: Path) -> Path:
+        """Where a file of the source's folder is read from."""
+        return self.place / path.relative_to(self.files.path)
+
+    def original(self, text: str) -> str:
+        """A text about files that are read, as one about the files of the source's folder."""
+        return text.replace(str(self.place), self.files.path)
 
     def first_malformed(self, path: Path) -> str | None:
         """The first row of a file that does not fit, as it stands there; None where that cannot be told."""
@@ -110,8 +122,8 @@ class Records:
         """The files of some partitions, the partition column as text."""
         column = self.files.partition_by
         fields = [*self._own, *([] if column is None else [StructField(column, StringType())])]
-        paths = [str(path) for partition in partitions for path in partition.paths]
-        base = {"basePath": str(Path(self.files.path).absolute())}
+        paths = [str(self.readable(path)) for partition in partitions for path in partition.paths]
+        base = {"basePath": str(self.place)}
         return self._read(fields, paths, {**base, **settings}, places)
 
     def _read(

@@ -95,16 +95,19 @@ class Replacement:
 
     def _complaint(self, error: Exception, also: str = "") -> SourceError:
         """What to say of files that Spark could not read, or of a table that it could not write."""
-        paths, messages = [path for partition in self.changed for path in partition.paths], causes(error)
+        read = self.records.readable
+        paths, messages = [read(path) for partition in self.changed for path in partition.paths], causes(error)
         for path in paths:
             path.stat()  # one that is gone is the reason
-        path, reason, what = file_of(messages), reason_of(messages), f"source {self.name} was not landed"
+        path, what = file_of(messages), f"source {self.name} was not landed"
+        reason = self.records.original(reason_of(messages))
         if path not in paths:
             said = f"{what}: Spark could not read its files or write its table"
             return SourceError(f"{what}: {reason}{also}", f"{said}{also}")
         row = self.records.first_malformed(path) if self.records.files.format != "parquet" else None
-        line, shown = (f", line {line_of(path, row)},", f" in the row {row}") if row is not None else ("", "")
-        what = f"{what}: {path}{line} does not fit the declared schema"
+        line = "" if row is None else f", line {line_of(path, row)},"
+        shown = "" if row is None else f" in the row {row}"
+        what = f"{what}: {self.records.original(str(path))}{line} does not fit the declared schema"
         then = f"{also}; correct the file, or the schema, and land again"
         return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
 

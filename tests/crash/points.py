@@ -26,6 +26,7 @@ ROOMS = (
     "refresh.journal",
     "refresh.publisher",
     "landing.manifest",
+    "landing.staging",
     "lake.physical_layout",
     "refresh.dependents",
 )
@@ -36,7 +37,7 @@ EXEMPT = {
 CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",
     "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "rmtree", "copyfile", "copytree",
-    "dump", "symlink_to", "hardlink_to", "truncate", "commit",
+    "dump", "symlink_to", "hardlink_to", "link", "copyfileobj", "truncate", "commit",
 }  # fmt: skip
 
 Stop = int | tuple[str, int]

@@ -9,6 +9,7 @@ from incremental.lake.durable import Folder
 from incremental.lake.physical_layout import Storage
 from incremental.lake.sql_view import SqlView
 from incremental.landing.manifest import Manifest
+from incremental.landing.staging import Staging
 from incremental.refresh.dependents import Readers
 from incremental.refresh.journal import Journal
 from incremental.refresh.publisher import PointerFile
@@ -21,6 +22,7 @@ from tests.crash.worlds import KINDS
 SPARK = ("cache", "class_data_sharing", "doctor", "shared_session", "jars", "java", "session", "trust_store")
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
+OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
 OF_UPKEEP = {
     "Journal.forget",
     "Folder.remove",
@@ -71,7 +73,7 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
-    owned = (DeltaTable, Storage, Folder, Journal, Manifest, Readers, PointerFile, SqlView)
+    owned = (DeltaTable, Storage, Folder, Journal, Manifest, Readers, PointerFile, SqlView, Staging)
     owners: dict[str, type] = {owner.__name__: owner for owner in owned}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]

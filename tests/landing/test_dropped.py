@@ -99,8 +99,9 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     one, two = drop(tmp_path / "1" / "a.csv", "x"), drop(tmp_path / "2" / "a.csv", "x")
     other, renamed = drop(tmp_path / "3" / "a.csv", "y"), drop(tmp_path / "4" / "b.csv", "x")
     os.utime(two, (1, 1))
-    assert digest([one]) == digest([two])
-    assert len({digest([one]), digest([other]), digest([renamed]), digest([]), digest([one, renamed])}) == 5
+    groups = [one], [other], [renamed], [], [one, renamed]
+    assert digest("s", tmp_path, [one]) == digest("s", tmp_path, [two])
+    assert len({digest("s", tmp_path, group) for group in groups}) == 5
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [partition] = partitions_in("s", files(tmp_path)).values()
     shutil.rmtree(path.parent)
     with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile: land again"), reading("s"):
-        digest(partition.paths)
+        digest("s", tmp_path, partition.paths)
 
 
 @pytest.mark.parametrize(

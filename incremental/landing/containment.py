@@ -1,0 +1,128 @@
+"""Keep a landing within the folder of its source, whoever may drop files there.
+
+| in the folder | a landing |
+| --- | --- |
+| a symbolic link to something in the folder | follows it |
+| a symbolic link that leads outside, by however many links | refuses it |
+| a symbolic link that leads nowhere, a pipe, a device | refuses it |
+| a hard link | takes it: nothing tells it from a file |
+
+The folder itself may be a link, if this user or root made it. A name can be made a link after it was looked at:
+`opened_file` follows none below the folder, and where others may write, Spark reads what staging.py took that way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+from incremental.algebra.errors import SourceError
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def check_root(source: str, root: Path) -> None:
+    """Raise SourceError where a link on the way to the folder was made by somebody else, who may lead it anywhere."""
+    for place in (root, *root.parents):
+        found = place.lstat() if place.is_symlink() else None
+        if found is not None and not _is_trusted(found):
+            raise SourceError(
+                f"source {source}: {place} is a link that another user made, and may lead anywhere. "
+                "Declare the folder that it leads to"
+            )
+
+
+def check_link(source: str, root: Path, path: Path) -> None:
+    """Raise SourceError for a symbolic link that leads out of the source's folder, or nowhere."""
+    if not path.is_symlink():
+        return
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):  # RuntimeError: a loop, before Python 3.13
+        raise SourceError(
+            f"source {source}: {path} is a link that leads nowhere. Remove it, or put the file in its place"
+        ) from None
+    if not real.is_relative_to(root.resolve()):
+        raise SourceError(
+            f"source {source}: {path} is a link that leads out of {root}, and is not followed. "
+            "Put the files themselves there"
+        )
+
+
+def is_shared(root: Path, folders: Iterable[Path]) -> bool:
+    """Whether others may change what a name in the folder leads to, while it is read."""
+    places = {root.resolve()}
+    for folder in folders:
+        if folder.is_symlink() or any(child.is_symlink() for child in folder.iterdir()):
+            return True  # who may change the folders that it passes through is not looked for
+        places.add(folder.resolve())
+    above = {*root.parents, *root.resolve().parents}
+    return any(_is_shared(place.stat()) for place in places) or any(
+        _is_shared(found) and not (found.st_mode & stat.S_ISVTX and _is_trusted(found))
+        for found in map(os.stat, above)  # in /tmp nobody renames what is another's
+    )
+
+
+@contextmanager
+def opened_folder(source: str, root: Path, path: Path) -> Generator[tuple[int, str]]:
+    """Open the folder of a file below the source's folder, following no link; yields its descriptor and the file name.
+
+    Links that lead within the source's folder are resolved first. Raises SourceError where the file lies outside, or a
+    name on the way was made a link since, FileNotFoundError and PermissionError with the file's path.
+    """
+    base, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))  # a loop stays, and is refused below
+    if not real.is_relative_to(base):
+        raise SourceError(f"source {source}: {path} leads out of {root}, and is not read. Put the file itself there")
+    *folders, name = real.relative_to(base).parts
+    with _named(source, path):
+        descriptor = os.open(base, FOLDER)
+    try:
+        for folder in folders:
+            with _named(source, path):
+                inner = os.open(folder, FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened_file(source: str, root: Path, path: Path) -> Generator[BufferedReader]:
+    """Open a file below the source's folder for reading, as `opened_folder` does; it is a regular file."""
+    with opened_folder(source, root, path) as (folder, name), _named(source, path):
+        descriptor = os.open(name, FILE, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _replaced(source, path)
+        yield file
+
+
+@contextmanager
+def _named(source: str, path: Path) -> Generator[None]:
+    """Say the whole path in an error of the system; a link where none was is an error of the source."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _replaced(source, path) from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replaced(source: str, path: Path) -> SourceError:
+    return SourceError(f"source {source} was not landed: {path} was replaced by a link or a pipe meanwhile. Land again")
+
+
+def _is_shared(found: os.stat_result) -> bool:
+    return not _is_trusted(found) or bool(found.st_mode & OTHERS_WRITE)
+
+
+def _is_trusted(found: os.stat_result) -> bool:
+    return found.st_uid in (0, os.geteuid())
