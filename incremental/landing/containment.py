@@ -8,7 +8,7 @@
 | a hard link | takes it: nothing tells it from a file |
 
 The folder itself may be a link, if this user or root made it. A name can be made a link after it was looked at:
-`opened_file` follows none below the folder, and where others may write, Spark reads what staging.py took that way.
+`open_file_within` follows none below the folder, and where others may write, Spark reads what staging.py took that way.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def is_shared(root: Path, folders: Iterable[Path]) -> bool:
 
 
 @contextmanager
-def opened_folder(source: str, root: Path, path: Path) -> Generator[tuple[int, str]]:
+def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, str]]:
     """Open the folder of a file below the source's folder, following no link; yields its descriptor and the file name.
 
     Links that lead within the source's folder are resolved first. Raises SourceError where the file lies outside, or a
@@ -95,9 +95,9 @@ def opened_folder(source: str, root: Path, path: Path) -> Generator[tuple[int, s
 
 
 @contextmanager
-def opened_file(source: str, root: Path, path: Path) -> Generator[BufferedReader]:
-    """Open a file below the source's folder for reading, as `opened_folder` does; it is a regular file."""
-    with opened_folder(source, root, path) as (folder, name), _named(source, path):
+def open_file_within(source: str, root: Path, path: Path) -> Generator[BufferedReader]:
+    """Open a file below the source's folder for reading, as `open_folder_of` does; it is a regular file."""
+    with open_folder_of(source, root, path) as (folder, name), _named(source, path):
         descriptor = os.open(name, FILE, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

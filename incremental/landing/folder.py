@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
-from incremental.landing.containment import check_link, check_root, opened_file
+from incremental.landing.containment import check_link, check_root, open_file_within
 
 WHOLE = "*"  # the one partition of a source without a partition column
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -119,7 +119,7 @@ def digest(source: str, root: Path, files: Sequence[Path]) -> str:
     """What the files contain, in short; the same after a copy or a touch. root: the source's folder."""
     contents: list[str] = []
     for path in files:
-        with opened_file(source, root, path) as file:
+        with open_file_within(source, root, path) as file:
             contents.append(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}")
     return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:32]
 

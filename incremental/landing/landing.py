@@ -109,7 +109,7 @@ class Landings:
         whole = found.whole or self.table.version() is None
         for table in (self.table, self.quarantine.table):
             make_private(Path(table.path).parent)  # before Spark does
-        with Staging(self.name, self._root, self.folder / "incoming").taken(changed) as place:
+        with Staging(self.name, self._root, self.folder / "incoming").stage(changed) as place:
             self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
             records = Records(self.spark, self.files, self._schema, place)
             return Replacement(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from incremental.landing.decompression import decompress
 from incremental.spark.java_errors import first_line
 
 FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
 OTHER_NUMBER = "it has another number of values than the declared schema has columns"
 NO_RECORD = "it is no record"
+LONGEST_SHOWN = 500  # characters of what was dropped, or Spark says
+LONGEST_READ = 4000  # characters of a message, which may quote a value of any length, made to keep a search busy
 WRONG_TYPE = "a value in it is not of its column's type"
 REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Expected: (.*?) but found: (.*?)\n", lambda m: f"its header has {m[2]} where the declared schema has {m[1]}"),
@@ -20,6 +24,10 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Parquet column \[(.*?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)",
      lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
     (r"Malformed CSV record", lambda _: OTHER_NUMBER),
+    (r"exceeds the maximum number of characters defined in your parser settings \((\d+)\)",
+     lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
+    (r"ArrayIndexOutOfBoundsException - Index (\d+) out of bounds",
+     lambda m: f"a row in it has more than {int(m[1]):,} values"),
     (r"field name '(.*?)' and the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"",
      lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
     (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
@@ -42,14 +50,20 @@ def reason_of(messages: Sequence[str]) -> str:
     """Why a file cannot be read: the innermost message that we know, else the innermost."""
     for message in reversed(messages):
         for pattern, words in REASONS:
-            found = re.search(pattern, message, re.DOTALL)
+            found = re.search(pattern, message[:LONGEST_READ], re.DOTALL)
             if found:
-                return words(found)
-    return first_line(messages[-1])
+                return shorten(words(found))
+    return shorten(first_line(messages[-1]))
 
 
 def line_of(path: Path, row: str) -> int:
-    """The number of the line where a row begins."""
+    """The number of the line where a row begins; a file that is landed has been looked through, so its lines end."""
     wanted = row.splitlines()[0] if row else ""
-    with path.open(encoding="utf-8", errors="replace") as text:
-        return next((number for number, line in enumerate(text, 1) if line.rstrip("\r\n") == wanted), 1)
+    with path.open("rb") as file:
+        lines = io.TextIOWrapper(decompress(file, path), encoding="utf-8", errors="replace")
+        return next((number for number, line in enumerate(lines, 1) if line.rstrip("\r\n") == wanted), 1)
+
+
+def shorten(text: str) -> str:
+    """A text as a sentence can show it."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

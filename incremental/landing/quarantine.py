@@ -73,7 +73,7 @@ class Quarantine:
     def replace(self, records: Records, malformed: DataFrame, partitions: Sequence[Partition], condition: str) -> None:
         """Take in the malformed rows of partitions in place of those that a condition (see `rows_of`) selects."""
         files = {str(row[0]) for row in malformed.select("file").distinct().collect()}
-        read = [str(records.readable(path)) for partition in partitions for path in partition.paths]
+        read = [str(records.place_of(path)) for partition in partitions for path in partition.paths]
         paths = [path for path in read if path in files]
         told = with_lines(self.table.spark, malformed, paths, records.options)
         below = F.substr("file", F.lit(len(str(records.place)) + 1))

@@ -27,6 +27,7 @@ from incremental.algebra.sources import Files
 from incremental.algebra.sqltext import quoted
 from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, spark_value
 from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
+from incremental.landing.text_survey import LONGEST
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes, first_line
@@ -35,10 +36,13 @@ CORRUPT, FILE, BLOCK, PLACE = "__corrupt", "__file", "__block", "__place"
 WILD = set("[]{}*?\\")
 DEFAULTS = {
     # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
-    "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
+    "csv": {
+        "header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"',
+        "maxCharsPerColumn": str(LONGEST),  # else a quote that is never closed fills the memory
+    },
     "json": {},
     "parquet": {},
-}
+}  # fmt: skip
 # What makes reading exact is not for a source's options to change.
 FIXED = {
     "mode": "FAILFAST",
@@ -83,11 +87,11 @@ class Records:
         told = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
         return read.select(*(value.alias(name) for name, value in told.items()), PLACE)
 
-    def readable(self, path: Path) -> Path:
+    def place_of(self, path: Path) -> Path:
         """Where a file of the source's folder is read from."""
         return self.place / path.relative_to(self.files.path)
 
-    def original(self, text: str) -> str:
+    def with_original_paths(self, text: str) -> str:
         """A text about files that are read, as one about the files of the source's folder."""
         return text.replace(str(self.place), self.files.path)
 
@@ -122,7 +126,7 @@ class Records:
         """The files of some partitions, the partition column as text."""
         column = self.files.partition_by
         fields = [*self._own, *([] if column is None else [StructField(column, StringType())])]
-        paths = [str(self.readable(path)) for partition in partitions for path in partition.paths]
+        paths = [str(self.place_of(path)) for partition in partitions for path in partition.paths]
         base = {"basePath": str(self.place)}
         return self._read(fields, paths, {**base, **settings}, places)
 

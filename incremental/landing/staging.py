@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from incremental.lake.durable import Folder, make_private
-from incremental.landing.containment import is_shared, opened_file, opened_folder
+from incremental.landing.containment import is_shared, open_file_within, open_folder_of
 from incremental.landing.folder import Partition
 
 
@@ -29,26 +29,26 @@ class Staging:
     folder: Path
 
     @contextmanager
-    def taken(self, partitions: Sequence[Partition]) -> Generator[Path]:
+    def stage(self, partitions: Sequence[Partition]) -> Generator[Path]:
         """Yield the folder where the files of some partitions are safe to read, below it as below the source's own."""
         if not is_shared(self.root, [partition.folder for partition in partitions]):
             yield self.root
             return
         self.clear()
         try:
-            self.take([path for partition in partitions for path in partition.paths])
+            self.fill([path for partition in partitions for path in partition.paths])
             yield self.folder
         finally:
             self.clear()
 
-    def take(self, paths: Sequence[Path]) -> None:
+    def fill(self, paths: Sequence[Path]) -> None:
         """Link or copy files into our folder."""
         make_private(self.folder)
         for path in paths:
             target = self.folder / path.relative_to(self.root)
             make_private(target.parent)
             if not self._linked(path, target):
-                with opened_file(self.source, self.root, path) as file, target.open("xb") as copy:
+                with open_file_within(self.source, self.root, path) as file, target.open("xb") as copy:
                     shutil.copyfileobj(file, copy, 1 << 20)
 
     def clear(self) -> None:
@@ -57,7 +57,7 @@ class Staging:
 
     def _linked(self, path: Path, target: Path) -> bool:
         """Whether the file could be linked; a name that was made a link or a pipe meanwhile is refused."""
-        with opened_folder(self.source, self.root, path) as (folder, name), suppress(OSError):
+        with open_folder_of(self.source, self.root, path) as (folder, name), suppress(OSError):
             os.link(name, target, src_dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(target.lstat().st_mode):
                 return True

@@ -18,7 +18,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sqltext import literal, quoted
 from incremental.lake.protocol import Table
 from incremental.landing.folder import HIVE_NULL, Partition
-from incremental.landing.parse_errors import file_of, line_of, reason_of
+from incremental.landing.parse_errors import file_of, line_of, reason_of, shorten
 from incremental.landing.quarantine import Quarantine, rows_of
 from incremental.landing.reader import Records
 from incremental.spark.catalyst import JavaError
@@ -95,19 +95,19 @@ class Replacement:
 
     def _complaint(self, error: Exception, also: str = "") -> SourceError:
         """What to say of files that Spark could not read, or of a table that it could not write."""
-        read = self.records.readable
+        read = self.records.place_of
         paths, messages = [read(path) for partition in self.changed for path in partition.paths], causes(error)
         for path in paths:
             path.stat()  # one that is gone is the reason
         path, what = file_of(messages), f"source {self.name} was not landed"
-        reason = self.records.original(reason_of(messages))
+        reason = self.records.with_original_paths(reason_of(messages))
         if path not in paths:
             said = f"{what}: Spark could not read its files or write its table"
             return SourceError(f"{what}: {reason}{also}", f"{said}{also}")
         row = self.records.first_malformed(path) if self.records.files.format != "parquet" else None
         line = "" if row is None else f", line {line_of(path, row)},"
-        shown = "" if row is None else f" in the row {row}"
-        what = f"{what}: {self.records.original(str(path))}{line} does not fit the declared schema"
+        shown = "" if row is None else f" in the row {shorten(row)}"
+        what = f"{what}: {self.records.with_original_paths(str(path))}{line} does not fit the declared schema"
         then = f"{also}; correct the file, or the schema, and land again"
         return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
 

@@ -15,7 +15,7 @@ from incremental.algebra.errors import SourceError
 from incremental.api import Files, Warehouse
 from incremental.lake.delta_table import DeltaTable
 from incremental.landing import staging
-from incremental.landing.containment import is_shared, opened_file
+from incremental.landing.containment import is_shared, open_file_within
 from incremental.landing.folder import Partition, digest, partitions_in
 from incremental.landing.staging import Staging
 from tests.landing.test_dropped import drop, files
@@ -135,13 +135,13 @@ def test_a_name_that_becomes_a_link_is_not_followed(root: Path, monkeypatch: pyt
     for kind in ("file", "folder"):
         with monkeypatch.context() as racing, pytest.raises(SourceError, match="was replaced by a link or a pipe"):
             racing.setattr(os.path, "realpath", swap)
-            with opened_file("s", root, path):
+            with open_file_within("s", root, path):
                 pass
         swapped.clear()
         where = path if kind == "file" else path.parent
         where.unlink()
         (root / "_old").rename(where)
-    with opened_file("s", root, path) as file:
+    with open_file_within("s", root, path) as file:
         assert file.read() == b"id,s\n1,x\n"
 
 
@@ -187,7 +187,7 @@ def test_files_are_taken_out_of_reach(taking: Staging, root: Path) -> None:
     """Protects from Spark opening a name that leads elsewhere by then, and from files that a crash left."""
     [partition] = partitions_in("s", files(root)).values()
     drop(taking.folder / "day=1" / "left.csv")
-    with taking.taken([partition]) as place:
+    with taking.stage([partition]) as place:
         drop(root / "day=1" / "b.csv")
         (root / "day=1" / "a.csv").unlink()
         link(root / "day=1" / "a.csv", "../../private/a.csv")
@@ -199,7 +199,7 @@ def test_files_are_taken_out_of_reach(taking: Staging, root: Path) -> None:
 def test_what_became_a_link_is_not_taken(taking: Staging, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from taking what a link leads to, made after all looks and just before its file is taken."""
     [partition] = partitions_in("s", files(root)).values()
-    within = staging.opened_folder
+    within = staging.open_folder_of
 
     def swap(source: str, place: Path, path: Path) -> object:
         if not path.is_symlink():
@@ -209,8 +209,8 @@ def test_what_became_a_link_is_not_taken(taking: Staging, root: Path, monkeypatc
             return opened
         return within(source, place, path)
 
-    monkeypatch.setattr(staging, "opened_folder", swap)
-    with pytest.raises(SourceError), taking.taken([partition]):
+    monkeypatch.setattr(staging, "open_folder_of", swap)
+    with pytest.raises(SourceError), taking.stage([partition]):
         pass
     assert not taking.folder.exists()
 
@@ -262,5 +262,5 @@ def test_nothing_else_of_a_partition_is_taken(root: Path, tmp_path: Path) -> Non
     root.chmod(0o777)
     partition = Partition("1", root / "day=1", [["a.csv", 1, 1]])
     drop(root / "day=1" / "later.csv")
-    with Staging("s", root, tmp_path / "incoming").taken([partition]) as place:
+    with Staging("s", root, tmp_path / "incoming").stage([partition]) as place:
         assert [path.name for path in place.rglob("*.csv")] == ["a.csv"]

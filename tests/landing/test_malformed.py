@@ -123,6 +123,20 @@ def test_a_compressed_file_that_was_cut_off(spark: SparkSession, tmp_path: Path)
     assert wh.land("orders").rows == 1000
 
 
+@pytest.mark.parametrize("malformed", ["fail", "quarantine"])
+def test_a_value_and_a_row_have_a_limit(spark: SparkSession, tmp_path: Path, malformed: Any) -> None:
+    """Protects from a value that fills Spark's memory before anybody sees its end, and from a row of endless values."""
+    wh = Warehouse(spark, tmp_path / "warehouse")
+    declared = Files(
+        str(tmp_path / "drop"), "csv", "id int, s string", options={"maxCharsPerColumn": "1000"}, malformed=malformed
+    )
+    wh.source("orders", declared)
+    path = drop(tmp_path, "a.csv", f'id,s\n1,"{"a" * 1001}"\n'.encode())
+    refused(wh, path, None, "a value in it has more than 1,000 characters, which Spark would hold as a whole")
+    drop(tmp_path, "a.csv", b"id,s\n" + b"1," * 30_000)
+    refused(wh, path, None, "a row in it has more than 20,480 values")
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "says"),
     [

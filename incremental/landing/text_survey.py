@@ -1,0 +1,179 @@
+"""Look through a dropped text in parts of bounded size: its encoding, and what Spark would hold as a whole.
+
+| Spark holds | so it may have |
+| --- | --- |
+| a line of JSON, or of CSV without quoted line breaks | LONGEST characters |
+| a row of CSV, quoted line breaks included | LONGEST characters |
+| a value of CSV | LONGEST characters, or the source's own `maxCharsPerColumn`; Spark sees to it (reader.py) |
+| JSON over several lines | LONGEST_DOCUMENT characters, of which Spark makes all rows at once |
+
+Nothing here waits for the end of a line, so a file that is one endless line is refused like any other.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+CHUNK = 1 << 20
+LONGEST = 64_000_000
+LONGEST_DOCUMENT = 256_000_000
+NO_LIMIT = 1 << 62
+BREAKS = ("\n", "\r")
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How Spark is told to read text.
+
+    encoding: Python's name for it, None for UTF-8; end: what ends a line, None for any line break; whole: a row may
+    have several lines; longest: the characters that Spark may hold as a whole.
+    """
+
+    format: str
+    encoding: str | None
+    end: str | None
+    separator: str
+    quote: str
+    escape: str
+    whole: bool
+    longest: int
+
+    @classmethod
+    def of(cls, format: str, given: Mapping[str, str]) -> TextOptions:
+        """As the options of a source say, or as they are by default."""
+        options = {name.lower(): value for name, value in given.items()}
+        whole = options.get("multiline", str(format == "csv")).lower() == "true"
+        document = format == "json" and whole
+        return cls(
+            format=format,
+            encoding=_encoding(options.get("encoding", options.get("charset"))),
+            end=options.get("linesep"),
+            separator=options.get("sep", options.get("delimiter", ",")),
+            quote=options.get("quote", '"'),
+            escape=options.get("escape", '"'),
+            whole=whole,
+            longest=LONGEST_DOCUMENT if document else _longest(options.get("maxcharspercolumn", "")),
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is CSV with the quotes of RFC 4180."""
+        return self.format == "csv" and self.whole and len(self.separator) == 1 and self.quote == self.escape == '"'
+
+    def ends(self, part: str) -> tuple[str, ...]:
+        """What ends a line of a text that begins so; of CSV with quoted line breaks, the first break that is there."""
+        if self.format == "json" and self.whole:
+            return ()
+        if self.end:
+            return (self.end,)
+        if not self.whole:
+            return BREAKS
+        first = min((place for end in BREAKS if (place := part.find(end)) >= 0), default=-1)
+        return ("\r",) if part[first : first + 1] == "\r" and part[first + 1 : first + 2] not in ("\n", "") else ("\n",)
+
+    def length_fault(self, line: int) -> str:
+        """What to say of a line, a row or a document that is too long."""
+        if self.format == "json" and self.whole:
+            return f" is a JSON document of more than {self.longest:,} characters, which Spark would hold as a whole"
+        what = "begins a row of" if self.format == "csv" else "has"
+        return f", line {line}, {what} more than {self.longest:,} characters, which Spark would hold as a whole"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a text has: its characters and quotes, up to its first fault, and that, or nothing."""
+
+    length: int
+    quotes: int
+    fault: str = ""
+
+
+def survey(text: BinaryIO, options: TextOptions) -> Survey:
+    """Read a text once; a fault is bytes that are not of its encoding, UTF-8 by default, or a line that is too long."""
+    decoder = codecs.getincrementaldecoder(options.encoding or "utf-8")("replace" if options.encoding else "strict")
+    length = quotes = run = 0  # run: the characters of the line so far
+    line, ends = 1, ()
+    while True:
+        read = text.read(min(CHUNK, options.longest))
+        try:
+            part = decoder.decode(read, final=not read)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            return Survey(length, quotes, f", line {line}, is not UTF-8, and its source names no other encoding")
+        ends = options.ends(part) if line == 1 else ends
+        first = min((place for end in ends if (place := part.find(end)) >= 0), default=len(part))
+        if run + first > options.longest:
+            return Survey(length, quotes, options.length_fault(line))
+        if not read:
+            return Survey(length, quotes)
+        last = max((part.rfind(end) for end in ends), default=-1)
+        run = run + len(part) if last < 0 else len(part) - last - 1
+        line += max(map(part.count, ends), default=0)
+        length, quotes = length + len(part), quotes + (part.count(options.quote) if options.quote else 0)
+
+
+def row_fault(text: BinaryIO, options: TextOptions) -> str:
+    """What is wrong with the first row of CSV that is too long with its quoted line breaks, or is never closed."""
+    lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
+    used, begins, unclosed = 0, 1, False
+    limit = csv.field_size_limit(options.longest + CHUNK)
+
+    def counted() -> Iterator[str]:
+        nonlocal used, unclosed
+        for line in lines:
+            used += len(line)
+            if used > options.longest:
+                raise OverflowError
+            yield line
+        unclosed = used > 0  # a row that was complete would have been taken before more is asked for
+
+    try:
+        rows = csv.reader(counted(), **_dialect(options))
+        for _ in rows:
+            if not unclosed:
+                used, begins = 0, rows.line_num + 1
+    except OverflowError:
+        return options.length_fault(begins)
+    except csv.Error:
+        return ""  # Spark finds the fault itself
+    finally:
+        csv.field_size_limit(limit)
+        lines.detach()  # else it would close the text
+    return f", line {begins}, begins a row with a quote that is never closed" if unclosed and options.is_plain else ""
+
+
+def has_rows_of_lines(options: TextOptions) -> bool:
+    """Whether `row_fault` can tell the rows of a text."""
+    return options.format == "csv" and options.whole and options.end is None and len(options.quote) == 1
+
+
+def _dialect(options: TextOptions) -> dict[str, Any]:
+    """The same for Python's reader; of a separator of several characters the last one, after which quotes begin."""
+    doubled = options.escape == options.quote
+    escape = options.escape if len(options.escape) == 1 and not doubled else None
+    return {
+        "delimiter": options.separator[-1], "quotechar": options.quote, "doublequote": doubled, "escapechar": escape
+    }  # fmt: skip
+
+
+def _encoding(name: str | None) -> str | None:
+    """Python's name of an encoding; Latin-1, which takes any bytes, for one that Python does not know."""
+    try:
+        found = codecs.lookup(name or "utf-8").name
+    except LookupError:
+        return "iso8859-1"
+    return None if found == "utf-8" else found
+
+
+def _longest(given: str) -> int:
+    """The longest row where the source has a limit of its own for values; -1 is none."""
+    try:
+        most = int(given)
+    except ValueError:
+        return LONGEST
+    return max(most, LONGEST) if most > 0 else NO_LIMIT
