@@ -17,6 +17,12 @@ NO_RECORD = "it is no record"
 LONGEST_SHOWN = 500  # characters of what was dropped, or Spark says
 LONGEST_READ = 4000  # characters of a message, which may quote a value of any length, made to keep a search busy
 WRONG_TYPE = "a value in it is not of its column's type"
+LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (r"exceeds the maximum number of characters defined in your parser settings \((\d+)\)",
+     lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
+    (r"\bArrayIndexOutOfBoundsException\b", lambda _: "a row in it has more values than Spark takes (20,480)"),
+)  # fmt: skip
+"""What the CSV reader runs into within itself: what it says about it is not the innermost message."""
 REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Expected: (.*?) but found: (.*?)\n", lambda m: f"its header has {m[2]} where the declared schema has {m[1]}"),
     (r"Header length: (\d+), schema size: (\d+)",
@@ -24,10 +30,6 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Parquet column \[(.*?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)",
      lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
     (r"Malformed CSV record", lambda _: OTHER_NUMBER),
-    (r"exceeds the maximum number of characters defined in your parser settings \((\d+)\)",
-     lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
-    (r"ArrayIndexOutOfBoundsException - Index (\d+) out of bounds",
-     lambda m: f"a row in it has more than {int(m[1]):,} values"),
     (r"field name '(.*?)' and the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"",
      lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
     (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
@@ -48,11 +50,12 @@ def file_of(messages: Sequence[str]) -> Path | None:
 
 def reason_of(messages: Sequence[str]) -> str:
     """Why a file cannot be read: the innermost message that we know, else the innermost."""
-    for message in reversed(messages):
-        for pattern, words in REASONS:
-            found = re.search(pattern, message[:LONGEST_READ], re.DOTALL)
-            if found:
-                return shorten(words(found))
+    known = [(message, *limit) for limit in LIMITS for message in messages]
+    known += [(message, *reason) for message in reversed(messages) for reason in REASONS]
+    for message, pattern, words in known:
+        found = re.search(pattern, message[:LONGEST_READ], re.DOTALL)
+        if found:
+            return shorten(words(found))
     return shorten(first_line(messages[-1]))
 
 
