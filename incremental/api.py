@@ -8,14 +8,12 @@ view.refresh()
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from incremental.algebra.address import Address, is_same_name, sql_name_fault
-from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Description, Landing, Report, Verification
@@ -30,6 +28,7 @@ from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
 from incremental.refresh.source_catalog import Declared
+from incremental.resolution import SourceCatalog
 from incremental.spark import catalyst
 from incremental.view import View
 
@@ -46,8 +45,7 @@ class Warehouse:
         self.tuning, self.lake = tuning or Tuning(), lake
         if lake is DELTA:
             check_default_file_system(spark, self.root)
-        self._declared = Declared(spark, self.root, lake)
-        self._views: dict[str, View] = {}
+        self._catalog = SourceCatalog(Declared(spark, self.root, lake), {})
         self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
@@ -57,15 +55,15 @@ class Warehouse:
         """
         if not is_name(name):
             raise SourceError(f"{name!r} is no name for a source: use letters, digits and underscores")
-        if name.lower() in {known.lower() for known in (*self._declared.sources, *self._views)}:
+        if name.lower() in {known.lower() for known in self._catalog.names}:
             raise SourceError(f"source {name} is declared twice (Spark does not tell a from A in names)")
         if isinstance(declaration, View):
-            self._views[name] = declaration
+            self._catalog.views[name] = declaration
         else:
             known = declared(name, declaration)
             if isinstance(known, Delta) and known.path is not None:
                 check_is_path(self.spark, name, str(known.path))
-            self._declared.sources[name] = known
+            self._catalog.declared.sources[name] = known
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Bring dropped files into the source's table: the named partitions, or all that changed.
@@ -112,7 +110,7 @@ class Warehouse:
         """
         check_options(name, policy, publish, on_change)
         self._check_published(name, publish_as)
-        return View(self, name, query, policy, publish, dict(self._views), on_change, publish_as)
+        return View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
 
     def forget(self, name: str) -> None:
         """Let another view be published as the one of this name was."""
@@ -133,33 +131,17 @@ class Warehouse:
 
     def tables(self) -> dict[str, Table]:
         """The Delta table of every declared source that is no view."""
-        return self._declared.tables()
-
-    def schemas(self) -> dict[str, StructType]:
-        """The schema of every declared source that is no view and has one by now."""
-        return self._declared.schemas()
-
-    def partitioned_by(self) -> dict[str, tuple[str, ...]]:
-        """The partition columns of every declared source that is no view and has some by now."""
-        return self._declared.partitioned_by()
-
-    def invariant(self) -> frozenset[str]:
-        """The sources declared not to change."""
-        return frozenset(name for name, declaration in self._declared.sources.items() if declaration.invariant)
-
-    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
-        """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
-        return self._declared.constraints(read)
+        return self._catalog.declared.tables()
 
     def quarantined(self) -> dict[str, int]:
         """How many rows of each landed source are in quarantine, where there are any; runs no query."""
-        return self._declared.quarantined()
+        return self._catalog.declared.quarantined()
 
     def _source(self, name: str) -> Declared:
         """The declared sources, if this is no view."""
-        if name in self._views:
-            raise SourceError(f"source {name} is the view {self._views[name].name}: refresh that, or what reads it")
-        return self._declared
+        if view := self._catalog.views.get(name):
+            raise SourceError(f"source {name} is the view {view.name}: refresh that, or what reads it")
+        return self._catalog.declared
 
 
 def check_default_file_system(spark: SparkSession, root: Path) -> None:

@@ -5,11 +5,11 @@ Out: what it answers, how it is kept, and its batch form; the only place where l
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, cast, get_args
+from typing import Literal, Protocol, cast, get_args
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -28,10 +28,11 @@ from incremental.compiler.compile import check_outputs, check_rows, compiled, in
 from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal, outline
 from incremental.compiler.lineage import shown_key
-from incremental.compiler.partitions import PartitionColumns, partition_key
+from incremental.compiler.partitions import partition_key
 from incremental.compiler.strategy import Publish
-from incremental.language.query import Ordering, Query, QueryText, evaluate, settings
-from incremental.language.reading import column_types, reading
+from incremental.language.mentions import Mentions
+from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
+from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
 from incremental.language.ties import settled
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
@@ -43,12 +44,48 @@ Policy = Literal["incremental", "auto", "definition"]
 OnChange = Literal["refuse", "rebuild"]
 
 
+class Sources(Protocol):
+    """What a query may read: declared sources, and views declared as such."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all."""
+        ...
+
+    @property
+    def views(self) -> frozenset[str]:
+        """Those that are views."""
+        ...
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """Those that are declared not to change."""
+        ...
+
+    def schema(self, name: str) -> StructType | None:
+        """The schema of one, None where it has none yet or is not declared."""
+        ...
+
+    def peek(self, name: str) -> StructType | None:
+        """The schema of one that the query need not read, None also where something is wrong with it."""
+        ...
+
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """The partition columns of one; of a view, the one that its answer passes on."""
+        ...
+
+    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+        """What is declared of those that a query reads; raises SourceError where it does not fit them."""
+        ...
+
+
 @dataclass(frozen=True)
 class Compilation:
-    """A view's query over sources of known schemas; compiled when first asked for anything.
+    """A view's query over its sources; each part of it is compiled when it is first asked for.
 
-    declared: what is declared of the sources that a query reads; partitioned_by: the partition columns of sources;
-    kept: what the view's state was built from, if there is one.
+    An analysis alone gives the answer's columns, which is all that a view above needs to be compiled.
+    sources: what may be read, looked up when it is asked for; mentions: what the query names; settings: those that its
+    answer depends on; kept: what the view's state was built from, if there is one.
     """
 
     spark: SparkSession
@@ -56,27 +93,30 @@ class Compilation:
     text: QueryText
     policy: Policy
     publish: Publish
-    schemas: Mapping[str, StructType]
-    invariant: frozenset[str]
-    declared: Callable[[Collection[str]], tuple[Constraint, ...]]
-    views: frozenset[str] = frozenset()
-    partitioned_by: PartitionColumns = field(default_factory=dict[str, Sequence[str]])
+    sources: Sources
+    mentions: Mentions
+    settings: Settings
     kept: Recipe | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The answer's columns under the user's names."""
-        return tuple(Column(name, column.type) for column, name in self.query.outputs)
+        return self.analysis.columns
 
-    @property
+    @cached_property
     def schema(self) -> StructType:
         """The answer's columns with Spark's types."""
         ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
         return cast(StructType, StructType.fromDDL(ddl))
 
-    def holds(self, schemas: Mapping[str, StructType]) -> bool:
-        """Whether sources with these schemas, under the settings of now, are what was compiled."""
-        return schemas == self.schemas and settings(self.spark) == self.query.settings
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The declared sources that the query may read, as of its analysis."""
+        return self.mentions.among(self.sources.names)
+
+    def fits(self, settings: Settings) -> bool:
+        """Whether these settings, and the sources that are declared by now, would give the same compilation."""
+        return settings == self.settings and self.mentions.among(self.sources.names) == self.named
 
     def sample(self, share: float, epoch: int) -> Sample | None:
         """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""
@@ -86,7 +126,7 @@ class Compilation:
         """How the view is maintained, or why it is recomputed."""
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
         if isinstance(chosen.maintenance, Incremental):
-            return explain(self.name, chosen.maintenance.program, self.views) + reason
+            return explain(self.name, chosen.maintenance.program, self.sources.views) + reason
         return explain_refusal(self.name, self._refusals, self.policy) + reason
 
     def description(self, chosen: Choice) -> Description:
@@ -104,19 +144,30 @@ class Compilation:
         return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources, key)
 
     @cached_property
-    def query(self) -> Query:
+    def analysis(self) -> Analysis:
         """The query as Spark analysed it; raises SourceError where no source has a schema, QueryError from Spark."""
-        if not self.schemas:
+        named = () if self.mentions.everything else self.named
+        schemas = [self.sources.schema(name) for name in named]
+        if schemas and all(schema is None for schema in schemas):
             reason = "declare its sources and land their data first"
             raise SourceError(f"view {self.name} has no source with a schema: {reason}")
-        query = reading(self.spark, self.text, self.schemas, self.kept)
-        check_outputs(query.outputs)
-        return query
+        with citing_moved_columns(self._types, self.kept):
+            found = analyse(self.spark, self.text, self.sources.names, self.sources.schema)
+        check_outputs(tuple((column, column.name) for column in found.columns))
+        return found
+
+    @cached_property
+    def query(self) -> Query:
+        """The query in the algebra; raises what `analysis` raises, and QueryError for what has no place in a view."""
+        analysis = self.analysis
+        with citing_moved_columns(self._types, self.kept):
+            return translated(analysis, self.kept)
 
     @property
     def partition_key(self) -> str | None:
         """The answer's column that holds a partition of a source as it is."""
-        return partition_key(self.query.plan, self.query.outputs, self.partitioned_by)
+        partitioned_by = {name: self.sources.partitioned_by(name) for name in self.query.sources}
+        return partition_key(self.query.plan, self.query.outputs, partitioned_by)
 
     @cached_property
     def ways(self) -> Ways:
@@ -136,16 +187,17 @@ class Compilation:
     @cached_property
     def current(self) -> Current:
         """The query as a person reads it, to be compared with what the view's state was built from."""
-        query, known = self.query, column_types(self.schemas)
-        fields = [
-            (node.relation, name) for node in walk(query.plan) if isinstance(node, Source) for name, _ in node.fields
-        ]
-        read = {source: {n: known[source][n] for s, n in fields if s == source} for source in query.sources}
+        query = self.query
+        read: dict[str, dict[str, str]] = {source: {} for source in query.sources}
+        known = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
+        for node in walk(query.plan):
+            if isinstance(node, Source):
+                read[node.relation] |= {name: known[node.relation][name] for name, _ in node.fields}
         recipe = Recipe(
             query.fingerprint, outline(query.plan), tuple((c.name, c.type) for c in self.columns), read,
             dict(query.settings), query.functions, query.names, releases(self.spark),
         )  # fmt: skip
-        return Current(recipe, known)
+        return Current(recipe, self._types)
 
     def ordered(self, answer: DataFrame) -> DataFrame:
         """The answer in the query's order, if it has one."""
@@ -155,32 +207,42 @@ class Compilation:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
         spark = self.spark if callable(self.text) else isolated(self.spark)
-        return settled(spark, evaluate(spark, self.text, frames, self.schemas))
+
+        def frame(name: str) -> DataFrame | None:
+            """A source without a frame is one that the query names and, after pruning, does not read: it is empty."""
+            schema = None if name in frames else self.sources.schema(name)
+            return frames.get(name) if schema is None else empty(spark, schema)
+
+        return settled(spark, evaluate(spark, self.text, self.sources.names, frame))
+
+    @property
+    def _types(self) -> ColumnTypes:
+        """The columns of all sources, which tell what changed since a state was built."""
+        return ColumnTypes(self.sources.names, self.sources.peek)
 
     @cached_property
     def _constraints(self) -> tuple[Constraint, ...]:
-        return self.declared(self.query.sources)
+        return self.sources.constraints(self.query.sources)
 
     @cached_property
     def _program(self) -> Program | RefusedError:
         query = self.query
         forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
+        facts = self.sources.invariant, self.publish, self._constraints
         try:
-            return compiled(
-                query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish, self._constraints
-            )
+            return compiled(query.plan, query.outputs, query.fingerprint, forbidden, *facts)
         except RefusedError as error:
             return error
 
     def _incremental(self, program: Program) -> Incremental:
         circumstances = tuple(self.query.settings), tuple(sorted(releases(self.spark).items()))
-        return Incremental(program, self.query.attributes, self.partition_key, circumstances)
+        return Incremental(program, self.query.attributes, lambda: self.partition_key, circumstances)
 
     @property
     def _recomputed(self) -> Recomputed:
         query, columns = self.query, tuple(name for _, name in self.query.outputs)
         by_definition, facts = self.policy == "definition", self._constraints
-        options = columns, self.batch, by_definition, facts, self.partition_key
+        options = columns, self.batch, by_definition, facts, lambda: self.partition_key
         return Recomputed(query.fingerprint, query.sources, *options)
 
     @property

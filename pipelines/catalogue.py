@@ -7,8 +7,8 @@ Spark, imports no pyspark and runs no query.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from incremental.algebra.address import is_same_name
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
 from pipelines import amounts, descriptions, queries, reading
-from pipelines.declaration import NAME, NAME_RULE, Declaration, Source
+from pipelines.declaration import NAME, NAME_RULE, Source
+from pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
 from pipelines.reading import DeclarationError
 
 if TYPE_CHECKING:
@@ -26,55 +27,10 @@ if TYPE_CHECKING:
     from incremental.api import Landing, Report, View, Warehouse
     from incremental.spark.doctor import Finding
 
+    Opened = dict[str, tuple[Warehouse, View]]
+
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
 DECLARATION_FILE = "pipeline.yaml"
-DEFAULT_WAREHOUSE = ".warehouse"
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one.
-
-    below: the pipelines whose views it reads, by source.
-    """
-
-    name: str
-    folder: Path
-    declaration: Declaration
-    query: queries.Query
-    below: Mapping[str, Pipeline] = field(default_factory=dict[str, "Pipeline"])
-
-    @property
-    def warehouse(self) -> str:
-        """Where the state and the answer are kept: a folder or URI that no other pipeline uses."""
-        root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
-        return f"{root.rstrip('/')}/{self.name}"
-
-    @property
-    def chain(self) -> tuple[Pipeline, ...]:
-        """The pipelines below it, at any depth, each once and before all that read it."""
-        found = [each for below in self.below.values() for each in (*below.chain, below)]
-        return tuple({each.name: each for each in found}.values())
-
-    @property
-    def landed(self) -> tuple[str, ...]:
-        """The sources that are landed from dropped files."""
-        return tuple(name for name, source in self.declaration.sources.items() if source.files)
-
-    @property
-    def partitioned(self) -> tuple[str, ...]:
-        """The landed sources that are cut into partitions."""
-        sources = self.declaration.sources.items()
-        return tuple(name for name, source in sources if source.files and source.files.partition_by)
-
-    def check_partition(self, value: str) -> str:
-        """The value, unchanged, if it can be a partition of this pipeline; else DeclarationError."""
-        if not self.partitioned:
-            raise DeclarationError(f"{self.name} has no partitions: no source of it declares `partition_by`.")
-        try:
-            return self.declaration.cut.check(value)
-        except ValueError as error:
-            raise DeclarationError(f"{self.name}: {error}.") from None
 
 
 def pipelines_folder() -> Path:
@@ -104,31 +60,7 @@ def names(folder: Path | None = None) -> tuple[str, ...]:
 
 def load(name: str, folder: Path | None = None) -> Pipeline:
     """The pipeline of this name. Raises DeclarationError if there is none or it is not declared well."""
-    return _load(name, (folder or pipelines_folder()).absolute(), ())
-
-
-def _load(name: str, folder: Path, above: tuple[str, ...]) -> Pipeline:
-    """A pipeline and those below it; above: those that read it, from the one that was asked for."""
-    if not NAME.match(name):
-        raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
-    home = folder / name
-    if not (home / DECLARATION_FILE).is_file():
-        raise DeclarationError(f"There is no pipeline `{name}` in {folder}: {reading.nearest(name, names(folder))}")
-    declaration = reading.read(home / DECLARATION_FILE, os.environ)
-    below = {source: part.view for source, part in declaration.sources.items() if part.view}
-    for source, view in below.items():
-        place = f"{home / DECLARATION_FILE}: sources.{source}.view: "
-        if view in (*above, name):
-            cycle = " → ".join([*(*above, name)[(*above, name).index(view) :], view])
-            raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}); remove one.")
-        if view not in names(folder):
-            others = [other for other in names(folder) if other != name]
-            raise DeclarationError(f"{place}there is no pipeline `{view}` in {folder}; {reading.nearest(view, others)}")
-    if declaration.publish_as:
-        _check_published_once(home, declaration.publish_as)
-    query = queries.find(home, tuple(declaration.sources))
-    loaded = {source: _load(view, folder, (*above, name)) for source, view in below.items()}
-    return Pipeline(name, home, declaration, query, loaded)
+    return _Loader.of(folder).load(name)
 
 
 def _check_published_once(home: Path, publish_as: str) -> None:
@@ -144,18 +76,73 @@ def _check_published_once(home: Path, publish_as: str) -> None:
 
 def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
     """All pipelines of a folder. Raises the DeclarationError of the first that is not declared well."""
-    return tuple(load(name, folder) for name in names(folder))
+    loader = _Loader.of(folder)
+    return tuple(map(loader.load, loader.names))
 
 
 def survey(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
     """All pipelines of a folder by name, and for one that is not declared well the error."""
+    loader = _Loader.of(folder)
     found: dict[str, Pipeline | DeclarationError] = {}
-    for name in names(folder):
+    for name in loader.names:
         try:
-            found[name] = load(name, folder)
+            found[name] = loader.load(name)
         except DeclarationError as error:
             found[name] = error
     return found
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """Loads pipelines of one folder, each once, however many others read its view."""
+
+    folder: Path
+    names: tuple[str, ...]
+    loaded: dict[str, Pipeline | DeclarationError] = field(default_factory=dict[str, "Pipeline | DeclarationError"])
+
+    @classmethod
+    def of(cls, folder: Path | None) -> _Loader:
+        folder = (folder or pipelines_folder()).absolute()
+        return cls(folder, names(folder))
+
+    def load(self, name: str, above: tuple[str, ...] = ()) -> Pipeline:
+        """A pipeline and those below it; above: those that read it, from the one that was asked for."""
+        if name not in self.loaded:
+            try:
+                self.loaded[name] = self._load(name, above)
+            except DeclarationError as error:
+                self.loaded[name] = error
+        found = self.loaded[name]
+        if isinstance(found, DeclarationError):
+            raise found
+        return found
+
+    def _load(self, name: str, above: tuple[str, ...]) -> Pipeline:
+        if not NAME.match(name):
+            raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
+        home = self.folder / name
+        if not (home / DECLARATION_FILE).is_file():
+            near = reading.nearest(name, self.names)
+            raise DeclarationError(f"There is no pipeline `{name}` in {self.folder}: {near}")
+        declaration = reading.read(home / DECLARATION_FILE, os.environ)
+        below = {source: part.view for source, part in declaration.sources.items() if part.view}
+        for source, view in below.items():
+            self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view: ", view, (*above, name))
+        if declaration.publish_as:
+            _check_published_once(home, declaration.publish_as)
+        query = queries.find(home, tuple(declaration.sources))
+        loaded = {source: self.load(view, (*above, name)) for source, view in below.items()}
+        return Pipeline(name, home, declaration, query, loaded)
+
+    def _check_below(self, place: str, view: str, above: tuple[str, ...]) -> None:
+        """Refuse a pipeline that cannot be read; above: those that would, the last of them itself."""
+        if view in above:
+            cycle = " → ".join([*above[above.index(view) :], view])
+            raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}); remove one.")
+        if view not in self.names:
+            others = [other for other in self.names if other != above[-1]]
+            near = reading.nearest(view, others)
+            raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}; {near}")
 
 
 def start(pipeline: Pipeline) -> SparkSession:
@@ -178,20 +165,20 @@ def examine(pipeline: Pipeline | None) -> tuple[Finding, ...]:
     return doctor.examine(pipeline.warehouse, settings=part.settings, **asked)
 
 
-def open(pipeline: Pipeline, spark: SparkSession) -> tuple[Warehouse, View]:
-    """The pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError)."""
-    return _open(pipeline, spark, {})
+def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:
+    """The pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError).
 
-
-def _open(pipeline: Pipeline, spark: SparkSession, opened: dict[str, tuple[Warehouse, View]]) -> tuple[Warehouse, View]:
-    """A pipeline on top of those below it; opened: those that are open already, so that each is compiled once."""
+    opened: those that are open in this Spark already, by name, to which this one and those below it are added: each is
+    compiled once, however many of the pipelines that are opened one after another read it.
+    """
     from incremental.api import Warehouse
 
+    opened = {} if opened is None else opened
     if pipeline.name not in opened:
         warehouse = Warehouse(spark, pipeline.warehouse)
         for name, source in pipeline.declaration.sources.items():
             below = pipeline.below.get(name)
-            warehouse.source(name, _open(below, spark, opened)[1] if below else _declared(source))
+            warehouse.source(name, open(below, spark, opened)[1] if below else _declared(source))
         told, query = pipeline.declaration, queries.runnable(pipeline.query)
         options: Any = told.model_dump(include={"policy", "publish", "on_change", "publish_as"})
         view = warehouse.view(pipeline.name, query, **options)
@@ -245,16 +232,18 @@ def refresh(
 
 def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:
     """Lands what was dropped for every pipeline below, by its name, the lowest first."""
-    return {below.name: land(below, open(below, spark)[0]) for below in pipeline.chain}
+    opened: Opened = {}
+    return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}
 
 
-def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
+def state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
     """Where a pipeline stands, as plain data: what View.status tells, and `state` in a word or two.
 
+    opened: as of `open`.
     state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have moved on) or up to date.
     """
-    _, view = open(pipeline, spark)
-    status = view.status()
+    warehouse, view = open(pipeline, spark, opened)
+    status = replace(view.status(), quarantined=warehouse.quarantined())  # of what it lands, though no query reads it
     word = "up to date" if status.current else "behind"
     if status.unfinished is not None:
         word = "interrupted"
@@ -264,12 +253,15 @@ def state(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
     return {**asdict(status), "state": word, "sizes": sizes}
 
 
-def standing(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
-    """Where a pipeline stands, with its name; of one that fails or is not declared well, the problem."""
+def standing(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
+    """Where a pipeline stands, with its name; of one that fails or is not declared well, the problem.
+
+    opened: as of `open`, of one Spark for all pipelines.
+    """
     if isinstance(pipeline, Exception):
         return {"name": name, "state": "not declared well", "problem": str(pipeline)}
     try:
-        return {"name": name} | state(pipeline, start(pipeline))
+        return {"name": name} | state(pipeline, start(pipeline), opened)
     except DeltafoldError as error:
         return {"name": name, "state": "failing", "problem": str(error)}
 

@@ -237,12 +237,12 @@ def list_(as_json: Json = False) -> None:
 @app.command()
 def status(as_json: Json = False) -> None:
     """Say of every pipeline how old, how far behind and how large its view is, and what was interrupted."""
-    found = catalogue.survey()
+    found, opened = catalogue.survey(), dict[str, Any]()
     rows = []
     with shown("starting Spark") as say:
         for name, pipeline in found.items():
             say(f"{name}: looking")
-            rows.append(catalogue.standing(name, pipeline))
+            rows.append(catalogue.standing(name, pipeline, opened))
     _print(as_json, rows, rendering.status(rows))
     _exit_on_bad(found)
 

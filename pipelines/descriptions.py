@@ -65,7 +65,7 @@ def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:
     """A pipeline and all below it with their opened views, by name, each before those that read it."""
     found: dict[str, tuple[Pipeline, View]] = {}
     for source, below in pipeline.below.items():
-        found |= chain(below, view.views[source])
+        found |= chain(below, view.catalog.views[source])
     return found | {pipeline.name: (pipeline, view)}
 
 

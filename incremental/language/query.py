@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from pyspark.errors import PySparkException
@@ -18,6 +19,8 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
+from incremental.language.mentions import called, mentions
+from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
 from incremental.language.statement import check_statement
@@ -27,6 +30,7 @@ from incremental.language.translate import Translation
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
+Settings = tuple[tuple[str, str], ...]
 QueryText = str | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings by which functions give something else
@@ -57,7 +61,7 @@ class Query:
     outputs: tuple[tuple[Column, str], ...]
     ordering: tuple[Ordering, ...]
     forbidden: tuple[Forbidden, ...]
-    settings: tuple[tuple[str, str], ...]
+    settings: Settings
     attributes: Mapping[str, Any]
     names: tuple[str, ...] = ()
 
@@ -88,6 +92,46 @@ class Query:
         return found
 
 
+@dataclass(frozen=True)
+class Analysis:
+    """A query as Spark analysed it, in a session of its own: enough to know its answer's columns.
+
+    relations: the source of each relation, by its number; settings: what else the answer depends on.
+    """
+
+    spark: SparkSession
+    plan: J
+    relations: Mapping[int, str]
+    settings: Settings
+
+    @cached_property
+    def normal(self) -> J:
+        """The plan that is translated."""
+        return normal_form(self.spark, determined(self.spark, self.plan))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The answer's columns under the user's names."""
+        return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
+
+    def translated(self, names: Sequence[str] = ()) -> Query:
+        """The query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
+        translation = Translation(self.spark, self.relations, names)
+        algebra = translation.whole(self.normal)
+        check_complete(self.spark, self.normal, self.relations, algebra)
+        columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
+        outputs = tuple(zip(columns, (column.name for column in self.columns), strict=True))
+        return Query(
+            algebra,
+            outputs,
+            ordering(self.normal, {column.name: name for column, name in outputs}, translation),
+            tuple(translation.scalars.forbidden),
+            self.settings,
+            translation.names.attributes,
+            tuple(translation.names.made),
+        )
+
+
 def read_query(
     spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType], names: Sequence[str] = ()
 ) -> Query:
@@ -95,30 +139,32 @@ def read_query(
 
     Raises QueryError when Spark cannot analyse it, and when it is a command.
     """
-    clone = catalyst.isolated(spark)
+    return analyse(spark, query, schemas, schemas.get).translated(names)
+
+
+def analyse(
+    spark: SparkSession, query: QueryText, declared: Collection[str], schema: Callable[[str], StructType | None]
+) -> Analysis:
+    """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
+
+    Only the schemas of sources that the query may read are asked for. Raises QueryError.
+    """
+    clone, relations = catalyst.isolated(spark), dict[int, str]()
     if isinstance(query, str):
         check_statement(clone, query)
     elif not callable(query):
         raise QueryError(f"a query is SQL text or a function of its sources, not {type(query).__name__}")
-    frames = {name: unread(clone, schema) for name, schema in schemas.items()}
-    relations = {relation_number(frame): name for name, frame in frames.items()}
-    plan = catalyst.analysed(evaluate(clone, query, frames, {}))
-    translation = Translation(clone, relations, names)
-    normal = normal_form(clone, determined(clone, plan))
-    algebra = translation.whole(normal)
-    check_complete(clone, normal, relations, algebra)
-    user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
-    columns = [translation.names.column(a) for a in catalyst.sequence(normal.output())]
-    outputs = tuple(zip(columns, user_names, strict=True))
-    return Query(
-        algebra,
-        outputs,
-        ordering(normal, {column.name: name for column, name in outputs}, translation),
-        tuple(translation.scalars.forbidden),
-        settings(clone),
-        translation.names.attributes,
-        tuple(translation.names.made),
-    )
+
+    def frame(name: str) -> DataFrame | None:
+        found = schema(name)
+        if found is None:
+            return None
+        made = unread(clone, found)
+        relations[relation_number(made)] = name
+        return made
+
+    plan = catalyst.analysed(evaluate(clone, query, declared, frame))
+    return Analysis(clone, plan, relations, settings(clone))
 
 
 def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
@@ -132,25 +178,26 @@ def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str],
         )
 
 
-def settings(spark: SparkSession) -> tuple[tuple[str, str], ...]:
+def settings(spark: SparkSession) -> Settings:
     """The settings that an answer depends on: two always, and those that somebody has set."""
-    given = sorted((key, value) for key, value in spark.conf.getAll.items() if key.startswith(MEANING))
+    explicit = catalyst.explicit_settings(spark)
+    given = sorted((key, value) for key, value in explicit.items() if key.startswith(MEANING))
     return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *given)
 
 
 def evaluate(
-    spark: SparkSession, query: QueryText, frames: Mapping[str, DataFrame], schemas: Mapping[str, StructType]
+    spark: SparkSession, query: QueryText, declared: Collection[str], frame: Callable[[str], DataFrame | None]
 ) -> DataFrame:
-    """The query as Spark itself runs it, over the given frames; `spark` must be a session of its own.
+    """The query as Spark itself runs it, over the frames of those declared sources that it may read.
 
-    A source without a frame is one that the query names and, after pruning, does not read: it is empty.
+    spark: for a query text, a session of its own. frame: that of a source, None where it has none.
     """
-    frames = {name: frames[name] if name in frames else empty(spark, schemas[name]) for name in {**schemas, **frames}}
     try:
         if callable(query):
-            return answered(query(**frames))
-        for name, frame in frames.items():
-            catalyst.frame(spark, catalyst.analysed(frame)).createOrReplaceTempView(name)
+            return answered(called(spark, query, declared, frame))
+        for name in mentions(spark, query).among(declared):
+            if (found := frame(name)) is not None:
+                catalyst.frame(spark, catalyst.analysed(found)).createOrReplaceTempView(name)
         return cast(Any, spark).sql(query)
     except PySparkException as error:
         message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
@@ -161,7 +208,7 @@ def evaluate(
             ) from error
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:
-        raise QueryError(f"the query function does not fit its sources ({', '.join(frames)}): {error}") from error
+        raise QueryError(f"the query function does not fit its sources ({', '.join(declared)}): {error}") from error
 
 
 def answered(found: object) -> DataFrame:

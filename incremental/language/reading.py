@@ -1,4 +1,4 @@
-"""Language room: a query beside the state that is kept of it. In: a query, schemas, the state's recipe. Out: the query.
+"""Read a query beside the state that is kept of it, so that the state's columns keep their names.
 
 Names within a query are no part of its meaning, but states have columns that are named by them: a query that is the
 same under the names that the state was built with keeps these.
@@ -6,33 +6,63 @@ same under the names that the state was built with keeps these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.recipe import Recipe, moved_columns
-from incremental.language.query import Query, QueryText, read_query
+from incremental.language.query import Analysis, Query
 
 
-def reading(spark: SparkSession, text: QueryText, schemas: Mapping[str, StructType], kept: Recipe | None) -> Query:
-    """The query over sources with these schemas; kept: what the stored state was built from. Raises QueryError."""
+@dataclass(frozen=True)
+class ColumnTypes(Mapping[str, Mapping[str, str]]):
+    """The type of each column by source, as recipes have it; a source is looked up when it is asked for.
+
+    schema: that of a source, None where it has none or is not declared.
+    """
+
+    declared: Collection[str]
+    schema: Callable[[str], StructType | None]
+
+    def __getitem__(self, source: str) -> Mapping[str, str]:
+        found = self.schema(source)
+        if found is None:
+            raise KeyError(source)
+        return types_of(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.declared)
+
+    def __len__(self) -> int:
+        return len(self.declared)
+
+
+def types_of(schema: StructType) -> dict[str, str]:
+    """The type of each column."""
+    return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def translated(analysis: Analysis, kept: Recipe | None) -> Query:
+    """Translate a query, under the names of the stored state where it is the same query. Raises QueryError."""
+    query = analysis.translated()
+    if kept is None or query.fingerprint == kept.fingerprint:
+        return query
+    named = analysis.translated(kept.names)
+    return named if named.fingerprint == kept.fingerprint else query
+
+
+@contextmanager
+def citing_moved_columns(types: ColumnTypes, kept: Recipe | None) -> Generator[None]:
+    """Add to a QueryError what became of the source columns that the state was built from."""
     try:
-        query = read_query(spark, text, schemas)
+        yield
     except QueryError as error:
-        if kept is None or not (moved := moved_columns(kept, column_types(schemas))):
+        if kept is None or not (moved := moved_columns(kept, types)):
             raise
         raise QueryError(
             f"{error}. Since the state was built, {'; '.join(moved)}: restore it, or change the query and rebuild the "
             "view"
         ) from error
-    if kept is None or query.fingerprint == kept.fingerprint:
-        return query
-    named = read_query(spark, text, schemas, kept.names)
-    return named if named.fingerprint == kept.fingerprint else query
-
-
-def column_types(schemas: Mapping[str, StructType]) -> dict[str, dict[str, str]]:
-    """The type of each column by source, as recipes have it."""
-    return {name: {field.name: field.dataType.simpleString() for field in schema} for name, schema in schemas.items()}

@@ -30,6 +30,8 @@ def check_statement(spark: SparkSession, text: str) -> None:
     except JavaError:
         return
     for node in nodes(plan):
+        if catalyst.kind(node) == "UnresolvedExecuteImmediate":
+            raise QueryError("EXECUTE IMMEDIATE runs another text, which may be a command: write that query itself")
         if any(catalyst.is_a(spark, node, f"plans.logical.{name}") for name in ("Command", "ParsedStatement")):
             kind = catalyst.kind(node)
             raise QueryError(f"a view is a query that reads, and this one is a command ({kind}): write a SELECT")

@@ -135,9 +135,9 @@ def measured(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[No
 
 def refreshed(metrics: Metrics, inputs: Inputs) -> None:
     """Write where a view and all below it stand now."""
-    for below in inputs.views.values():
-        refreshed(replace(metrics, store=below.store), below.inputs)
-    metrics.standing(status_of(metrics.store, inputs.bases().__getitem__))
+    for below in inputs.chain.values():
+        replace(metrics, store=below.store).standing(status_of(below.store, below.inputs.bases.__getitem__))
+    metrics.standing(status_of(metrics.store, inputs.bases.__getitem__))
 
 
 def standing_of(status: Status) -> Iterator[Sample]:

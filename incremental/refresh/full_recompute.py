@@ -21,7 +21,7 @@ from incremental.dataflow.publish import Bag, BagChange, stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch
-from incremental.refresh.incremental_refresh import Effect
+from incremental.refresh.incremental_refresh import Effect, no_partition_key
 from incremental.spark.checkpoint import held
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
@@ -31,7 +31,7 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 class Recomputed:
     """A view kept by running its query again; `by_definition` compares two answers instead of answer and view.
 
-    partition_key: the answer's column that holds a partition of a source.
+    partition_key: finds the answer's column that holds a partition of a source.
     """
 
     mode: ClassVar[str] = "recompute"
@@ -42,7 +42,7 @@ class Recomputed:
     batch: Batch
     by_definition: bool
     constraints: tuple[Constraint, ...] = ()
-    partition_key: str | None = None
+    partition_key: Callable[[], str | None] = no_partition_key
 
     @property
     def invariant(self) -> frozenset[str]:
@@ -68,7 +68,7 @@ class Recomputed:
         if epoch.written(VIEW):
             return Effect()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
-        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key, epoch.tuning)
+        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
         with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
             if before is None:
                 moved = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))

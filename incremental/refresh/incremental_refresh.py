@@ -4,7 +4,7 @@ Out: the commits of its tables, inputs first, the view last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -93,18 +93,23 @@ class Maintenance(Protocol):
         ...
 
 
+def no_partition_key() -> None:
+    """The partition key of an answer that passes none on."""
+
+
 @dataclass(frozen=True)
 class Incremental:
     """Maintenance by the program the compiler made.
 
-    partition_key: the answer's column that holds a partition; circumstances: what the rows of states depend on besides.
+    partition_key: finds the answer's column that holds a partition, which takes the views below as well;
+    circumstances: what the rows of states depend on besides.
     """
 
     mode: ClassVar[str] = "incremental"
     verdict: ClassVar[str] = "applied"
     program: Program
     attributes: Mapping[str, Any]
-    partition_key: str | None = None
+    partition_key: Callable[[], str | None] = no_partition_key
     circumstances: object = None
 
     @property
@@ -149,7 +154,7 @@ class Incremental:
     def run(self, epoch: Epoch) -> Effect:
         """One epoch: every state, then the view."""
         with ExitStack() as cached:
-            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key).all()
+            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key()).all()
 
 
 class Run:

@@ -35,6 +35,11 @@ class Published:
         return self._found()[0]
 
     @property
+    def is_there(self) -> bool:
+        """Whether there is such an epoch."""
+        return self.store.journal.arrived() is not None
+
+    @property
     def table(self) -> Table:
         """The table that holds the answer, beside reserved columns."""
         return self._table(self.entry)

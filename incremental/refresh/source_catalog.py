@@ -7,7 +7,7 @@ landed/<name>       what their landings remember, and the lock
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,29 +46,29 @@ class Declared:
         """The Delta table of every source."""
         return {name: self.table(name) for name in self.sources}
 
-    def schemas(self) -> dict[str, StructType]:
-        """The schema of every source that has one by now."""
-        known: dict[str, StructType] = {}
-        for name, declaration in self.sources.items():
-            if isinstance(declaration, Files):
-                known[name] = nullable(declared_schema(name, declaration))
-            elif self.table(name).version() is not None:
-                known[name] = nullable(self.table(name).schema())
-        return known
+    def schema(self, name: str) -> StructType | None:
+        """The schema of a source as queries see it: declared for dropped files; None without a table."""
+        declaration, table = self._declaration(name), self.table(name)
+        if isinstance(declaration, Files):
+            return nullable(declared_schema(name, declaration))
+        return None if table.version() is None else nullable(table.schema())
 
-    def partitioned_by(self) -> dict[str, tuple[str, ...]]:
-        """The partition columns of every source that has some by now."""
-        known: dict[str, tuple[str, ...]] = {}
-        for name, declaration in self.sources.items():
-            if isinstance(declaration, Files):
-                known[name] = () if declaration.partition_by is None else (declaration.partition_by,)
-            elif (version := self.table(name).version()) is not None:
-                known[name] = tuple(self.table(name).partitioned_by(version))
-        return {name: columns for name, columns in known.items() if columns}
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """The partition columns of a source, of which there may be none by now."""
+        declaration, table = self._declaration(name), self.table(name)
+        if isinstance(declaration, Files):
+            return () if declaration.partition_by is None else (declaration.partition_by,)
+        version = table.version()
+        return () if version is None else tuple(table.partitioned_by(version))
 
-    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+    def invariant(self) -> frozenset[str]:
+        """The sources that are declared not to change."""
+        return frozenset(name for name, declaration in self.sources.items() if declaration.invariant)
+
+    def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
         """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
-        return constraints(self.sources, {name: types(schema) for name, schema in self.schemas().items()}, read)
+        schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
+        return constraints(self.sources, {name: types(found) for name, found in schemas.items()}, read)
 
     def landings(self, name: str) -> Landings:
         """What lands a source; raises SourceError for one that is not landed."""
@@ -78,9 +78,10 @@ class Declared:
         quarantine = self.quarantine(name, declaration)
         return Landings(self.spark, name, declaration, self.table(name), quarantine, self.root / "landed" / name)
 
-    def quarantined(self) -> dict[str, int]:
-        """How many rows of each source are in quarantine, where there are any; runs no query."""
-        landed = {name: files for name, files in self.sources.items() if isinstance(files, Files)}
+    def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
+        """How many rows of each source, or of these, are in quarantine, where there are any; runs no query."""
+        looked_at = self.sources if names is None else {n: each for n, each in self.sources.items() if n in names}
+        landed = {name: files for name, files in looked_at.items() if isinstance(files, Files)}
         sizes = {name: self.quarantine(name, files).size() for name, files in landed.items()}
         return {name: size for name, size in sizes.items() if size}
 

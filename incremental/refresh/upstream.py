@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -92,21 +93,32 @@ class Inputs:
     tables: Mapping[str, VersionedTable]
     views: Mapping[str, Below] = field(default_factory=dict[str, Below])
 
-    def folders(self) -> dict[Path, str]:
-        """The folder of each view below, at any depth, and its name."""
-        found = {below.store.folder.resolve(): below.store.view for below in self.views.values()}
-        return found | {path: name for below in self.views.values() for path, name in below.inputs.folders().items()}
+    @cached_property
+    def chain(self) -> Mapping[Path, Below]:
+        """The views below, at any depth, by their folders: each once, however many read it."""
+        found = dict[Path, Below]()
+        for below in self.views.values():
+            found |= {below.store.folder.resolve(): below, **below.inputs.chain}
+        return found
 
     def announce(self, folder: Path) -> None:
         """Let every view below know that a view above, in this folder, pins its versions."""
-        for source, below in self.views.items():
-            Readers(below.store.folder).add(Reader(str(folder), source))
-            below.inputs.announce(below.store.folder.resolve())
+        for reader, inputs in {folder: self, **{path: below.inputs for path, below in self.chain.items()}}.items():
+            for source, below in inputs.views.items():
+                Readers(below.store.folder).add(Reader(str(reader), source))
 
-    def bases(self) -> dict[str, VersionedTable]:
+    @cached_property
+    def bases(self) -> Mapping[str, VersionedTable]:
         """The tables that no view of ours writes, at any depth, by the way to them."""
-        nested = [(name, below.inputs.bases()) for name, below in self.views.items()]
+        nested = [(name, below.inputs.bases) for name, below in self.views.items()]
         return dict(self.tables) | {f"{name}/{way}": table for name, found in nested for way, table in found.items()}
+
+    @cached_property
+    def places(self) -> Mapping[str, str]:
+        """The place of each of these tables, looked up once for each table."""
+        nested = [(name, below.inputs.places) for name, below in self.views.items()]
+        places = {name: table.place for name, table in self.tables.items()}
+        return places | {f"{name}/{way}": place for name, found in nested for way, place in found.items()}
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
         """The tables of an epoch by source."""
@@ -117,12 +129,11 @@ class Inputs:
 
     def targets(self, versions: Mapping[str, int]) -> Targets:
         """The version of every base source that a refresh goes to: the given one, or the latest."""
-        bases = self.bases()
-        places = {way: table.place for way, table in bases.items()}
-        latest = {place: bases[way].version() for way, place in places.items()}
-        asked: dict[str, int] = {}
+        bases, places, asked = self.bases, self.places, dict[str, int]()
+        tables = {places[way]: table for way, table in bases.items()}
+        latest = {place: table.version() for place, table in tables.items()}
         for name, version in versions.items():
-            place = self._place(name, places)
+            place = self._place(name)
             if asked.setdefault(place, version) != version:
                 raise SourceError(f"source {name} is asked for at two versions, {asked[place]} and {version}: give one")
         for way, place in places.items():
@@ -147,7 +158,7 @@ class Inputs:
             table = self.tables[name]
             if known is not None and not is_pinned(known, table):
                 raise recreated(self.view, name, table)
-            target = targets[table.place]
+            target = targets[self.places[name]]
             return Pin(before, target, table.identity(), commit=table.made_by(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
@@ -191,11 +202,11 @@ class Inputs:
     def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
         """Which base sources an epoch has at later versions than asked for."""
         stood = standing(pins)
-        return [way for way, table in self.bases().items() if stood.get(way, 0) > targets[table.place]]
+        return [way for way, place in self.places.items() if stood.get(way, 0) > targets[place]]
 
     def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
         """The newest epoch of the last one's generation that ended at exactly these versions."""
-        wanted = {way: targets[table.place] for way, table in self.bases().items()}
+        wanted = {way: targets[place] for way, place in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
             if same and standing(entry.intent.sources) == wanted:
@@ -208,14 +219,15 @@ class Inputs:
             f"reads it: ask for the versions of one of its epochs, or refresh {self.view} to these versions first"
         )
 
-    def _place(self, name: str, places: Mapping[str, str]) -> str:
+    def _place(self, name: str) -> str:
         """The place of the base source that somebody names."""
+        places = self.places
         if name in places:
             return places[name]
         if name in self.views:
             raise SourceError(
                 f"source {name} of view {self.view} is a view: give the versions of what it reads "
-                f"({', '.join(self.views[name].inputs.bases())})"
+                f"({', '.join(self.views[name].inputs.bases)})"
             )
         found = {way: place for way, place in places.items() if way.endswith(f"/{name}")}
         if not found:
@@ -266,10 +278,10 @@ def locked(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]
 
     Yields what frees those below before the end.
     """
-    folder, folders = folder.resolve(), inputs.folders()
-    if folder in folders:
+    folder = folder.resolve()
+    if folder in inputs.chain:
         raise QueryError(f"view {inputs.view} reads itself, through {', '.join(inputs.views)}: give one another name")
-    folders[folder] = inputs.view
+    folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
     with ExitStack() as own, ExitStack() as below:
         for each in sorted(folders):
             held = lock(each, f"view {folders[each]}", "refreshed", seconds)

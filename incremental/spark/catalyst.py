@@ -7,7 +7,7 @@ the runtime's lowering look into. `JavaError` is what a call into Spark may rais
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from py4j.java_gateway import JavaPackage  # pyright: ignore[reportMissingTypeStubs]
@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStub
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import StructType
 
 J = Any
@@ -218,3 +219,39 @@ def is_a(spark: SparkSession, target: J, name: str) -> bool:
     """Whether a Catalyst object is of a class below org.apache.spark.sql.catalyst."""
     java_class = jvm(spark).java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{name}")
     return bool(java_class.isInstance(target))
+
+
+def is_temporary_view(spark: SparkSession, name: str) -> bool:
+    """Whether the session has a temporary view of this name."""
+    return bool(session(spark).sessionState().catalog().getTempView(name).isDefined())
+
+
+def has_sql_functions(spark: SparkSession) -> bool:
+    """Whether the session has temporary functions that are written in SQL, which may read its tables."""
+    known = session(spark).sessionState().catalog()
+    names = sequence(known.listTemporaryFunctions().toSeq())
+    return any(str(known.lookupFunctionInfo(name).getSource()) == "sql_udf" for name in names)
+
+
+def explicit_settings(spark: SparkSession) -> dict[str, str]:
+    """What somebody has set of the session, in one call: Py4J takes one for each entry of a map."""
+    lines = str(session(spark).conf().getAll().mkString("\0")).split("\0")
+    return {key: value for key, _, value in (line.partition(" -> ") for line in lines)}
+
+
+def deferred(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
+    """A frame that is made when it is first used."""
+    return Deferred(spark, make)
+
+
+class Deferred(ClassicDataFrame):
+    """A frame whose Java object, which all its methods go through, is made when it is first asked for."""
+
+    def __init__(self, spark: SparkSession, make: Callable[[], DataFrame]) -> None:
+        super().__init__(cast(Any, None), spark)
+        del self._jdf  # so that the property below is asked
+        self._make = make
+
+    @cached_property
+    def _jdf(self) -> J:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return cast(Any, self._make())._jdf

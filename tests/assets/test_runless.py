@@ -203,7 +203,7 @@ def pretended_view(name: str, **views: Any) -> Any:
         answer=lambda: SimpleNamespace(count=lambda: 1),
         address=ADDRESS,
         history=tuple,
-        views=views,
+        catalog=SimpleNamespace(views=views),
     )
 
 

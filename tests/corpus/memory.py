@@ -25,7 +25,7 @@ from incremental.lake.files import File, Identity
 from incremental.lake.physical_layout import Storage
 from incremental.lake.protocol import Clause
 from incremental.landing.landing import types
-from incremental.language.query import QueryText, evaluate, read_query
+from incremental.language.query import QueryText, empty, evaluate, read_query
 from incremental.language.ties import settled
 from incremental.refresh.constraint_checks import check
 from incremental.refresh.epoch import Epoch
@@ -245,7 +245,11 @@ class MemoryView:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The query as Spark runs it."""
         session = self.spark if callable(self.sql) else catalyst.isolated(self.spark)
-        return settled(session, evaluate(session, self.sql, frames, self._schemas))
+
+        def frame(name: str) -> DataFrame:
+            return frames[name] if name in frames else empty(session, self._schemas[name])
+
+        return settled(session, evaluate(session, self.sql, self._schemas, frame))
 
     def expected(self) -> DataFrame:
         """Spark's answer at the versions of the last refresh."""

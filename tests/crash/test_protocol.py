@@ -148,7 +148,7 @@ def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp
     stop_when(world, second)
     assert world.unfinished
     world.change(2)
-    low = world.view().views["low"]
+    low = world.view().catalog.views["low"]
     low.refresh()
     low.rebuild()
     world.change(3)

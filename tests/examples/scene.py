@@ -66,7 +66,7 @@ def confirm(view: View) -> None:
     """The answer has the batch query's rows and types; independent of the product's own verifier."""
     pins = view._published.entry.intent.sources
     tables = view.warehouse.tables()
-    expected = view._compilation.batch({name: tables[name].at(pin.after) for name, pin in pins.items()})
+    expected = view._resolved.compilation.batch({name: tables[name].at(pin.after) for name, pin in pins.items()})
     answer = view.answer()
     assert types(answer) == types(expected)
     found = difference(expected.collect(), answer.collect())

@@ -26,7 +26,7 @@ def chained(view: View, text: str, **options: object) -> Report:
 
 def same(view: View, text: str) -> None:
     tables = {way.rsplit("/", 1)[-1]: version for way, version in pinned(view).items()}
-    paths = {Path(table.path).name: table.path for table in view._inputs().bases().values()}
+    paths = {Path(table.path).name: table.path for table in view._resolved.inputs.bases.values()}
     known = {name: f"delta.`{paths[name]}` version as of {version}" for name, version in tables.items()}
     expected = view.warehouse.spark.sql(text.format(**known))
     assert types(expected) == types(view.answer())

@@ -137,7 +137,7 @@ def test_what_sparks_own_text_leaves_out(scene: Scene, one: str, other: str) -> 
     """Options that Spark does not print are part of the query, and tell two expressions of one query apart."""
     scene.source("t", "k int, s string", [(1, "1;2")])
     views = [scene.view(f"select s, {what} c from t group by s, k") for what in (one, other)]
-    assert views[0]._compilation.query.fingerprint != views[1]._compilation.query.fingerprint
+    assert views[0].description().fingerprint != views[1].description().fingerprint
 
 
 def test_two_expressions_that_print_alike(scene: Scene) -> None:

@@ -29,6 +29,8 @@ def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
     ):
         with pytest.raises(QueryError, match="a view is a query that reads"):
             shop.view(command).explain()
+    with pytest.raises(QueryError, match="EXECUTE IMMEDIATE runs another text"):
+        shop.view(f"execute immediate 'delete from {table}'").explain()
     assert [tuple(row) for row in shop.spark.table(table).orderBy("k").collect()] == [(1, "a"), (2, "b")]
     assert not Path(new).exists()
 

@@ -160,4 +160,4 @@ def test_a_declaration_that_cannot_be_read_by(
         wh.land("orders")
     if "schema" in says or "columns" in says:  # also where a query is read before anything is landed
         with pytest.raises(SourceError, match=says):
-            wh.schemas()
+            wh.view("v", "select * from orders").explain()

@@ -27,11 +27,14 @@ LOGGED = Delta("lines", primary_key=("lk", "number"), foreign_keys=(ForeignKey((
 INVARIANT = frozenset({"airlines"})
 
 
+def schemas() -> dict[str, StructType]:
+    """The schemas of the sources."""
+    return {name: nullable(cast(StructType, StructType.fromDDL(ddl))) for name, ddl in SOURCES.items()}
+
+
 def read(spark: SparkSession, query: QueryText) -> Query:
     """The translated query."""
-    return read_query(
-        spark, query, {name: nullable(cast(StructType, StructType.fromDDL(ddl))) for name, ddl in SOURCES.items()}
-    )
+    return read_query(spark, query, schemas())
 
 
 def fingerprint(spark: SparkSession, query: QueryText) -> str:

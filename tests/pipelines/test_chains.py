@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from pipelines import catalogue, cli
+from pipelines import catalogue, cli, queries
+from pipelines.pipeline import Pipeline
 from pipelines.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, write
 
@@ -49,6 +50,47 @@ def test_what_cannot_be_read(tmp_path: Path, edges: dict[str, str], says: str) -
     with pytest.raises(DeclarationError, match=says):
         catalogue.load("a", tmp_path)
     assert not isinstance(catalogue.survey(tmp_path)["shop"], DeclarationError)
+
+
+def test_each_pipeline_is_loaded_and_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """Ten diamonds one above the other have a thousand ways through them, and thirty-one pipelines."""
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    write(tmp_path, "d0")
+    for i in range(10):
+        reading(tmp_path, f"left{i}", f"d{i}")
+        reading(tmp_path, f"right{i}", f"d{i}")
+        reading(tmp_path, f"d{i + 1}", f"left{i}", f"right{i}")
+    loaded: list[Path] = []
+    read = catalogue.reading.read
+    monkeypatch.setattr(catalogue.reading, "read", lambda path, *rest: loaded.append(path) or read(path, *rest))
+    found = catalogue.survey()
+    assert len(loaded) == len(set(loaded)) == len(found) == 31
+    top = found["d10"]
+    assert isinstance(top, Pipeline)
+    assert len(top.chain) == 30
+    ran: list[str] = []
+    runnable = queries.runnable
+    monkeypatch.setattr(catalogue.queries, "runnable", lambda query: ran.append(str(query.path)) or runnable(query))
+    assert call("status", "--json").exit_code == 0
+    assert len(ran) == len(set(ran)) == 31
+
+
+def test_a_pipeline_that_is_wrong_is_told_once_for_each_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same sentence, for which its declaration is read once."""
+    write(tmp_path, "shop", "sources: 3\n")
+    reading(tmp_path, "left", "shop")
+    reading(tmp_path, "top", "left")
+    loaded: list[Path] = []
+    read = catalogue.reading.read
+    monkeypatch.setattr(catalogue.reading, "read", lambda path, *rest: loaded.append(path) or read(path, *rest))
+    found = catalogue.survey(tmp_path)
+    assert len(loaded) == 3
+    assert isinstance(found["shop"], DeclarationError)
+    assert str(found["top"]) == str(found["left"]) == str(found["shop"])
 
 
 def test_a_view_is_not_invariant(tmp_path: Path) -> None:

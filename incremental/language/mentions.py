@@ -1,0 +1,142 @@
+"""Find the declared sources that a query may read, before any of them is looked up.
+
+| query | may read |
+| --- | --- |
+| SQL text | the tables that Spark's parser finds in it, within subqueries and common table expressions too |
+| SQL text with a table whose name is computed, or an operator that is not known here | every source |
+| SQL text, where the session has SQL functions, or a view that the text names | every source, since these may |
+| a function | those that its parameters name; every source where it has `**tables` |
+
+One source too many costs one look at its schema. Of one too few Spark says that there is no such table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental.algebra.errors import SourceError
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J, JavaError
+
+CASE = "spark.sql.caseSensitive"
+# leaves of a parsed plan whose tables, if any, are in their expressions
+WITHOUT_TABLES = {
+    "OneRowRelation", "LocalRelation", "ResolvedInlineTable", "UnresolvedInlineTable", "UnresolvedTableValuedFunction",
+}  # fmt: skip
+AT_A_VERSION = {"RelationTimeTravel", "RelationChanges"}  # leaves that hold a table
+NAMELESS = "PlanWithUnresolvedIdentifier"
+COMPUTED = ""  # stands for the name of such a table
+Parameter = inspect.Parameter
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """The tables that a query names, in lower case; `everything`: it may read others too.
+
+    views: those of the names that are views of the session, which may read others where no source has the name.
+    """
+
+    names: frozenset[str] = frozenset()
+    everything: bool = False
+    views: frozenset[str] = frozenset()
+
+    def among(self, declared: Collection[str]) -> tuple[str, ...]:
+        """The declared sources that the query may read."""
+        everything = self.everything or not self.views <= {name.lower() for name in declared}
+        return tuple(name for name in declared if everything or name.lower() in self.names)
+
+
+def mentions(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Mentions:
+    """What a query names; nothing where Spark cannot parse it, which its analysis reports."""
+    if not isinstance(query, str):
+        found = parameters(query)
+        named = frozenset(name.lower() for name, parameter in found.items() if not is_rest(parameter))
+        return Mentions(named, any(map(is_rest, found.values())))
+    try:
+        plan = catalyst.parsed_plan(spark, query)
+    except JavaError:
+        return Mentions()
+    found = frozenset(tables(plan, str(spark.conf.get(CASE)) == "true"))
+    names, computed = found - {COMPUTED}, COMPUTED in found
+    views = frozenset(name for name in names if catalyst.is_temporary_view(spark, name))
+    return Mentions(names, computed or catalyst.has_sql_functions(spark), views)
+
+
+def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
+    """The names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
+    waiting: list[tuple[J, frozenset[str]]] = [(plan, frozenset())]  # with the names of common tables around
+    while waiting:
+        node, common = waiting.pop()
+        kind, children = catalyst.kind(node), catalyst.sequence(node.children())
+        match kind:
+            case "UnresolvedRelation":
+                *schema, name = map(str, catalyst.sequence(node.multipartIdentifier()))
+                if schema or folded(name, case_sensitive) not in common:
+                    yield name.lower()
+            case "UnresolvedWith":
+                for each in catalyst.sequence(node.cteRelations()):
+                    waiting.append((each._2(), common))
+                    common = common | {folded(str(each._1()), case_sensitive)}
+                waiting += [(child, common) for child in children]
+            case _ if kind in AT_A_VERSION:
+                waiting.append((node.relation(), common))
+            case _:
+                if kind == NAMELESS or not (children or kind in WITHOUT_TABLES):
+                    yield COMPUTED
+                inner = catalyst.sequence(node.innerChildren())  # the subqueries of its expressions
+                waiting += [(each, common) for each in (*children, *inner)]
+
+
+def folded(name: str, case_sensitive: bool) -> str:
+    """A name as Spark compares it with that of a common table expression."""
+    return name if case_sensitive else name.lower()
+
+
+def called(
+    spark: SparkSession,
+    query: Callable[..., DataFrame],
+    declared: Iterable[str],
+    frame: Callable[[str], DataFrame | None],
+) -> object:
+    """What a query function returns for the sources that it has parameters for; `**tables` look theirs up when used."""
+    explicit = {name: each for name, each in parameters(query).items() if not is_rest(each)}
+    named = {name: made for name in declared if name in explicit and (made := frame(name)) is not None}
+    given = list[DataFrame]()
+    for name, parameter in explicit.items():
+        if parameter.kind != Parameter.POSITIONAL_ONLY or name not in named:
+            break  # by their place, as far as they go: Python says which is missing
+        given.append(named.pop(name))
+    if any(map(is_rest, parameters(query).values())):
+        named |= {name: awaited(spark, name, frame) for name in declared if name not in explicit}
+    return query(*given, **named)
+
+
+def awaited(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
+    """The frame of a source, made when the query function uses it; that raises SourceError where it has no schema."""
+
+    def made() -> DataFrame:
+        found = frame(name)
+        if found is None:
+            raise SourceError(f"source {name} has no data yet: land its files or create the Delta table first")
+        return found
+
+    return catalyst.deferred(spark, made)
+
+
+def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of a function; `**tables` for one that does not show them."""
+    try:
+        found = inspect.signature(query).parameters
+    except (TypeError, ValueError):
+        return {"tables": Parameter("tables", Parameter.VAR_KEYWORD)}
+    return {name: each for name, each in found.items() if each.kind != Parameter.VAR_POSITIONAL}
+
+
+def is_rest(parameter: Parameter) -> bool:
+    """Whether a parameter takes the sources that no other parameter names."""
+    return parameter.kind == Parameter.VAR_KEYWORD

@@ -1,0 +1,245 @@
+"""Resolve what the queries of views read, each view and each source once in an operation.
+
+An operation (an explain, a refresh, a verification) makes one `Resolver`. Of each view that it comes to, the query is
+compiled, unless it was before and what it may read, the schemas of that, and Spark's settings are as they were then.
+What a query does not read is not looked at, so what is wrong with it does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from incremental.algebra.constraints import Constraint
+from incremental.algebra.errors import DeltafoldError, QueryError
+from incremental.algebra.recipe import Recipe
+from incremental.compilation import Compilation
+from incremental.lake.protocol import VersionedTable
+from incremental.language.mentions import mentions
+from incremental.language.query import Settings, settings
+from incremental.refresh.compatibility import redefinition
+from incremental.refresh.mode import Choice, foreseen
+from incremental.refresh.refresh import Refresh
+from incremental.refresh.snapshot import Published
+from incremental.refresh.source_catalog import Declared
+from incremental.refresh.upstream import Below, Inputs
+
+if TYPE_CHECKING:
+    from incremental.view import View
+
+
+@dataclass
+class Compiled:
+    """The latest compilation of a view, with what it looked up: later operations use it while all of that is as it was.
+
+    Views hand it from one operation to the next.
+    """
+
+    latest: Compilation | None = None
+    lookup: SourceLookup | None = None
+
+
+@dataclass(frozen=True)
+class SourceCatalog:
+    """What the names of sources stand for: declared Delta tables and dropped files, or views.
+
+    A warehouse adds to it; a view has the views that were there when it was made, so that none reads itself.
+    """
+
+    declared: Declared
+    views: dict[str, View]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all sources."""
+        return *self.declared.sources, *self.views
+
+    def of_now(self) -> SourceCatalog:
+        """The catalog of a view that is made now."""
+        return SourceCatalog(self.declared, dict(self.views))
+
+
+class SourceLookup:
+    """The sources of one view, each looked up when its compilation asks for it, and remembered."""
+
+    def __init__(self, catalog: SourceCatalog, resolver: Resolver) -> None:
+        self._catalog, self._resolver = catalog, resolver
+        self._schemas: dict[str, StructType | None] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all."""
+        return self._catalog.names
+
+    @property
+    def views(self) -> frozenset[str]:
+        """Those that are views."""
+        return frozenset(self._catalog.views)
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """Those that are declared not to change."""
+        return self._catalog.declared.invariant()
+
+    def schema(self, name: str) -> StructType | None:
+        """The schema of one, None where it has none yet or is not declared."""
+        if name not in self._schemas:
+            self._schemas[name] = self._resolver.schema(self._catalog, name)
+        return self._schemas[name]
+
+    def peek(self, name: str) -> StructType | None:
+        """The schema of one that the query need not read, None also where it is in error; it is not remembered."""
+        try:
+            return self._resolver.schema(self._catalog, name)
+        except DeltafoldError:
+            return None
+
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """The partition columns of one; of a view, the one that its answer passes on."""
+        if name in self._catalog.views:
+            key = self._resolver.view(self._catalog.views[name]).partition_key
+            return () if key is None else (key,)
+        return self._catalog.declared.partitioned_by(name)
+
+    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+        """What is declared of those that a query reads; raises SourceError where it does not fit them."""
+        return self._catalog.declared.constraints(read, self.schema)
+
+    def is_current(self, resolver: Resolver) -> bool:
+        """Look again, in another operation, at all that was looked up; whether it is as it was."""
+        self._resolver = resolver
+        return all(resolver.schema(self._catalog, name) == schema for name, schema in self._schemas.items())
+
+
+class Resolver:
+    """One operation's look at views, sources and settings, none of which it looks at twice."""
+
+    def __init__(self) -> None:
+        self._views: dict[int, ResolvedView] = {}
+        self._schemas: dict[tuple[int, str], StructType | None] = {}
+        self._settings: dict[SparkSession, Settings] = {}
+
+    def view(self, view: View) -> ResolvedView:
+        """A view with its query and what that reads."""
+        return self._views.setdefault(id(view), ResolvedView(view, self))
+
+    def schema(self, catalog: SourceCatalog, name: str) -> StructType | None:
+        """The schema of a source, None where it has none yet or is not declared."""
+        if name in catalog.views:
+            return self.view(catalog.views[name]).compilation.schema
+        if name not in catalog.declared.sources:
+            return None
+        key = id(catalog.declared), name
+        if key not in self._schemas:
+            self._schemas[key] = catalog.declared.schema(name)
+        return self._schemas[key]
+
+    def settings(self, spark: SparkSession) -> Settings:
+        """The settings that answers depend on."""
+        if spark not in self._settings:
+            self._settings[spark] = settings(spark)
+        return self._settings[spark]
+
+
+@dataclass(frozen=True)
+class ResolvedView:
+    """A view in one operation: its query compiled over its sources as they are now, and what it reads of them."""
+
+    view: View
+    resolver: Resolver
+
+    @cached_property
+    def compilation(self) -> Compilation:
+        """The query; each part of it is compiled when it is asked for."""
+        view, spark, compiled = self.view, self.view.warehouse.spark, self.view.compiled
+        latest, lookup, now = compiled.latest, compiled.lookup, self.resolver.settings(spark)
+        if latest is not None and lookup is not None and latest.fits(now) and lookup.is_current(self.resolver):
+            return latest
+        compiled.lookup = lookup = SourceLookup(view.catalog, self.resolver)
+        options = view.policy, view.publish, lookup, mentions(spark, view.query), now, view.store.journal.built()
+        compiled.latest = latest = Compilation(spark, view.name, view.query, *options)
+        return latest
+
+    def is_of(self, recipe: Recipe) -> bool:
+        """Whether the query is the one that a state was built from; not so where Spark cannot analyse it any more."""
+        try:
+            return self.compilation.query.fingerprint == recipe.fingerprint
+        except QueryError:
+            return False
+
+    def quarantined(self) -> dict[str, int]:
+        """How many rows of each source that the query may read are in quarantine; nothing is compiled for that."""
+        catalog, latest = self.view.catalog, self.view.compiled.latest
+        named = mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
+        return catalog.declared.quarantined(named.among(catalog.names))
+
+    @cached_property
+    def tables(self) -> dict[str, VersionedTable]:
+        """The tables that the query reads, by source."""
+        declared = self.view.catalog.declared
+        return {name: declared.table(name) for name in self.compilation.query.sources if name in declared.sources}
+
+    @cached_property
+    def views(self) -> dict[str, ResolvedView]:
+        """The views that the query reads, by source."""
+        known = self.view.catalog.views
+        return {name: self.resolver.view(known[name]) for name in self.compilation.query.sources if name in known}
+
+    @cached_property
+    def partition_key(self) -> str | None:
+        """The answer's column that holds a partition of a source as it is."""
+        return self.compilation.partition_key
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What a refresh reads: tables, and views that it refreshes first."""
+        return Inputs(self.view.name, self.tables, {name: view.below for name, view in self.views.items()})
+
+    @cached_property
+    def refresh(self) -> Refresh:
+        """What refreshes the view."""
+        return Refresh(self.view.store, self.compilation.ways, self.inputs, self.view.on_change)
+
+    @cached_property
+    def below(self) -> Below:
+        """The view as another one reads it."""
+        columns = tuple(column.name for column in self.compilation.columns)
+        return Below(self.view.store, columns, self.refresh.inputs, self.refresh.reach)
+
+    @property
+    def choice(self) -> Choice:
+        """How the next refresh would run, with the views below as they stand."""
+        finished = {name: Published(each.view.store) for name, each in self.views.items()}
+        answers = {name: each.table for name, each in finished.items() if each.is_there}
+        read, journal = self.compilation.query.sources, self.view.store.journal
+        return foreseen(self.compilation.ways, read, journal, self.tables | answers)
+
+    def batch(self, versions: Mapping[str, int]) -> DataFrame:
+        """The batch query at these versions, on the batch queries of the views that it reads, not on their tables.
+
+        versions: of all base sources, by the way to them.
+        """
+        frames = {name: table.scanned(versions[name]) for name, table in self.tables.items()}
+        for name, view in self.views.items():
+            below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
+            frames[name] = view.batch(below)
+        return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+
+    def check_unchanged(self) -> None:
+        """Refuse to compare what was built from another query, here or below; raises ChangedQueryError."""
+        for each in (*self._chain, self):
+            store = each.view.store
+            entry = Published(store).entry
+            if found := redefinition(store.view, store.journal, entry, each.compilation.current):
+                raise found.refused("rebuild the view before it is verified, or restore what changed")
+
+    @cached_property
+    def _chain(self) -> tuple[ResolvedView, ...]:
+        """The views below, at any depth, each once and before all that read it."""
+        found = [each for view in self.views.values() for each in (*view._chain, view)]
+        return tuple({id(each.view): each for each in found}.values())

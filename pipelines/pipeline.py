@@ -1,0 +1,60 @@
+"""A declared pipeline: its folder, its declaration, its query, and the pipelines whose views it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from pipelines import queries
+from pipelines.declaration import Declaration
+from pipelines.reading import DeclarationError
+
+DEFAULT_WAREHOUSE = ".warehouse"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one.
+
+    below: the pipelines whose views it reads, by source.
+    """
+
+    name: str
+    folder: Path
+    declaration: Declaration
+    query: queries.Query
+    below: Mapping[str, Pipeline] = field(default_factory=dict[str, "Pipeline"])
+
+    @property
+    def warehouse(self) -> str:
+        """Where the state and the answer are kept: a folder or URI that no other pipeline uses."""
+        root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
+        return f"{root.rstrip('/')}/{self.name}"
+
+    @cached_property
+    def chain(self) -> tuple[Pipeline, ...]:
+        """The pipelines below it, at any depth, each once and before all that read it."""
+        found = [each for below in self.below.values() for each in (*below.chain, below)]
+        return tuple({each.name: each for each in found}.values())
+
+    @property
+    def landed(self) -> tuple[str, ...]:
+        """The sources that are landed from dropped files."""
+        return tuple(name for name, source in self.declaration.sources.items() if source.files)
+
+    @property
+    def partitioned(self) -> tuple[str, ...]:
+        """The landed sources that are cut into partitions."""
+        sources = self.declaration.sources.items()
+        return tuple(name for name, source in sources if source.files and source.files.partition_by)
+
+    def check_partition(self, value: str) -> str:
+        """The value, unchanged, if it can be a partition of this pipeline; else DeclarationError."""
+        if not self.partitioned:
+            raise DeclarationError(f"{self.name} has no partitions: no source of it declares `partition_by`.")
+        try:
+            return self.declaration.cut.check(value)
+        except ValueError as error:
+            raise DeclarationError(f"{self.name}: {error}.") from None
