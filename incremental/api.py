@@ -27,6 +27,7 @@ from incremental.lake.catalog_names import check_is_path
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
+from incremental.operations.declared_views import remember
 from incremental.refresh.source_catalog import Declared
 from incremental.resolution import SourceCatalog
 from incremental.spark import catalyst
@@ -47,6 +48,7 @@ class Warehouse:
             check_default_file_system(spark, self.root)
         self._catalog = SourceCatalog(Declared(spark, self.root, lake), {})
         self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
+        self._made: dict[str, View] = {}  # kept for those that they read: see remember
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
         """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
@@ -110,7 +112,10 @@ class Warehouse:
         """
         check_options(name, policy, publish, on_change)
         self._check_published(name, publish_as)
-        return View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
+        made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
+        self._made[name] = made
+        remember(made)
+        return made
 
     def forget(self, name: str) -> None:
         """Let another view be published as the one of this name was."""

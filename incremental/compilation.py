@@ -116,7 +116,8 @@ class Compilation:
 
     def fits(self, settings: Settings) -> bool:
         """Whether these settings, and the sources that are declared by now, would give the same compilation."""
-        return settings == self.settings and self.mentions.among(self.sources.names) == self.named
+        same = settings == self.settings and self.mentions.among(self.sources.names) == self.named
+        return same and not ("analysis" in self.__dict__ and self.analysis.replaceable)
 
     def sample(self, share: float, epoch: int) -> Sample | None:
         """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""

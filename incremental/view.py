@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import DataFrame
@@ -23,6 +24,7 @@ from incremental.compiler.strategy import Publish
 from incremental.lake.protocol import VersionedTable
 from incremental.language.query import QueryText
 from incremental.operations.branch import branched, dropped
+from incremental.operations.declared_views import forget, readers
 from incremental.operations.maintenance import WEEK_HOURS, upkeep
 from incremental.operations.metrics import measured, observed
 from incremental.operations.rollback import Rollback
@@ -166,10 +168,24 @@ class View:
         branched(self.store, made.store, self._resolved.inputs)
         return made
 
-    def drop(self) -> None:
-        """Remove the view's states, tables, journal and SQL view; raises StateError while it has branches."""
-        dropped(self.store)
+    def drop(self, force: bool = False) -> None:
+        """Remove the view's states, tables, journal and SQL view; raises StateError while it has branches.
+
+        force: also while another view, refreshed anywhere or declared in this process, reads it: rebuild that then.
+        """
+        dropped(self.store, () if force else readers(self.folder), force)
+        forget(self.folder)
         self.warehouse.forget(self.name)
+
+    def reads(self, folder: Path) -> bool:
+        """Whether the query reads the view in a folder as a source."""
+        names = {name for name, view in self.catalog.views.items() if view.folder == folder}
+        return bool(names) and not names.isdisjoint(self._resolved.compilation.query.sources)
+
+    @property
+    def folder(self) -> Path:
+        """Where all is kept of the view."""
+        return self.store.folder.resolve()
 
     @property
     def store(self) -> Store:

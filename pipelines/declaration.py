@@ -1,7 +1,7 @@
 """Pipelines room: what a pipeline is. In: the content of pipeline.yaml. Out: checked, frozen values.
 
     description: Sales per shop and day            optional
-    sources:                                       the tables of the query, by name
+    sources:                                       the tables of the query, by name; {} for a query of constants
       sales:
         files:                                     dropped files, landed per partition
           path: data/sales                         a folder; partition_by: day means data/sales/day=2013-01-01/*.csv
@@ -256,7 +256,7 @@ class Declaration(_Part):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
-    sources: dict[SourceName, Source] = Field(min_length=1)
+    sources: dict[SourceName, Source]
     partitions: Partitions | None = None
     policy: Literal["incremental", "auto", "definition"] = "incremental"
     publish: Literal["auto", "table"] = "auto"

@@ -102,7 +102,7 @@ def _declared(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
     if isinstance(found, Exception):
         return (name, "-", "-", "-", first_line(found))
     told = found.declaration
-    return (name, told.policy, ", ".join(told.sources), told.schedule or "-", told.description or "-")
+    return (name, told.policy, ", ".join(told.sources) or "-", told.schedule or "-", told.description or "-")
 
 
 def status(rows: Iterable[Mapping[str, Any]]) -> str:

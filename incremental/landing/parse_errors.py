@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,13 +31,19 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Parquet column \[(.*?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)",
      lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
     (r"Malformed CSV record", lambda _: OTHER_NUMBER),
-    (r"field name '(.*?)' and the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"",
-     lambda m: f"{m[2]} in {m[1]} is no {m[3]}"),
-    (r"the value (.*?) of the JSON token.*target Spark data type \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+    (r"field name '(.*?)' and the value (.*?) of the JSON token type (\w+).*target Spark data type \"(.*?)\"",
+     lambda m: f"{as_written(m[2], m[3])} in {m[1]} is no {m[4]}"),
+    (r"the value (.*?) of the JSON token type (\w+).*target Spark data type \"(.*?)\"",
+     lambda m: f"{as_written(m[1], m[2])} is no {m[3]}"),
     (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
     (r"^\w+Exception$", lambda _: NO_RECORD),
     (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
 )  # fmt: skip
+
+
+def as_written(value: str, token: str) -> str:
+    """A JSON value as its file has it: Spark's message leaves the quotes of text out."""
+    return json.dumps(value, ensure_ascii=False) if token.endswith("STRING") else value
 
 
 def file_of(messages: Sequence[str]) -> Path | None:

@@ -158,19 +158,35 @@ class Records:
 
     def _reason(self) -> Column:
         """Why a row does not fit: it is read once more, every value as text, and one that is there has become NULL."""
-        fields = [*((field.name, field.dataType.simpleString()) for field in self._own), (CORRUPT, "")]
-        ddl = ", ".join(f"{quoted(name)} STRING" for name, _ in fields)
-        options = {**self.options, **PERMISSIVE}
-        parse = F.from_csv if self.files.format == "csv" else F.from_json
-        texts, whole = parse(F.col(CORRUPT), ddl, options), OTHER_NUMBER if self.files.format == "csv" else NO_RECORD
+        fields = [(field.name, field.dataType.simpleString()) for field in self._own]
+        texts = self._parsed("STRING")
+        whole = OTHER_NUMBER if self.files.format == "csv" else NO_RECORD
         faults = [
             F.when(
                 texts[name].isNotNull() & F.col(quoted(name)).isNull(),
-                F.concat(F.left(texts[name], F.lit(LONGEST_SHOWN)), F.lit(f" in {name} is no {type_.upper()}")),
+                F.concat(F.left(shown, F.lit(LONGEST_SHOWN)), F.lit(f" in {name} is no {type_.upper()}")),
             )
-            for name, type_ in fields[:-1]
+            for (name, type_), shown in zip(fields, self._as_written(texts), strict=True)
         ]
         return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
+
+    def _parsed(self, kind: str) -> Column:
+        """A malformed row read once more, every value as one type, and all of it as text where it is no record."""
+        types = {**{field.name: kind for field in self._own}, CORRUPT: "STRING"}
+        parse = F.from_csv if self.files.format == "csv" else F.from_json
+        ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
+        return parse(F.col(CORRUPT), ddl, {**self.options, **PERMISSIVE})
+
+    def _as_written(self, texts: Column) -> list[Column]:
+        """The values of a malformed row as its file has them: 12 is no "12" in JSON."""
+        plain = [texts[field.name] for field in self._own]
+        if self.files.format != "json":
+            return plain
+        values = self._parsed("VARIANT")
+        return [
+            F.when(F.schema_of_variant(values[name]) == "STRING", F.to_json(values[name])).otherwise(text)
+            for name, text in zip((field.name for field in self._own), plain, strict=True)
+        ]
 
 
 def loads(paths: Sequence[str]) -> list[list[str]]:

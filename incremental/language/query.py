@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -17,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import QueryError, SourceError
 from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
 from incremental.language.mentions import called, mentions
 from incremental.language.names import type_text
@@ -27,6 +28,7 @@ from incremental.language.statement import check_statement
 from incremental.language.subqueries import leaves
 from incremental.language.ties import determined
 from incremental.language.translate import Translation
+from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -109,6 +111,11 @@ class Analysis:
         """The plan that is translated."""
         return normal_form(self.spark, determined(self.spark, self.plan))
 
+    @property
+    def replaceable(self) -> bool:
+        """Whether it reads a view of the session or the catalog, which may hold other constants next time."""
+        return reads_views(self.plan, set(self.relations.values()))
+
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The answer's columns under the user's names."""
@@ -147,7 +154,8 @@ def analyse(
 ) -> Analysis:
     """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
 
-    Only the schemas of sources that the query may read are asked for. Raises QueryError.
+    Only the schemas of sources that the query may read are asked for. Raises QueryError, also for a query that reads
+    what is not a declared source; SourceError for one that names a source without a schema.
     """
     clone, relations = catalyst.isolated(spark), dict[int, str]()
     if isinstance(query, str):
@@ -155,16 +163,37 @@ def analyse(
     elif not callable(query):
         raise QueryError(f"a query is SQL text or a function of its sources, not {type(query).__name__}")
 
+    missing: dict[str, str] = {}
+
     def frame(name: str) -> DataFrame | None:
         found = schema(name)
         if found is None:
+            missing[name.lower()] = f"source {name} has no data yet: land its files or create the Delta table first"
+            clone.catalog.dropTempView(name)  # one of the session would stand for it
             return None
         made = unread(clone, found)
         relations[relation_number(made)] = name
         return made
 
-    plan = catalyst.analysed(evaluate(clone, query, declared, frame))
+    with refusing_jobs(clone) if callable(query) else nullcontext():
+        try:
+            plan = catalyst.analysed(evaluate(clone, query, declared, frame))
+        except (QueryError, KeyError) as error:
+            if (reason := missing.get(unknown(error).lower())) is None:
+                raise
+            raise SourceError(reason) from error
+        check_declared(clone, plan, relations, missing)
     return Analysis(clone, plan, relations, settings(clone))
+
+
+def unknown(error: QueryError | KeyError) -> str:
+    """The name of the source that a query asks for in vain, if an error is about that; else nothing."""
+    if isinstance(error, KeyError):
+        return str(error.args[0]) if error.args else ""
+    cause = error.__cause__
+    if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
+    return ""
 
 
 def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:

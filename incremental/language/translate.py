@@ -90,11 +90,7 @@ class Translation:
         return rule(node)
 
     def _logicalrdd(self, node: J) -> Plan:
-        source = self._relations.get(node.rdd().id())
-        if source is None:
-            return self._foreign(
-                node, "it reads data that is not a declared source", "declare it with Warehouse.source"
-            )
+        source = self._relations[node.rdd().id()]
         # a column nobody uses has no name here, so a new one in the source changes neither names nor fingerprint
         output = [a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used]
         return Source(source, tuple((str(a.name()), self.names.column(a)) for a in output))

@@ -7,13 +7,15 @@ and appears by one rename, so a crash leaves no half branch.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.lake.durable import Folder, lock, make_private
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.dependents import Reader, Readers
-from incremental.refresh.journal import Entry, Journal
+from incremental.refresh.journal import Entry, Journal, Pin
 from incremental.refresh.publisher import Publisher
 from incremental.refresh.snapshot import Published
 from incremental.refresh.upstream import Inputs
@@ -51,23 +53,44 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
         Publisher(target).begin()
 
 
-def dropped(store: Store) -> None:
+def dropped(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
     """Remove a view with all that is kept of it.
 
-    Raises StateError while it has branches, BusyError while it is refreshed. What a crash leaves of it is in a hidden
-    folder, which goes when a view of this name is dropped again.
+    declared: the views declared in this process that read it; force: go on though a view reads it.
+    Raises StateError while it has branches or a view reads it, BusyError while it is refreshed. What a crash leaves of
+    it is in a hidden folder, which goes when a view of this name is dropped again.
     """
     if not store.folder.exists():
+        check_unread(store, declared)
         return
     gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
-        Readers(store.folder).check_no_branch(store.view)
+        readers = Readers(store.folder)
+        readers.check_no_branch(store.view)
+        if not force:
+            check_unread(store, {*declared, *readers.views(partial(holds, store))})
         Publisher(store).withdraw()
         gone.remove()
         Folder(store.folder).appear(gone.path)
     gone.remove()
     if metrics := metrics_of(store):
         metrics.forget()
+
+
+def holds(store: Store, pin: Pin) -> bool:
+    """Whether a pinned table may be one of the view's: another table at its place is that of another view."""
+    table = store.table_at(pin.place or "")
+    return table.version() is None or table.identity() == pin.identity
+
+
+def check_unread(store: Store, readers: Collection[str]) -> None:
+    """Refuse to take a view from those that read it; raises StateError."""
+    if readers:
+        names = ", ".join(sorted(readers))
+        raise StateError(
+            f"view {store.view} cannot be dropped: {names} {'reads' if len(readers) == 1 else 'read'} it. "
+            f"Drop {names} first, or drop {store.view} with drop(force=True)"
+        )
 
 
 def cloned(store: Store, scratch: Store, entry: Entry) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from incremental.algebra.errors import StateError
 from incremental.lake.durable import make_private, settle
-from incremental.refresh.journal import Journal
+from incremental.refresh.journal import Journal, Pin
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,13 @@ class Readers:
         made = [Path(reader.folder) for reader in self.all() if reader.tables]
         return tuple(folder.name for folder in made if (folder / "g1").is_dir())
 
+    def views(self, holds: Callable[[Pin], bool]) -> tuple[str, ...]:
+        """The names of the views above whose last epoch reads this one, or whose first epoch is still to come.
+
+        holds: whether a pinned table may be one of this view's; a view above can give its name to another source.
+        """
+        return tuple(Path(each.folder).name for each in self.all() if each.source and is_above(each, holds))
+
     def check_no_branch(self, view: str) -> None:
         """Refuse what would take its files from a branch."""
         if branches := self.branches():
@@ -71,3 +78,11 @@ class Readers:
             return Reader(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
             raise StateError(f"{path}, which tells who reads the view, is damaged: remove it and refresh") from error
+
+
+def is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:
+    """Whether the last epoch of a reader pins a table that `holds`; true before its first epoch."""
+    if (last := reader.journal.last()) is None:
+        return True
+    pin = last.intent.sources.get(reader.source)
+    return pin is not None and pin.place is not None and holds(pin)

@@ -98,7 +98,7 @@ def explained(places: Mapping[str, str], moving: bool) -> Generator[None]:
                 "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
             ) from error
         if OUTGROWN in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
-            raise DeltafoldError(
+            raise SourceError(
                 "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
                 "cast the column to fewer digits, or set policy: definition for this view"
             ) from error

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
+from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
 from incremental.api import Delta, Report, View, Warehouse
+from incremental.operations.declared_views import DECLARED
 from incremental.refresh.upstream import standing
 from tests.examples.scene import Scene, rows, types
 from tests.properties.comparing import difference
@@ -186,7 +187,8 @@ def test_a_view_below_that_was_rebuilt(scene: Scene) -> None:
     scene.sql("delete from {t} where k = 5")
     assert opened(changed).rebuild().generation == 2
     same(opened(changed), text)
-    views["totals"].drop()
+    drop_refused(views["totals"], "definition, incremental")
+    views["totals"].drop(force=True)
     scene.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     with pytest.raises(SourceError, match=r"source totals at .* created anew, or .*: rebuild the view incremental"):
         opened(changed).refresh()
@@ -196,6 +198,32 @@ def test_a_view_below_that_was_rebuilt(scene: Scene) -> None:
     scene.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     with pytest.raises(SourceError, match="rebuild the view incremental"):
         opened(changed).refresh()
+
+
+def drop_refused(view: View, readers: str) -> None:
+    with pytest.raises(StateError, match=rf"view {view.name} cannot be dropped: {readers} reads? it\. Drop {readers}"):
+        view.drop()
+
+
+def test_a_view_that_others_read_is_not_dropped(scene: Scene) -> None:
+    """Its readers would be left with a sentence that their source is gone; who is asked to drop knows them by name."""
+    scene.source("t", "k int, v int", [(1, 1)])
+    totals = scene.view(TOTALS, "totals")
+    scene.warehouse.source("totals", totals)
+    view, beside = scene.view(BIG), scene.view("select k from t", "beside")
+    drop_refused(totals, "v")  # which was declared here, and never refreshed
+    view.refresh()
+    beside.refresh()
+    elsewhere = Warehouse(scene.spark, scene.folder / "warehouse")  # as another process has it
+    elsewhere.source("t", Delta(scene.path("t")))
+    DECLARED.clear()
+    below = elsewhere.view("totals", TOTALS)
+    drop_refused(below, "v")
+    view.drop()
+    below.drop()
+    assert not (scene.folder / "warehouse" / "views" / "totals").exists()
+    assert rows(beside) == [(1,)]
+    totals.drop()
 
 
 def test_a_wrong_view_below_is_seen_above(scene: Scene) -> None:

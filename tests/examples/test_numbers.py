@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from incremental.algebra.errors import SourceError
 from incremental.api import DeltafoldError
 from tests.corpus.world import World, checked, rows
 from tests.examples import scene as on_delta
@@ -81,7 +82,7 @@ def test_a_decimal_sum_beyond_what_a_state_keeps(scene: Scene, ansi: str) -> Non
         on_delta.checked(view)
         scene.sql("insert into {t} values (1), (null)")
         for each in (view, other):  # in a merge, and in one load
-            with pytest.raises(DeltafoldError, match=said):
+            with pytest.raises(SourceError, match=said):  # data to correct: exit code 4
                 each.refresh()
         on_delta.checked(scene.view("select sum(v) s from t", "x", policy="definition"))
         scene.sql("delete from {t} where v > 1")

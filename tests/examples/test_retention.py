@@ -76,3 +76,17 @@ def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -
     journal.finish(replace(intent, generation=3), replace(DONE, finished="2026-01-15"), {"view": 0})
     assert (superseded(tmp_path, 1), superseded(tmp_path, 2)) == ("2026-01-12", "2026-01-15")
     assert superseded(tmp_path, 3) is None
+
+
+def test_who_reads_a_view(tmp_path: Path) -> None:
+    """Asked for before it is dropped: a reader that is gone, or reads another table by now, asks for nothing."""
+    low, mid, other, new = (tmp_path / "views" / name for name in ("low", "mid", "other", "new"))
+    for reader in (mid, other, new, tmp_path / "gone"):
+        Readers(low).add(Reader(str(reader), "lows"))
+    Readers(low).add(Reader(str(other), "", {"g1/view": 1}))  # a branch is no reader in this sense
+    epoch(mid, {"lows": Pin(1, 5, "mine", "g1/view")}, view=2)
+    epoch(other, {"lows": Pin(1, 5, "another", "g1/view")}, view=2)
+    new.mkdir()
+    assert Readers(low).views(lambda pin: pin.identity == "mine") == ("mid", "new")
+    epoch(mid, {"t": Pin(1, 5, "mine")}, number=2, view=2)
+    assert Readers(low).views(lambda pin: pin.identity == "mine") == ("new",)

@@ -37,7 +37,7 @@ BAD_CSV = {
     "no header": (GOOD, None, "its header has 1 where the declared schema has id"),
 }
 BAD_JSON = {
-    "text for a number": ('{"id":1}\n{"id":"2"}\n', 2, "2 in id is no INT"),
+    "text for a number": ('{"id":1}\n{"id":"2"}\n', 2, '"2" in id is no INT'),
     "a fraction for a whole number": ('{"id":1.5}\n', 1, "1.5 in id is no INT"),
     "too big a number": ('{"id":99999999999}\n', 1, "out of range of int"),
     "no date": ('{"d":"2013-13-45"}\n', 1, "'2013-13-45' is no DATE"),

@@ -29,10 +29,10 @@ CSV_REASONS = {
     "too big a decimal": "12345.25 in m is no DECIMAL(5,2)",
 }
 JSON_REASONS = {
-    "text for a number": "2 in id is no INT",
+    "text for a number": '"2" in id is no INT',
     "a fraction for a whole number": "1.5 in id is no INT",
     "too big a number": "99999999999 in id is no INT",
-    "no date": "2013-13-45 in d is no DATE",
+    "no date": '"2013-13-45" in d is no DATE',
 }
 Rows = Counter[tuple[object, ...]]
 

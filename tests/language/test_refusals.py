@@ -185,12 +185,3 @@ def test_no_query_at_all(spark: SparkSession, query: str, sentence: str) -> None
         explained(spark, "v", query)
     assert len(str(error.value).splitlines()) == 1
     assert "Traceback" not in str(error.value) and "JVM" not in str(error.value)
-
-
-def test_temporary_views_of_the_session_are_no_sources(spark: SparkSession) -> None:
-    """Only declared sources are pinned; a view of the session would be read at whatever it is."""
-    spark.createDataFrame([(1,)], "id int").createOrReplaceTempView("stray")
-    try:
-        assert "cannot be maintained" in explained(spark, "v", "select id from stray join flights on id = seats")
-    finally:
-        spark.catalog.dropTempView("stray")

@@ -207,6 +207,25 @@ def test_a_changed_query_is_refused_until_it_is_rebuilt(home: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
+def test_a_query_of_constants(home: Path) -> None:
+    """A pipeline without sources loads once, and then stands."""
+    (home / "query.sql").write_text("SELECT 1 AS x UNION ALL VALUES (2)")
+    (home / "pipeline.yaml").write_text("sources: {}\n")
+    assert json.loads(call("run", "shop", "--json").stdout)["report"]["verdict"] == "applied"
+    assert json.loads(call("run", "shop", "--json").stdout)["report"]["verdict"] == "nothing to do"
+    for command in ("verify", "explain", "history", "maintain", "rebuild", "verify"):
+        assert call(command, "shop").exit_code == 0
+    assert json.loads(call("status", "--json").stdout)[0]["state"] == "up to date"
+    assert json.loads(call("show", "shop", "--json").stdout) == [{"x": 1}, {"x": 2}]
+
+
+def test_a_decimal_sum_that_outgrows_its_state_is_the_datas_fault(home: Path) -> None:
+    """Exit code 4, not 70, so that whoever is called knows that the data is to be corrected."""
+    (home / "query.sql").write_text("SELECT sum(id + CAST(5e36 AS DECIMAL(38, 0))) AS s FROM sales")
+    result = call("run", "shop")
+    assert result.exit_code == exits.DATA and "grew beyond the 37 digits" in result.stderr
+
+
 def test_a_query_may_leave_an_invariant_source_unused(home: Path) -> None:
     (home / "query.sql").write_text("SELECT product, count(*) AS sales FROM sales GROUP BY product")
     assert call("run", "shop").exit_code == 0

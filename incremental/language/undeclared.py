@@ -1,0 +1,150 @@
+"""Refuse a query that reads more than its declared sources.
+
+A view is refreshed when the version of a declared source changes. Whatever else a query reads has no version that a
+refresh compares: the view would be computed once and then stay as it is, under any policy. The analysed plan is
+searched, with all subqueries and also where Spark would prune; constant rows are no reads.
+
+| read | way out |
+| --- | --- |
+| a Delta table, by its name in the catalog or its path | `Delta(table=…)`, `Delta(path)` |
+| CSV, JSON or Parquet files | `Files(path, format, schema)` |
+| other tables, files and data sources, streams | a Delta table that they are written to |
+| an RDD (createDataFrame, a checkpoint) | VALUES for constant rows, else the source of the rows |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.secrets import covered
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"}
+DELTA = "org.apache.spark.sql.delta."
+LANDED = ("csv", "json", "parquet")  # the formats of Files
+PLAIN = re.compile(r"\w+", re.ASCII)
+MOST_PATHS = 3  # paths that a sentence shows
+COPY = "write {} to a Delta table and declare that with Delta(path)"
+
+
+def check_declared(spark: SparkSession, plan: J, relations: Collection[int], missing: Mapping[str, str]) -> None:
+    """Refuse an analysed plan that reads anything but declared sources and constant rows.
+
+    relations: the RDD numbers of the relations that stand for the sources; missing: of each source that has no schema
+    yet, the reason. Raises QueryError, for a table of the catalog with the name of such a source SourceError.
+    """
+    roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
+    if not any(is_undeclared(leaf, relations) for root in roots for leaf in catalyst.leaves(root)):
+        return
+    found = [(leaf, view) for leaf, view in leaves_by_view(roots) if is_undeclared(leaf, relations)]
+    for leaf, _ in found:
+        name = table_name(leaf)
+        if name and (reason := missing.get(name[-1].lower())) is not None:
+            raise SourceError(reason)
+    raise QueryError("; ".join(dict.fromkeys(sentence(spark, leaf, view) for leaf, view in found)))
+
+
+def reads_views(plan: J, sources: Collection[str]) -> bool:
+    """Whether a plan reads a view of the session or the catalog, which can be replaced while the process runs."""
+    roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
+    return any(view not in ("", *sources) for _, view in leaves_by_view(roots))
+
+
+@contextmanager
+def refusing_jobs(spark: SparkSession) -> Generator[None]:
+    """Refuse a query function that runs a Spark job: what it read is a constant of its query from then on.
+
+    Raises QueryError at the end of the block. A job on a declared source fails by itself.
+    """
+    tag, context = f"deltafold-{uuid.uuid4()}", catalyst.context(spark)
+    spark.sparkContext.addJobTag(tag)
+    try:
+        yield
+    finally:
+        spark.sparkContext.removeJobTag(tag)
+    context.listenerBus().waitUntilEmpty()
+    if len(context.statusTracker().getJobIdsForTag(tag)):
+        raise QueryError(
+            "the query function runs an action (count, collect, first) on what is not a declared source: no refresh "
+            "would see it change. Declare it as a source and join with an aggregate of it"
+        )
+
+
+def is_undeclared(leaf: J, relations: Collection[int]) -> bool:
+    """Whether a leaf is neither a declared source nor constant rows."""
+    kind = catalyst.kind(leaf)
+    return kind not in CONSTANT and not (kind == "LogicalRDD" and int(leaf.rdd().id()) in relations)
+
+
+def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, str]]:
+    """The leaves of plans, each with the outermost view that it is read through, or nothing."""
+    for node in roots:
+        children = catalyst.sequence(node.children())
+        if not children:
+            yield node, view
+        through = view or (str(node.desc().identifier().unquotedString()) if catalyst.kind(node) == "View" else "")
+        yield from leaves_by_view(children, through)
+
+
+def sentence(spark: SparkSession, leaf: J, view: str) -> str:
+    """What a leaf reads, that it is not declared, and the way out; view: what it is read through."""
+    what, instead = described(spark, leaf)
+    through = f" (read through the view {view})" if view else ""
+    return f"{what}{through} is not a declared source: {instead}"
+
+
+def described(spark: SparkSession, leaf: J) -> tuple[str, str]:
+    """What a leaf reads, and the way out."""
+    if name := table_name(leaf):
+        shown, format_ = ".".join(name), str(catalyst.option(leaf.catalogTable().get().provider()) or "")
+        if format_.lower() == "delta":
+            return f"table {shown}", (
+                f"declare it with Delta(table={json.dumps(shown, ensure_ascii=False)}) and read it by the source's name"
+            )
+        return f"table {shown}", COPY.format(f"what it holds ({format_ or 'not a Delta table'})")
+    match catalyst.kind(leaf):
+        case "LogicalRelation":
+            return of_relation(spark, leaf.relation())
+        case "LogicalRDD":
+            return "an RDD (createDataFrame, a checkpoint)", (
+                "write constant rows as VALUES in SQL, and declare the table or the files that others come from"
+            )
+        case "DataSourceV2Relation":
+            return f"{leaf.table().name()}", COPY.format("its rows")
+        case "StreamingRelation" | "StreamingRelationV2":
+            return "a stream", COPY.format("it")
+        case kind:
+            return f"what Spark's {kind} gives", COPY.format("it")
+
+
+def of_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
+    """What a relation reads that is no table of the catalog, and the way out."""
+    files = catalyst.jvm(spark).java.lang.Class.forName("org.apache.spark.sql.execution.datasources.HadoopFsRelation")
+    if not files.isInstance(relation):
+        return f"what {catalyst.kind(relation)} reads", COPY.format("it")
+    location, format_ = relation.location(), str(relation.fileFormat().toString()).lower()
+    paths = [covered(str(path)).removeprefix("file:") for path in catalyst.sequence(location.rootPaths())]
+    named = ", ".join(paths[:MOST_PATHS]) + (", …" if len(paths) > MOST_PATHS else "")
+    if str(location.getClass().getName()).startswith(DELTA):
+        return f"the Delta table {named}", f"declare it with Delta({json.dumps(paths[0], ensure_ascii=False)})"
+    if format_ in LANDED:
+        return f"the {format_} data in {named}", f'declare its folder with Files(path, "{format_}", schema)'
+    return f"the {format_} data in {named}", COPY.format("it")
+
+
+def table_name(leaf: J) -> tuple[str, ...]:
+    """The name of the catalog's table that a leaf reads, in parts, quoted where SQL asks for it; empty for none."""
+    found = catalyst.option(leaf.catalogTable()) if catalyst.kind(leaf) == "LogicalRelation" else None
+    if found is None:
+        return ()
+    parts = [str(part) for part in catalyst.sequence(found.identifier().nameParts())]
+    named = parts[1:] if parts[0] == "spark_catalog" else parts
+    return tuple(part if PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in named)
