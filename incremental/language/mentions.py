@@ -34,6 +34,14 @@ COMPUTED = ""  # stands for the name of such a table
 Parameter = inspect.Parameter
 
 
+class NoDataError(SourceError):
+    """A query reads a declared source that has no schema yet; source: its name."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(f"source {source} has no data yet: land its files or create the Delta table first")
+        self.source = source
+
+
 @dataclass(frozen=True)
 class Mentions:
     """The tables that a query names, in lower case; `everything`: it may read others too.
@@ -106,6 +114,9 @@ def called(
     """What a query function returns for the sources that it has parameters for; `**tables` look theirs up when used."""
     explicit = {name: each for name, each in parameters(query).items() if not is_rest(each)}
     named = {name: made for name in declared if name in explicit and (made := frame(name)) is not None}
+    for name in declared:
+        if name in explicit and name not in named and explicit[name].default is Parameter.empty:
+            raise NoDataError(name)
     given = list[DataFrame]()
     for name, parameter in explicit.items():
         if parameter.kind != Parameter.POSITIONAL_ONLY or name not in named:
@@ -117,12 +128,12 @@ def called(
 
 
 def awaited(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
-    """The frame of a source, made when the query function uses it; that raises SourceError where it has no schema."""
+    """The frame of a source, made when the query function uses it; that raises NoDataError where it has no schema."""
 
     def made() -> DataFrame:
         found = frame(name)
         if found is None:
-            raise SourceError(f"source {name} has no data yet: land its files or create the Delta table first")
+            raise NoDataError(name)
         return found
 
     return catalyst.deferred(spark, made)

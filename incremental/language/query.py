@@ -18,9 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.errors import QueryError
 from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
-from incremental.language.mentions import called, mentions
+from incremental.language.mentions import NoDataError, called, mentions
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
@@ -155,7 +155,7 @@ def analyse(
     """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
 
     Only the schemas of sources that the query may read are asked for. Raises QueryError, also for a query that reads
-    what is not a declared source; SourceError for one that names a source without a schema.
+    what is not a declared source; NoDataError for one that names a source without a schema.
     """
     clone, relations = catalyst.isolated(spark), dict[int, str]()
     if isinstance(query, str):
@@ -168,7 +168,7 @@ def analyse(
     def frame(name: str) -> DataFrame | None:
         found = schema(name)
         if found is None:
-            missing[name.lower()] = f"source {name} has no data yet: land its files or create the Delta table first"
+            missing[name.lower()] = name
             clone.catalog.dropTempView(name)  # one of the session would stand for it
             return None
         made = unread(clone, found)
@@ -178,18 +178,16 @@ def analyse(
     with refusing_jobs(clone) if callable(query) else nullcontext():
         try:
             plan = catalyst.analysed(evaluate(clone, query, declared, frame))
-        except (QueryError, KeyError) as error:
-            if (reason := missing.get(unknown(error).lower())) is None:
+        except QueryError as error:
+            if (source := missing.get(unknown(error).lower())) is None:
                 raise
-            raise SourceError(reason) from error
+            raise NoDataError(source) from error
         check_declared(clone, plan, relations, missing)
     return Analysis(clone, plan, relations, settings(clone))
 
 
-def unknown(error: QueryError | KeyError) -> str:
+def unknown(error: QueryError) -> str:
     """The name of the source that a query asks for in vain, if an error is about that; else nothing."""
-    if isinstance(error, KeyError):
-        return str(error.args[0]) if error.args else ""
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")

@@ -22,8 +22,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.errors import QueryError
 from incremental.algebra.secrets import covered
+from incremental.language.mentions import NoDataError
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -38,8 +39,9 @@ COPY = "write {} to a Delta table and declare that with Delta(path)"
 def check_declared(spark: SparkSession, plan: J, relations: Collection[int], missing: Mapping[str, str]) -> None:
     """Refuse an analysed plan that reads anything but declared sources and constant rows.
 
-    relations: the RDD numbers of the relations that stand for the sources; missing: of each source that has no schema
-    yet, the reason. Raises QueryError, for a table of the catalog with the name of such a source SourceError.
+    relations: the RDD numbers of the relations that stand for the sources; missing: the sources that have no
+    schema yet, by their names in lower case. Raises QueryError, for a table of the catalog with the name of such a
+    source NoDataError.
     """
     roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
     if not any(is_undeclared(leaf, relations) for root in roots for leaf in catalyst.leaves(root)):
@@ -47,8 +49,8 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
     found = [(leaf, view) for leaf, view in leaves_by_view(roots) if is_undeclared(leaf, relations)]
     for leaf, _ in found:
         name = table_name(leaf)
-        if name and (reason := missing.get(name[-1].lower())) is not None:
-            raise SourceError(reason)
+        if name and (source := missing.get(name[-1].lower())) is not None:
+            raise NoDataError(source)
     raise QueryError("; ".join(dict.fromkeys(sentence(spark, leaf, view) for leaf, view in found)))
 
 
