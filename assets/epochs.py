@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.definitions import data_version as tags  # the names of the tags that a run sets have no public home
 
-from assets import keys, metadata
+from assets import keys, locations, metadata
 from assets.following import last_materialisation
 from assets.specs import specs
 from incremental.algebra.report import Description, Report
@@ -66,6 +66,7 @@ def of_view(pipeline: Pipeline, view: "View", description: Description, report: 
     return {
         **metadata.of_refresh(report, below),
         **metadata.of_view(description, view.answer().count(), view.address, view.history()),
+        **locations.of_tables(pipeline, view, report),
     }
 
 

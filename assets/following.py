@@ -43,8 +43,7 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
 
 def consumed(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
     """The versions that the view's last refresh in Dagster consumed, by source; None before the first."""
-    record = last_materialisation(instance, keys.view(pipeline.name))
-    versions = _metadata(record).get(metadata.CONSUMED) if record else None
+    versions = last_metadata(instance, keys.view(pipeline.name)).get(metadata.CONSUMED)
     return versions if isinstance(versions, Mapping) else None
 
 
@@ -107,14 +106,19 @@ def _version(told: Mapping[str, object]) -> int | str | None:
 
 def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
     """The version of an asset that its last materialisation shows; None before the first."""
-    record = last_materialisation(instance, key)
-    return _version(_metadata(record)) if record else None
+    return _version(last_metadata(instance, key))
 
 
 def last_materialisation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
     """The record of an asset's last materialisation; None before the first."""
     records = instance.fetch_materializations(key, limit=1).records
     return records[0] if records else None
+
+
+def last_metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, object]:
+    """The metadata of an asset's last materialisation, empty before the first."""
+    record = last_materialisation(instance, key)
+    return _metadata(record) if record else {}
 
 
 def _metadata(record: dg.EventLogRecord) -> Mapping[str, object]:

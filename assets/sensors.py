@@ -1,7 +1,9 @@
 """Assets room: what starts a run when something comes. In: the pipelines. Out: their sensors. None starts a JVM.
 
     <name>_folders    new, changed or vanished partition folders of the Files sources: one run that lands and refreshes
-    <name>_tables     a new version of a Delta table that somebody else writes: an event on that table's asset
+    <name>_tables     a new version of a Delta table that somebody else writes: an event on that table's asset; a table
+                      that is declared by its name in the catalog is watched where the last refresh found it, since
+                      only Spark can ask the catalog
     <name>_follow     a view that is behind its sources' events: one refresh
 
 The first two watch the world and are off until they are switched on (Dagster's pages, Automation). The third one is on
@@ -14,7 +16,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets import arrivals, epochs, following, keys
+from assets import arrivals, epochs, following, keys, locations
 from assets.folders import delta_version
 from pipelines.catalogue import Pipeline
 
@@ -52,15 +54,19 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
 
 def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     """Watches the Delta tables that a pipeline reads and others write; `invariant` ones never change."""
+    watched = watched_tables(pipeline)
+    by_name = [name for name in watched if pipeline.declaration.sources[name].table]
+    named = f" It looks for {', '.join(by_name)} where the last refresh found the table's name." if by_name else ""
 
     @dg.sensor(
         name=f"{pipeline.name}_tables",
         minimum_interval_seconds=INTERVAL,
-        description=f"Reports new versions of the Delta tables that {pipeline.name} reads; a refresh follows.",
+        description=f"Reports new versions of the Delta tables that {pipeline.name} reads; a refresh follows.{named}",
     )
     def tables(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         before: dict[str, int] = json.loads(context.cursor or "{}")
-        seen = {name: delta_version(path) for name, path in watched_tables(pipeline)}
+        paths = {name: locations.known(pipeline, name, context.instance) for name in watched}
+        seen = {name: delta_version(path) for name, path in paths.items() if path is not None}
         after = {name: version for name, version in seen.items() if version is not None}
         events = [
             epochs.table_version(keys.external(pipeline.name, name), version, "was found in the table's log")
@@ -68,7 +74,8 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
             if before.get(name) != version
         ]
         if not events:
-            return dg.SkipReason(f"No new version of {', '.join(seen)}.")
+            unknown = [locations.unknown(pipeline, name) for name in watched if name not in seen]
+            return dg.SkipReason(" ".join([*([f"No new version of {', '.join(seen)}."] if seen else []), *unknown]))
         return dg.SensorResult(asset_events=events, cursor=json.dumps(before | after, sort_keys=True))
 
     return tables
@@ -98,7 +105,7 @@ def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     return follow
 
 
-def watched_tables(pipeline: Pipeline) -> Sequence[tuple[str, str]]:
-    """Name and path of the Delta sources that may get new versions."""
+def watched_tables(pipeline: Pipeline) -> Sequence[str]:
+    """The Delta sources that may get new versions."""
     sources = pipeline.declaration.sources.items()
-    return [(name, source.delta) for name, source in sources if source.delta and not source.invariant]
+    return [name for name, source in sources if (source.delta or source.table) and not source.invariant]

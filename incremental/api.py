@@ -18,12 +18,11 @@ from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Description, Landing, Report, Verification
 from incremental.algebra.secrets import covered
-from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, declared, is_name
+from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, is_name
 from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.strategy import Publish
-from incremental.lake.catalog_names import check_is_path
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
@@ -62,10 +61,7 @@ class Warehouse:
         if isinstance(declaration, View):
             self._catalog.views[name] = declaration
         else:
-            known = declared(name, declaration)
-            if isinstance(known, Delta) and known.path is not None:
-                check_is_path(self.spark, name, str(known.path))
-            self._catalog.declared.sources[name] = known
+            self._catalog.declared.add(name, declaration)
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Bring dropped files into the source's table: the named partitions, or all that changed.

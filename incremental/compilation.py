@@ -30,7 +30,7 @@ from incremental.compiler.explain import explain, explain_refusal, outline
 from incremental.compiler.lineage import shown_key
 from incremental.compiler.partitions import partition_key
 from incremental.compiler.strategy import Publish
-from incremental.language.mentions import Mentions
+from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
 from incremental.language.ties import settled
@@ -68,6 +68,10 @@ class Sources(Protocol):
 
     def peek(self, name: str) -> StructType | None:
         """The schema of one that the query need not read, None also where something is wrong with it."""
+        ...
+
+    def without_data(self, name: str) -> str:
+        """What to say of one that has no schema: why it has none, and what to do."""
         ...
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
@@ -146,14 +150,12 @@ class Compilation:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The query as Spark analysed it; raises SourceError where no source has a schema, QueryError from Spark."""
-        named = () if self.mentions.everything else self.named
-        schemas = [self.sources.schema(name) for name in named]
-        if schemas and all(schema is None for schema in schemas):
-            reason = "declare its sources and land their data first"
-            raise SourceError(f"view {self.name} has no source with a schema: {reason}")
-        with citing_moved_columns(self._types, self.kept):
-            found = analyse(self.spark, self.text, self.sources.names, self.sources.schema)
+        """The query as Spark analysed it; raises SourceError for a source without a schema, QueryError from Spark."""
+        try:
+            with citing_moved_columns(self._types, self.kept):
+                found = analyse(self.spark, self.text, self.sources.names, self.sources.schema)
+        except NoDataError as error:
+            raise SourceError(self.sources.without_data(error.source)) from error
         check_outputs(tuple((column, column.name) for column in found.columns))
         return found
 

@@ -99,6 +99,10 @@ class SourceLookup:
         except DeltafoldError:
             return None
 
+    def without_data(self, name: str) -> str:
+        """What to say of one that has no schema: why it has none, and what to do."""
+        return self._catalog.declared.without_data(name)
+
     def partitioned_by(self, name: str) -> tuple[str, ...]:
         """The partition columns of one; of a view, the one that its answer passes on."""
         if name in self._catalog.views:

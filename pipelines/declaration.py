@@ -18,8 +18,8 @@
         foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
         append_only: false                         true: rows never leave or change; checked, like keys, in each refresh
       rates:
-        table: finance.rates                       a Delta table by its name in Spark's catalog; it needs a catalog that
-                                                   outlives the process, such as Hive or Unity, in `spark: settings`
+        table: finance.rates                       a Delta table by its name in Spark's catalog, which has to outlive
+                                                   the process: Hive, Unity or another, in `spark: {settings: …}`
       totals:
         view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
@@ -37,8 +37,8 @@
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
 Every relative path, the warehouse's too, starts at the pipeline's own folder, so that a pipeline can be moved as one.
-A path may hold `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`), which is
-taken as it stands; dropped files and the warehouse are in folders of this machine so far.
+A path, or the name of a table, may hold `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be a URI
+(`s3a://...`), which is taken as it stands; dropped files and the warehouse are in folders of this machine so far.
 The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
 """
 

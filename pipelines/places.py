@@ -16,6 +16,7 @@ from pydantic import AfterValidator, ValidationInfo
 from incremental.algebra.address import sql_name_fault
 from incremental.algebra.local_path import is_uri, plain, uri_fault
 from incremental.algebra.secrets import INSTEAD, has_password
+from incremental.algebra.table_name import table_name_fault
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
@@ -26,9 +27,7 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
 
     ValueError if a variable is not set or nothing is left.
     """
-    text = _VARIABLE.sub(lambda found: _variable(found, environment), path)
-    if "${" in text:
-        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
+    text = _filled(path, environment)
     if not text.strip():
         raise ValueError("the path is empty; name a folder")
     if CONTROL.search(text):
@@ -40,6 +39,14 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     if fault := uri_fault(text):
         raise ValueError(fault)
     return os.path.normpath(folder / Path(text).expanduser())
+
+
+def _filled(text: str, environment: Mapping[str, str]) -> str:
+    """A text with its variables filled in; ValueError for one that is not set."""
+    filled = _VARIABLE.sub(lambda found: _variable(found, environment), text)
+    if "${" in filled:
+        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
+    return filled
 
 
 def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
@@ -61,10 +68,12 @@ def _local(path: str) -> str:
     return os.path.normpath(plain(path))
 
 
-def _table(name: str) -> str:
-    if "/" in name or CONTROL.search(name) or not name.strip():
-        raise ValueError(f"`{name}` is not a table's name; write `table: catalog.schema.name`, or `delta:` for a path")
-    return name
+def _table(name: str, info: ValidationInfo) -> str:
+    context: Mapping[str, Any] = info.context or {}
+    filled = _filled(name, context.get("environment", os.environ))
+    if fault := table_name_fault(filled):
+        raise ValueError(f"{fault}, in `delta:`")
+    return filled
 
 
 def _sql_name(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.secrets import INSTEAD, covered, has_password
+from incremental.algebra.table_name import table_name_fault
 
 Malformed = Literal["fail", "quarantine"]
 Format = Literal["csv", "json", "parquet"]
@@ -35,8 +36,8 @@ class ForeignKey:
 class Delta:
     """A Delta table, whoever writes it: by its path or by its name in the catalog, exactly one of them.
 
-    path: its folder or URI; table: its name in the session's catalog (`db.t`, `catalog.schema.t`), which is looked up
-    at each refresh, relative to the session's current catalog and database;
+    path: its folder or URI; table: its name in Spark's catalog (`schema.t`, `catalog.schema.t`), looked up at each use;
+    the session's current catalog and schema complete a shorter name when the source is declared, as in a SQL view;
     invariant: it never changes after a view's first epoch (a dimension table);
     primary_key: columns that no two rows share and that are never NULL; foreign_keys: those that refer to other
     sources; append_only: rows are added and never removed or changed.
@@ -50,9 +51,10 @@ class Delta:
     table: str | None = None
 
     def __post_init__(self) -> None:
-        given = [str(each).strip() for each in (self.path, self.table) if each is not None]
-        if len(given) != 1 or not given[0]:
+        if (self.path is None) == (self.table is None) or (self.path is not None and not str(self.path).strip()):
             raise SourceError('a Delta source has either a path or a table: write Delta(path) or Delta(table="db.t")')
+        if self.table is not None and (fault := table_name_fault(self.table)):
+            raise SourceError(fault)
         check(self)
 
     @property
@@ -154,4 +156,8 @@ def declared(name: str, declaration: object) -> SourceDeclaration:
     """The declaration, unchanged; raises SourceError for something else, such as a bare path."""
     if isinstance(declaration, Delta | Files):
         return declaration
-    raise SourceError(f"source {name} is no {type(declaration).__name__}: say Delta(path), Files(…) or give a view")
+    given = type(declaration).__name__
+    raise SourceError(
+        f"source {name} is a {given}: write Delta(path), Delta(table=name) for a table of the catalog, Files(…), "
+        "or give a view"
+    )

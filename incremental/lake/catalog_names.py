@@ -1,11 +1,13 @@
-"""Delta tables by their names in the session's catalog: where a name points to now.
+"""Delta tables by their names in Spark's catalog: the location that a name leads to now, or why there is none.
 
 A name is looked up at each use, so that a table that is created, renamed or pointed elsewhere later is found as a query
-would find it; everything else works by the location.
+would find it; all else works by the location. The catalog itself is asked, not Spark's analyser: a temporary view does
+not hide a table, and no relation is built.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,16 +15,33 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.table_name import table_name_of, table_name_parts
 from incremental.lake.physical_layout import Storage
+from incremental.lake.protocol import VersionedTable
+from incremental.lake.sql_view import VIEW_PROPERTY
 from incremental.spark import catalyst
-from incremental.spark.catalyst import J
+from incremental.spark.catalyst import J, JavaError
 from incremental.spark.java_errors import cause
 
-ABSENT = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NO_SUCH_CATALOG_EXCEPTION", "CATALOG_NOT_FOUND"}
+SESSION_CATALOG = "spark_catalog"
+DELTA_CLASS = "org.apache.spark.sql.delta.catalog.DeltaTableV2"
+ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+IN_MEMORY = (
+    ". The catalog of this Spark session is in memory and knows only the tables that this process created: set "
+    "spark.sql.catalogImplementation to hive, or use another catalog, or declare the path of the table"
+)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What the catalog has under a name: the location of a Delta table, or nothing, and then why and what to do."""
+
+    location: str | None
+    absence: str = ""
 
 
 class CatalogTable(Storage):
-    """One Delta table by its name in the catalog (`db.t`, `catalog.schema.t`); raises SourceError if it is absent."""
+    """One Delta table by its name in the catalog; where that has none, `version` is None and reads are SourceErrors."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark, self.name = spark, name
@@ -30,73 +49,150 @@ class CatalogTable(Storage):
 
     @property
     def path(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The location that the name points to, looked up once."""
-        self._found = self._found or location(self.spark, self.name)
-        if self._found is None:
-            raise SourceError(
-                f"table {self.name} is not in the catalog of this Spark session: create it, correct the name, or use "
-                "a session with the catalog that has it (an in-memory catalog forgets its tables when Spark ends)"
-            )
-        return self._found
+        """The location that the name leads to."""
+        found = self.looked_up()
+        if found.location is None:
+            raise SourceError(f"table {self.name} is not in the catalog: {found.absence}")
+        return found.location
 
     @property
     def label(self) -> str:
         """The table's name."""
         return self.name
 
+    @property
+    def place(self) -> str:
+        """Where the table is; while there is none, its name."""
+        return self.name if self.looked_up().location is None else super().place
+
     def version(self) -> int | None:
-        """The latest version, None if the catalog has no table of this name."""
-        return None if location(self.spark, self.name) is None else super().version()
+        """The latest version, None if the catalog has no table of this name, or leads to a folder without one."""
+        return None if self.looked_up().location is None else super().version()
+
+    def looked_up(self) -> Lookup:
+        """Where the name leads to; once found, the same location until this object is gone."""
+        if self._found is None:
+            found = look_up(self.spark, self.name)
+            self._found = found.location
+            return found
+        return Lookup(self._found)
 
 
-def check_is_path(spark: SparkSession, source: str, path: str) -> None:
-    """Refuse a table's name given as a path, which would be read as a folder without a table; raises SourceError."""
-    if "." not in path or "/" in path or Path(path).exists():
-        return
+def full_name(spark: SparkSession, name: str) -> str:
+    """Complete a table's name with the session's current catalog and schema, as far as it lacks them."""
     try:
-        known = bool(cast(Any, spark).catalog.tableExists(path))
-    except PySparkException:
-        return  # no name at all
-    if known:
-        raise SourceError(f"source {source}: {path} is a table of the catalog, not a path: write Delta(table={path!r})")
+        catalog, identifier = resolve(spark, name)
+    except JavaError:  # a catalog that does not start: the lookup raises it
+        return name
+    namespace = tuple(str(part) for part in identifier.namespace())
+    if is_session_catalog(catalog) and len(namespace) > 1:  # an unknown catalog, which Spark takes for a schema
+        return name
+    return table_name_of((str(catalog.name()), *namespace, str(identifier.name())))
 
 
-def location(spark: SparkSession, name: str) -> str | None:
-    """Find the location of the Delta table of a name; None if the catalog has none.
+def look_up(spark: SparkSession, name: str) -> Lookup:
+    """Find the Delta table that the catalog has under a name.
 
-    Raises SourceError for a name that cannot be one, for a view, and for a table of another format.
+    Raises SourceError for a view, for a table of another format, and where the catalog gives no answer.
     """
     try:
-        plan = catalyst.analysed(cast(Any, spark).table(name))
-    except PySparkException as error:
-        if str(error.getCondition()).split(".")[0] in ABSENT:
-            return None
-        raise SourceError(f"cannot read table {name}: {cause(error)}. Correct the name of the source.") from error
-    while catalyst.kind(plan) == "SubqueryAlias":
-        plan = plan.child()
-    if catalyst.kind(plan) == "View":
+        catalog, identifier = resolve(spark, name)
+        namespace = [str(part) for part in identifier.namespace()]
+        if is_session_catalog(catalog) and len(namespace) > 1:
+            remedy = f"set spark.sql.catalog.{namespace[0]} for this session, or correct the name"
+            return Lookup(None, f"there is no catalog {namespace[0]} for table {name}: {remedy}")
+        found = catalog.loadTable(identifier)
+    except JavaError as error:
+        if isinstance(error, PySparkException) and str(error.getCondition()).split(".")[0] in ABSENT:
+            return Lookup(None, absence(spark, name))
+        raise SourceError(f"cannot look up table {name}: {cause(error)}. Mend that, or correct the name") from error
+    return Lookup(location_of(name, found))
+
+
+def location_of(name: str, found: J) -> str:
+    """The folder or URI of a Delta table in a catalog; raises SourceError for anything else."""
+    kind = str(found.getClass().getName())
+    if kind == DELTA_CLASS:
+        return str(found.path()).removeprefix("file:")
+    entry = found.catalogTable() if kind.endswith(".V1Table") else None
+    if entry is not None and str(entry.tableType().name()) == "VIEW":
+        if ours := catalyst.option(entry.properties().get(VIEW_PROPERTY)):
+            raise SourceError(f"{name} shows the answer of the view {ours}: declare the view itself as the source")
         raise SourceError(f"{name} is a view of the catalog, which has no versions: declare the tables that it reads")
-    found = delta_path(plan)
-    if found is None:
-        raise SourceError(
-            f"table {name} is not a Delta table: convert it (CONVERT TO DELTA {name}), or declare another"
+    provider = None if entry is None else catalyst.option(entry.provider())
+    of_format = f" (its format is {provider})" if provider else ""
+    raise SourceError(
+        f"table {name} is not a Delta table{of_format}: declare one that is (CONVERT TO DELTA makes one of Parquet)"
+    )
+
+
+def absence(spark: SparkSession, name: str) -> str:
+    """Why the catalog has no table of a name, and what to do."""
+    catalog, identifier = resolve(spark, name)
+    table, schema = str(identifier.name()), table_name_of((str(catalog.name()), *map(str, identifier.namespace())))
+    views = catalyst.session(spark).sessionState().catalog()
+    if views.isTempView(catalyst.vector(spark, [table])) or schema.endswith(".global_temp"):
+        only = f"only a temporary view {table}, which has no versions"
+        return f"there is no table {name} in the catalog, {only}: write its rows to a Delta table and declare that"
+    try:
+        missing = f"table {name}" if cast(Any, spark).catalog.databaseExists(schema) else f"schema {schema}"
+    except JavaError:
+        missing = f"table {name}"
+    hint = IN_MEMORY if is_session_catalog(catalog) and is_in_memory(spark) else ""
+    return f"there is no {missing} in the catalog: create it, or correct the name{hint}"
+
+
+def no_data(source: str, table: VersionedTable) -> str:
+    """What to say of a source that has no table (yet): why, and what to do."""
+    if isinstance(table, CatalogTable):
+        found = table.looked_up()
+        because = found.absence or (
+            f"there is no Delta table at {found.location}, where the catalog has {table.label}: restore it, or create "
+            "the table again"
         )
-    return found
-
-
-def delta_path(plan: J) -> str | None:
-    """The folder or URI of the Delta table that a plan reads; None if it reads anything else."""
-    if catalyst.kind(plan) == "LogicalRelation" and is_of_files(plan.relation()):
-        found = plan.relation().location()
-    elif catalyst.kind(plan) == "DataSourceV2Relation":
-        found = plan.table()
+    elif name := name_in_path(table.spark, table.path):
+        because = (
+            f"there is no Delta table at {table.path}, and {name} is a table of the catalog, not a path: "
+            f"write Delta(table={name!r}), or `table: {name}` in pipeline.yaml"
+        )
     else:
+        because = f"there is no Delta table at {table.path}: land its files, or create the table first"
+    return f"source {source} has no data: {because}"
+
+
+def check_is_path(spark: SparkSession, source: str, declaration: object) -> None:
+    """Refuse a table's name that is given as a path, or as it is; raises SourceError."""
+    name = name_in_path(spark, declaration) if isinstance(declaration, str) and "/" not in declaration else None
+    if name is not None and not Path(name).exists():
+        raise SourceError(f"source {source}: {name} is a table of the catalog, not a path: write Delta(table={name!r})")
+
+
+def name_in_path(spark: SparkSession, path: str) -> str | None:
+    """The name of a table of the catalog that a path ends with, as where a name was taken for a relative path."""
+    name = path.rpartition("/")[2]
+    if "." not in name or table_name_parts(name) is None:
         return None
-    delta = str(found.getClass().getName()).startswith("org.apache.spark.sql.delta.")
-    return str(found.path()).removeprefix("file:") if delta else None
+    try:
+        catalog, identifier = resolve(spark, name)
+        catalog.loadTable(identifier)
+    except JavaError:
+        return None
+    return name
 
 
-def is_of_files(relation: J) -> bool:
-    """True if a relation reads files; Delta's own is a subclass without a name."""
-    kind: J = relation.getClass()
-    return "HadoopFsRelation" in (str(kind.getSimpleName()), str(kind.getSuperclass().getSimpleName()))
+def resolve(spark: SparkSession, name: str) -> tuple[J, J]:
+    """The catalog of a name and Spark's identifier in it, completed as Spark completes it."""
+    found = catalyst.session(spark).sessionState().analyzer().CatalogAndIdentifier()
+    pair = found.unapply(catalyst.vector(spark, table_name_parts(name) or ())).get()
+    return pair._1(), pair._2()
+
+
+def is_session_catalog(catalog: J) -> bool:
+    """True for the catalog that every session has."""
+    return str(catalog.name()) == SESSION_CATALOG
+
+
+def is_in_memory(spark: SparkSession) -> bool:
+    """True if the session's own catalog ends with the process."""
+    external = catalyst.session(spark).sharedState().externalCatalog()
+    return str(external.unwrapped().getClass().getSimpleName()) == "InMemoryCatalog"

@@ -14,6 +14,7 @@ from incremental.algebra.sqltext import literal, quoted
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 
+VIEW_PROPERTY = "deltafold.view"  # the view whose answer a SQL view shows
 MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
 

@@ -18,7 +18,7 @@ from incremental.algebra.address import Address, is_same_name
 from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
 from incremental.lake.durable import settle
-from incremental.lake.sql_view import SqlView
+from incremental.lake.sql_view import VIEW_PROPERTY, SqlView
 from incremental.refresh.journal import Journal
 from incremental.refresh.snapshot import answer_table
 from incremental.refresh.view_store import Store
@@ -99,7 +99,7 @@ class Publisher:
         comment = (
             f"The answer of the Deltafold view {address.view} in {self._store.folder}; shows its table since {place}"
         )
-        shown |= {"deltafold.view": address.view, "deltafold.generation": str(address.generation)}
+        shown |= {VIEW_PROPERTY: address.view, "deltafold.generation": str(address.generation)}
         shown |= {"deltafold.epoch": str(address.epoch)}
         about = {"view": address.view, "generation": address.generation, "epoch": address.epoch, "as": name}
         sql_view, replaces = self._sql_view(name), self._shown is not None
@@ -130,7 +130,7 @@ class Publisher:
             raise CatalogError(f"{refused}: {error}, then refresh again: nothing was written") from error
         if found is None or found.get(OWNER) == self._owner:
             return found
-        view = found.get("deltafold.view")
+        view = found.get(VIEW_PROPERTY)
         whose = "a table or view that Deltafold did not create" if view is None else f"the Deltafold view {view}"
         raise CatalogError(f"{refused}: {whose} has this name. Choose another name, or drop {name}")
 

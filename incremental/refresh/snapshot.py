@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from incremental.algebra.errors import StateError
+from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.upkeep import VIEW, Lag, Size, Status
+from incremental.lake.catalog_names import no_data
 from incremental.lake.files import rows_in
 from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import by_commits
@@ -87,7 +88,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
     report, stood = done.report, standing(done.intent.sources)
-    lags = {way: lag(base(way), version) for way, version in stood.items()}
+    lags = {way: lag(way, base(way), version) for way, version in stood.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: size(table) for name, table in tables.items()}
     told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
@@ -99,10 +100,15 @@ def size(table: Table) -> Size:
     return Size(*table.size(), sum(part.worn for part in table.partitions()))
 
 
-def lag(table: VersionedTable, version: int) -> Lag:
-    """How far a table has gone on since a version: Delta's log tells it, without a Spark job."""
+def lag(source: str, table: VersionedTable, version: int) -> Lag:
+    """How far the table of a source has gone on since a version: Delta's log tells it, without a Spark job.
+
+    Raises SourceError where there is no table any more.
+    """
     latest = table.version()
-    behind = 0 if latest is None else latest - version
+    if latest is None:
+        raise SourceError(no_data(source, table))
+    behind = latest - version
     if behind == 0:
         return Lag(0, 0)
     found = by_commits(table, version, version + behind)

@@ -8,7 +8,7 @@ landed/<name>       what their landings remember, and the lock
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint, constraints
 from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Files, SourceDeclaration
-from incremental.lake.catalog_names import CatalogTable
+from incremental.algebra.sources import Delta, Files, SourceDeclaration, declared
+from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
 from incremental.lake.protocol import Lake, Table
 from incremental.landing.landing import Landings, types
 from incremental.landing.quarantine import Quarantine
@@ -33,6 +33,18 @@ class Declared:
     lake: Lake
     sources: dict[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
 
+    def add(self, name: str, declaration: object) -> None:
+        """Declare a source; raises SourceError for what can be none, such as a table's name that is taken for a path.
+
+        A name in the catalog is completed by the session's current catalog and schema, which may be others later.
+        """
+        path = declaration.path if isinstance(declaration, Delta) else declaration
+        check_is_path(self.spark, name, path)
+        known = declared(name, declaration)
+        if isinstance(known, Delta) and known.table is not None:
+            known = replace(known, table=full_name(self.spark, known.table))
+        self.sources[name] = known
+
     def table(self, name: str) -> Table:
         """The Delta table of a source."""
         declaration = self._declaration(name)
@@ -45,6 +57,10 @@ class Declared:
     def tables(self) -> dict[str, Table]:
         """The Delta table of every source."""
         return {name: self.table(name) for name in self.sources}
+
+    def without_data(self, name: str) -> str:
+        """What to say of a source that has no table: why it has none, and what to do."""
+        return no_data(name, self.table(name))
 
     def schema(self, name: str) -> StructType | None:
         """The schema of a source as queries see it: declared for dropped files; None without a table."""

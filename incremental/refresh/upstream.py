@@ -21,6 +21,7 @@ from incremental.algebra.errors import QueryError, SourceError, StateError
 from incremental.algebra.recipe import Current
 from incremental.algebra.report import Report
 from incremental.algebra.sqltext import quoted
+from incremental.lake.catalog_names import no_data
 from incremental.lake.durable import lock
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
@@ -139,10 +140,7 @@ class Inputs:
         for way, place in places.items():
             last = latest[place]
             if last is None:
-                raise SourceError(
-                    f"source {way} has no data yet at {bases[way].label}: "
-                    "land its files or create the Delta table first"
-                )
+                raise SourceError(no_data(way, bases[way]))
             if not 0 <= asked.setdefault(place, last) <= last:
                 raise SourceError(f"source {way} has no version {asked[place]}: its latest is {last}")
         return asked
@@ -182,6 +180,8 @@ class Inputs:
         tables = self.of(pins)
         for name, pin in pins.items():
             table = tables[name]
+            if name in self.tables and table.version() is None:
+                raise SourceError(no_data(name, table))
             if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
                 raise recreated(self.view, name, table)
 
@@ -261,9 +261,10 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
 
 def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     """What to say of a table that has another identity than before."""
+    other = "" if table.label == table.path else f", or its name leads to another table now, at {table.path}"
     return SourceError(
         f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created anew, or its "
-        f"history was replaced, from a copy perhaps): rebuild the view {view}"
+        f"history was replaced, from a copy perhaps{other}): rebuild the view {view}"
     )
 
 

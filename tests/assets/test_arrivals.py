@@ -3,17 +3,21 @@
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
 
-from assets import factory, keys, partitions
+from assets import factory, keys, locations, partitions
 from assets.resources import SparkResource
 from pipelines import catalogue
 from tests.assets import sales
 from tests.pipelines.declared import MINIMAL, write
+from tests.pipelines.pretended import REPORT
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -183,3 +187,23 @@ def test_no_schedule_declared_none_made(tmp_path: Path) -> None:
     (upkeep,) = list(definitions(sales.declare(tmp_path)).schedules or ())
     assert isinstance(upkeep, dg.ScheduleDefinition)
     assert (upkeep.name, upkeep.default_status) == ("maintain_sales_schedule", dg.DefaultScheduleStatus.STOPPED)
+
+
+def test_a_table_by_name_is_watched_where_a_refresh_found_it(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Protects from a sensor that never looks at such a table, or looks where another one was, without a word."""
+    text = f"sources: {{orders: {{table: prod.orders}}, rates: {{delta: {tmp_path / 'rates'}}}}}\n"
+    home = write(tmp_path, "named", text, sql="SELECT id FROM orders")
+    pipeline = catalogue.load("named", tmp_path)
+    unknown = "The location of table prod.orders (source orders) is not known: refresh named once"
+    assert f"No new version of rates. {unknown}" in str(tick(pipeline, "tables", instance).skip_message)
+    sales.commit(tmp_path / "lake", 4)
+    tables = {"orders": SimpleNamespace(path=str(tmp_path / "lake"))}
+    view: Any = SimpleNamespace(warehouse=SimpleNamespace(tables=lambda: tables))
+    shown = locations.of_tables(pipeline, view, replace(REPORT, versions={"orders": (None, 3), "rates": (None, 0)}))
+    instance.report_runless_asset_event(dg.AssetMaterialization(keys.view("named"), metadata=shown))
+    [event] = tick(pipeline, "tables", instance).asset_events
+    assert event.asset_key == keys.external("named", "orders")
+    assert event.metadata["version"].value == 4
+    (home / "pipeline.yaml").write_text(text.replace("prod", "test"))
+    other = tick(catalogue.load("named", tmp_path), "tables", instance)
+    assert unknown.replace("prod", "test") in str(other.skip_message)

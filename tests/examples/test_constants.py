@@ -39,7 +39,7 @@ def test_a_function_without_a_source(scene: Scene) -> None:
     checked(view)
     assert rows(view) == [(0,), (1,), (2,)]
     for query in ("select k from t", lambda t: t.select("k"), lambda **tables: tables["t"].select("k")):
-        with pytest.raises(SourceError, match=r"source t has no data yet.*land its files or create the Delta"):
+        with pytest.raises(SourceError, match=r"source t has no data: .*land its files, or create the table"):
             scene.view(query, "late").refresh()
     scene.insert("t", "k int", [(7,)])
     assert view.refresh().verdict == "nothing to do"

@@ -45,7 +45,7 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int, lo
     view.refresh()
     drop(folder, "x'; --", (1, 2), (9, 9))
     warehouse.land("s")
-    with mock.patch("incremental.lake.physical_layout.MANY_FILES", 1):
+    with mock.patch("incremental.lake.protocol.MANY_FILES", 1):
         assert view.refresh().paths == {"state_1": "merge"}
         done = view.maintain(0)
     assert {name: table.work for name, table in done.tables.items()} == {"state_1": "sorted", "landed/s": "compacted"}

@@ -192,6 +192,22 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
             "or `view: pipeline`, exactly one of them.",
         ),
         (
+            "sources: {sales: {table: lake/sales}}\n",
+            ", line 1: sources.sales.table: 'lake/sales' is not the name of a table: write `catalog.schema.table` or "
+            "`schema.table`, and backquotes around a part with other characters; a folder or a URI is a path, in "
+            "`delta:`.",
+        ),
+        (
+            "sources: {sales: {table: delta.`/lake/sales`}}\n",
+            ", line 1: sources.sales.table: delta.`/lake/sales` is a path, not a name in the catalog: declare the path "
+            "/lake/sales, in `delta:`.",
+        ),
+        (
+            "sources: {sales: {table: '${NO_SUCH_CATALOG}.sales'}}\n",
+            ", line 1: sources.sales.table: the environment variable NO_SUCH_CATALOG is not set; set it, or write "
+            "${NO_SUCH_CATALOG:-a default}.",
+        ),
+        (
             MINIMAL + "    primary_key: idd\n",
             ", line 2: sources.sales: the primary key names `idd`, which is not a column of the schema (id, day); "
             "correct it.",

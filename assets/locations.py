@@ -1,0 +1,55 @@
+"""Where the Delta tables are that pipelines read by their names in the catalog, as the last refresh found them.
+
+Only Spark can ask the catalog. So the materialisation of a view has the locations that the names led to, and the
+sensors, which start no Spark, look there. The next refresh notices a table that is dropped, renamed or pointed
+elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import following, keys
+from incremental.algebra.report import Report
+from pipelines.catalogue import Pipeline
+
+if TYPE_CHECKING:
+    from incremental.api import View
+
+LOCATIONS = "locations"
+"""The name under which a view's materialisation has the location of each table that it read by name, by that name."""
+
+
+def of_tables(pipeline: Pipeline, view: "View", report: Report) -> Mapping[str, dg.MetadataValue]:
+    """The metadata of the tables that a refresh has read by their names; none if there are none.
+
+    Args:
+        pipeline: the pipeline whose view it is.
+        view: the view after the epoch.
+        report: what the refresh did.
+    """
+    sources = pipeline.declaration.sources.items()
+    named = {name: source.table for name, source in sources if source.table and name in report.versions}
+    tables = view.warehouse.tables() if named else {}
+    found = {table: tables[name].path for name, table in named.items()}
+    return {LOCATIONS: dg.MetadataValue.json(found)} if found else {}
+
+
+def known(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:
+    """The path of a Delta source; None for one declared by its name that no refresh has found yet."""
+    declared = pipeline.declaration.sources[source]
+    if declared.delta:
+        return declared.delta
+    found = following.last_metadata(instance, keys.view(pipeline.name)).get(LOCATIONS)
+    location = found.get(declared.table) if isinstance(found, Mapping) else None
+    return location if isinstance(location, str) else None
+
+
+def unknown(pipeline: Pipeline, source: str) -> str:
+    """What to say of a source whose path is not known."""
+    table = pipeline.declaration.sources[source].table
+    return (
+        f"The location of table {table} (source {source}) is not known: refresh {pipeline.name} once, since only Spark "
+        "can ask the catalog."
+    )
