@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,8 +16,24 @@ from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 
 VIEW_PROPERTY = "deltafold.view"  # the view whose answer a SQL view shows
-MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+MISSING = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "REQUIRES_SINGLE_PART_NAMESPACE",  # what Spark says of the first part of a name that is no catalog
+)
+NOT_A_VIEW = "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"  # what Spark says where it is to describe a Delta table as JSON
 NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a catalog has under a name; text: of a view's query, empty for a table."""
+
+    is_view: bool
+    text: str
+    comment: str
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -26,31 +43,35 @@ class SqlView:
     spark: SparkSession
     name: str
 
-    def properties(self) -> Mapping[str, str] | None:
-        """The properties of whatever has the name, None where nothing has; one catalog call, no Spark job.
+    def entry(self) -> Entry | None:
+        """What has the name, None where nothing has; one catalog call, no Spark job.
 
         Raises CatalogError where the catalog does not answer.
         """
         try:
-            rows = cast(Any, self.spark).sql(f"SHOW TBLPROPERTIES {self._name}").collect()
-            return {row["key"]: row["value"] for row in rows}
+            rows = cast(Any, self.spark).sql(f"DESCRIBE TABLE EXTENDED {self._name} AS JSON").collect()
+            found = json.loads(rows[0]["json_metadata"])
         except JavaError as error:
-            if not condition(error).startswith(MISSING):
-                raise CatalogError(f"Spark cannot look it up ({said(error)}). Mend that") from error
-        return None
+            if condition(error).startswith(MISSING):
+                return None
+            if condition(error).startswith(NOT_A_VIEW):
+                return Entry(False, "", "", {})
+            raise CatalogError(f"Spark cannot look it up ({said(error)}). Mend that") from error
+        told = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
+        return Entry(found.get("type") == "VIEW", *told)
 
     def write(
-        self, path: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
+        self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
     ) -> None:
-        """Create the view over columns of the table at a path, in one step also where it replaces one.
+        """Create the view of a query with such columns, in one step also where it replaces one.
 
         Raises CatalogError; Spark refuses a name that is taken, with `replace` one of a table.
         """
         listed, how = ", ".join(map(quoted, columns)), "OR REPLACE " if replace else ""
         given = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-        head, rows = f"COMMENT {literal(comment)} TBLPROPERTIES ({given})", f"SELECT {listed} FROM delta.{quoted(path)}"
+        head = f"COMMENT {literal(comment)} TBLPROPERTIES ({given})"
         try:
-            cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {rows}").collect()
+            cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {text}").collect()
         except JavaError as error:
             raise CatalogError(f"{said(error)}. {self._remedy(error)}") from error
 
@@ -87,10 +108,15 @@ class SqlView:
         if known:
             return
         kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
-        hint = " (this Spark's catalog is in memory: it knows only what this process created)"
+        hint = " (this Spark's catalog is in memory: it has `default`, and what this process created)"
         raise CatalogError(
             f"there is no database {self._database}{hint if kind == 'in-memory' else ''}. Create it, or choose another"
         )
+
+
+def columns_of(path: str, columns: Sequence[str]) -> str:
+    """The query of columns of the Delta table at a path."""
+    return f"SELECT {', '.join(map(quoted, columns))} FROM delta.{quoted(path)}"
 
 
 def said(error: Exception) -> str:

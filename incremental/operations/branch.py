@@ -61,7 +61,9 @@ def dropped(store: Store, declared: Collection[str] = (), force: bool = False) -
     it is in a hidden folder, which goes when a view of this name is dropped again.
     """
     if not store.folder.exists():
-        check_unread(store, declared)
+        if not force:
+            check_unread(store, declared)
+        Publisher(store).withdraw()  # the folder may have been removed by hand
         return
     gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):

@@ -66,7 +66,7 @@ class Readers:
 
         holds: whether a pinned table may be one of this view's; a view above can give its name to another source.
         """
-        return tuple(Path(each.folder).name for each in self.all() if each.source and is_above(each, holds))
+        return tuple(sorted(Path(each.folder).name for each in self.all() if each.source and is_above(each, holds)))
 
     def check_no_branch(self, view: str) -> None:
         """Refuse what would take its files from a branch."""

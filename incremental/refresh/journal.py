@@ -141,7 +141,7 @@ class Journal:
 
     def keep(self, recipe: Recipe) -> None:
         """Note what a fingerprint stands for, unless it is known."""
-        if not self._recipe(recipe.fingerprint).exists():
+        if self.recipe(recipe.fingerprint) is None:
             self._write(self._recipe(recipe.fingerprint), dataclasses.asdict(recipe))
 
     def recipe(self, fingerprint: str) -> Recipe | None:
@@ -149,7 +149,7 @@ class Journal:
         try:
             return Recipe.from_json(self._recipe(fingerprint).read_text())
         except (OSError, ValueError, TypeError):
-            return None  # it only serves to say what changed
+            return None
 
     def built(self) -> Recipe | None:
         """What the state of the last epoch is built from."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,14 +17,14 @@ from incremental.algebra.address import Address, is_same_name
 from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
 from incremental.lake.durable import settle
-from incremental.lake.sql_view import VIEW_PROPERTY, SqlView
+from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, columns_of
 from incremental.refresh.journal import Journal
 from incremental.refresh.snapshot import answer_table
 from incremental.refresh.view_store import Store
 from incremental.telemetry.clock import now
 from incremental.telemetry.events import logged
 
-OWNER, SHOWS = "deltafold.owner", "deltafold.shows"
+OWNER = "deltafold.owner"
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Publisher:
 
     def __init__(self, store: Store) -> None:
         self._store, self._pointer = store, PointerFile(store.folder)
-        self._shown: Mapping[str, str] | None = None  # the properties of our SQL view
+        self._shown: str | None = None  # the query of our SQL view, None while there is none
 
     def begin(self) -> None:
         """Check that the SQL name is free or ours, then do what a crash left undone; raises CatalogError."""
@@ -92,20 +91,20 @@ class Publisher:
 
     def _publish(self, address: Address, name: str) -> None:
         names = [column.name for column in address.columns]
-        shown = {OWNER: self._owner, SHOWS: digest(json.dumps([address.path, names]))}
-        if self._shown is not None and self._shown.get(SHOWS) == shown[SHOWS]:
+        shown = columns_of(address.path, names)
+        if self._shown == shown:
             return
         place = f"epoch {address.epoch} of generation {address.generation}"
         comment = (
-            f"The answer of the Deltafold view {address.view} in {self._store.folder}; shows its table since {place}"
+            f"Answer of the Deltafold view {address.view} in {self._store.folder}, whose table it shows since {place}"
         )
-        shown |= {VIEW_PROPERTY: address.view, "deltafold.generation": str(address.generation)}
-        shown |= {"deltafold.epoch": str(address.epoch)}
+        properties = {OWNER: self._owner, VIEW_PROPERTY: address.view}
+        properties |= {"deltafold.generation": str(address.generation), "deltafold.epoch": str(address.epoch)}
         about = {"view": address.view, "generation": address.generation, "epoch": address.epoch, "as": name}
         sql_view, replaces = self._sql_view(name), self._shown is not None
         try:
             with logged("publish", about):
-                sql_view.write(address.path, names, comment, shown, replaces)
+                sql_view.write(shown, names, comment, properties, replaces)
         except CatalogError as error:
             raise CatalogError(
                 f"view {address.view} is at epoch {address.epoch} and nothing is lost, but the SQL view {name} does "
@@ -116,23 +115,23 @@ class Publisher:
     def _unpublish(self, name: str) -> None:
         """Drop a SQL view, if it is ours."""
         sql_view = self._sql_view(name)
-        found = sql_view.properties()
-        if found is not None and found.get(OWNER) == self._owner:
+        found = sql_view.entry()
+        if found is not None and found.properties.get(OWNER) == self._owner:
             sql_view.drop()
 
-    def _looked_up(self, name: str) -> Mapping[str, str] | None:
-        """The properties of our SQL view, None where there is none yet; refuses a name that is another's."""
+    def _looked_up(self, name: str) -> str | None:
+        """The query of our SQL view, None where there is none yet; refuses a name that is another's."""
         refused = f"view {self._store.view} cannot be published as {name}"
         try:
-            if (found := self._sql_view(name).properties()) is None:
+            if (found := self._sql_view(name).entry()) is None:
                 self._sql_view(name).check_database()
         except CatalogError as error:
             raise CatalogError(f"{refused}: {error}, then refresh again: nothing was written") from error
-        if found is None or found.get(OWNER) == self._owner:
-            return found
-        view = found.get(VIEW_PROPERTY)
-        whose = "a table or view that Deltafold did not create" if view is None else f"the Deltafold view {view}"
-        raise CatalogError(f"{refused}: {whose} has this name. Choose another name, or drop {name}")
+        if found is None or found.properties.get(OWNER) == self._owner:
+            return None if found is None else found.text
+        kind = "view" if found.is_view else "table"
+        whose = found.comment if OWNER in found.properties else f"a {kind} that Deltafold did not create"
+        raise CatalogError(f"{refused}: the name is taken ({whose}). Choose another name, or drop {name}")
 
     def _sql_view(self, name: str) -> SqlView:
         return SqlView(self._store.spark, name)
@@ -151,15 +150,17 @@ def digest(text: str) -> str:
 def addressed(folder: Path, view: str, publish_as: str | None = None) -> Address:
     """The address of a view's answer, since when readers are pointed to it included; raises StateError before one."""
     if (address := current(folder, view, publish_as)) is None:
-        raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+        if Journal(folder / "journal").arrived() is None:
+            raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+        raise StateError(f"the journal of view {view} has lost the columns of the answer: refresh it to restore them")
     known = PointerFile(folder).read()
     return replace(address, since=known.since) if known is not None and known.path == address.path else address
 
 
 def current(folder: Path, view: str, publish_as: str | None = None) -> Address | None:
-    """The address of a view's answer by its journal, None before the first epoch is finished; needs no Spark.
+    """The address of a view's answer by its journal; needs no Spark.
 
-    folder: the view's own.
+    folder: the view's own. None before the first epoch is finished, and while the columns of its query are not known.
     """
     journal = Journal(folder / "journal")
     entry = journal.arrived()

@@ -48,7 +48,8 @@ def test_a_function_without_a_source(scene: Scene) -> None:
     assert rows(late) == [(7,)]
     scene.warehouse.source("late", late)
     both = scene.view("select k from late union all select 8", "both")
-    checked(both)
+    both.refresh()
+    assert both.verify().ok
     assert rows(both) == [(7,), (8,)]
 
 

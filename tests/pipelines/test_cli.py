@@ -262,6 +262,10 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
         "columns": [{"name": "a b", "type": "int"}],
     }  # fmt: skip
     assert call("path", "nope").exit_code == exits.USAGE
+    (folder / "journal" / "query-f.json").write_text("{")
+    assert call("path", "shop").stderr.endswith("has lost the columns of the answer: refresh it to restore them\n")
+    journal.keep(Recipe("f", columns=(("a b", "int"),)))
+    assert facts("path", "shop") == told
 
 
 @pytest.mark.parametrize(
