@@ -20,6 +20,7 @@ from filelock import FileLock
 from assets import checks, epochs, following, keys, metadata
 from assets.partitions import can_be, partitions_of
 from incremental.algebra.report import Landing, Report, Verification
+from incremental.lake.durable import make_private
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
 from pipelines.orchestrator import Landed, Refreshed, Verified, Work
@@ -46,7 +47,7 @@ def report_to(instance: dg.DagsterInstance, works: Sequence[Work]) -> None:
     """
     with ExitStack() as held:
         for lock in sorted({following.report_lock(work.pipeline) for work in works}):
-            lock.parent.mkdir(parents=True, exist_ok=True)
+            make_private(lock.parent)
             held.enter_context(FileLock(lock, timeout=LOCK_SECONDS))
         for work in works:
             for event in _events(instance, work):
