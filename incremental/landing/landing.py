@@ -89,7 +89,7 @@ class Landings:
             found = self._found(partitions, quarantined, replay, reshaped)
             rows = 0
             if found.changed or found.removed or found.whole:
-                self._check(found)
+                self._check_keys(found.present)
                 rows = self._write(found, reshaped, quarantined)
                 quarantined = self.quarantine.counts()
             self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
@@ -153,7 +153,8 @@ class Landings:
         removed = tuple(p for p in wanted if p not in present)
         cleared = {meant[p] for p in removed}
         again |= {p for p in wanted if meant[p] in cleared}
-        seen = {p: self._seen(present[p], known.get(p), partitions is not None) for p in wanted if p in present}
+        anyway = whole or partitions is not None
+        seen = {p: self._seen(present[p], None if anyway else known.get(p)) for p in wanted if p in present}
         changed = tuple(p for p in seen if whole or p in again or seen[p].digest != known.get(p, PENDING).digest)
         return Found(present, known, seen, changed, removed, anew, whole)
 
@@ -205,18 +206,21 @@ class Landings:
                 raise SourceError(f"source {self.name} has no partition {partition!r}: there are no files at {where}")
         return list(dict.fromkeys(partitions))
 
-    def _seen(self, partition: Partition, known: Known | None, closely: bool) -> Known:
-        if known is not None and not closely and known.files == partition.files:
+    def _seen(self, partition: Partition, known: Known | None) -> Known:
+        """What to remember of a partition; known: what is, if its files have not changed since by name, size and time.
+
+        Raises SourceError for files that Spark would read wrongly, or for ever: before they are read to their end.
+        """
+        if known is not None and known.files == partition.files:
             return known
+        columns = [name for name in self._schema.names if name != self.files.partition_by]
+        for path in partition.paths:
+            check_content(self.name, self.files, columns, path)
         return Known(partition.files, digest(self.name, self._root, partition.paths))
 
-    def _check(self, found: Found) -> None:
-        """Raises SourceError for what Spark would read wrongly: file contents, and partition values."""
-        present, keys_by = found.present, dict[str, str]()
-        columns = [name for name in self._schema.names if name != self.files.partition_by]
-        for partition in found.changed:
-            for path in present[partition].paths:
-                check_content(self.name, self.files, columns, path)
+    def _check_keys(self, present: Mapping[str, Partition]) -> None:
+        """Raises SourceError for partitions that are no value of their column, or one value."""
+        keys_by = dict[str, str]()
         keys, type_ = [key for key in present if key != HIVE_NULL], self._key_type
         for key, value in values(self.spark, type_, keys).items():
             folder = present[key].folder

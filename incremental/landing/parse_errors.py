@@ -21,7 +21,7 @@ WRONG_TYPE = "a value in it is not of its column's type"
 LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"exceeds the maximum number of characters defined in your parser settings \((\d+)\)",
      lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
-    (r"\bArrayIndexOutOfBoundsException\b", lambda _: "a row in it has more values than Spark takes (20,480)"),
+    (r"\bArrayIndexOutOfBoundsException\b", lambda _: "a row in it has more values than `maxColumns` (20,480)"),
 )  # fmt: skip
 """What the CSV reader runs into within itself: what it says about it is not the innermost message."""
 REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (

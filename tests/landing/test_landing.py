@@ -220,6 +220,14 @@ def test_a_file_that_disappears_while_it_is_read(drop: Drop, monkeypatch: pytest
     assert drop.warehouse.land("orders").rows == 1
 
 
+def test_a_file_without_an_end_is_refused_before_it_is_read_to_its_end(drop: Drop) -> None:
+    """Protects from a landing that holds its lock for hours over a file that cost nothing to drop."""
+    with drop.put("1", 1).open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SourceError, match=r"a\.csv, line 3, begins a row of more than 64,000,000 characters"):
+        drop.warehouse.land("orders")
+
+
 def test_a_landing_that_is_killed_is_landed_again(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from rows lost or doubled by a crash before or after each write of a landing.
 

@@ -134,7 +134,7 @@ def test_a_value_and_a_row_have_a_limit(spark: SparkSession, tmp_path: Path, mal
     path = drop(tmp_path, "a.csv", f'id,s\n1,"{"a" * 1001}"\n'.encode())
     refused(wh, path, None, "a value in it has more than 1,000 characters, which Spark would hold as a whole")
     drop(tmp_path, "a.csv", b"id,s\n" + b"1," * 30_000)
-    refused(wh, path, None, "a row in it has more values than Spark takes (20,480)")
+    refused(wh, path, None, "a row in it has more values than `maxColumns`")
 
 
 @pytest.mark.parametrize(
