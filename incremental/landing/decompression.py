@@ -27,6 +27,11 @@ class DamagedFileError(Exception):
     """A file is not what its name says, or was cut off; the message is the decompressor's."""
 
 
+def is_compressed(path: Path) -> bool:
+    """Whether Spark decompresses a file of this name."""
+    return path.suffix.lower() in READERS
+
+
 def decompress(file: BinaryIO, path: Path) -> BinaryIO:
     """Return the text of an open file as a stream; reading it raises DamagedFileError. path: how it is named."""
     empty = file.seek(0, io.SEEK_END) == 0  # to Spark a file of no rows, whatever its name

@@ -25,6 +25,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
 from incremental.algebra.sqltext import quoted
+from incremental.landing.decompression import is_compressed
 from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, spark_value
 from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
 from incremental.landing.text_survey import LONGEST
@@ -36,13 +37,11 @@ CORRUPT, FILE, BLOCK, PLACE = "__corrupt", "__file", "__block", "__place"
 WILD = set("[]{}*?\\")
 DEFAULTS = {
     # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
-    "csv": {
-        "header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"',
-        "maxCharsPerColumn": str(LONGEST),  # else a quote that is never closed fills the memory
-    },
+    "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
     "json": {},
     "parquet": {},
-}  # fmt: skip
+}
+VALUE_LIMIT = "maxCharsPerColumn"
 # What makes reading exact is not for a source's options to change.
 FIXED = {
     "mode": "FAILFAST",
@@ -135,7 +134,8 @@ class Records:
     ) -> DataFrame:
         """Files by a schema and, if permissive, a column with the text of what does not fit; places: see `placed`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
-        options = {**self.options, **FIXED, **settings}
+        limit = {VALUE_LIMIT: str(longest_value(paths))} if self.files.format == "csv" else {}
+        options = {**limit, **self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options).format(self.files.format)
         frames = map(reader.load, loads(paths))
         return reduce(DataFrame.unionByName, map(placed, frames) if places else frames)
@@ -171,11 +171,15 @@ class Records:
         return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
 
     def _parsed(self, kind: str) -> Column:
-        """A malformed row read once more, every value as one type, and all of it as text where it is no record."""
+        """A malformed row read once more, every value as one type, and all of it as text where it is no record.
+
+        A row that was read has an end, and each of the parsers here would hold a value of the longest length.
+        """
         types = {**{field.name: kind for field in self._own}, CORRUPT: "STRING"}
         parse = F.from_csv if self.files.format == "csv" else F.from_json
         ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
-        return parse(F.col(CORRUPT), ddl, {**self.options, **PERMISSIVE})
+        options = {name: value for name, value in self.options.items() if name.lower() != VALUE_LIMIT.lower()}
+        return parse(F.col(CORRUPT), ddl, {**options, **PERMISSIVE})
 
     def _as_written(self, texts: Column) -> list[Column]:
         """The values of a malformed row as its file has them: 12 is no "12" in JSON."""
@@ -193,6 +197,22 @@ def loads(paths: Sequence[str]) -> list[list[str]]:
     """Paths as Spark is given them: where wildcards are off, it reads all once more for each that looks like one."""
     plain = [path for path in paths if not WILD & set(path)]
     return ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
+
+
+def longest_value(paths: Sequence[str]) -> int:
+    """The characters that a value of CSV may have, else a quote that is never closed fills the memory.
+
+    Spark reserves them for each file that it reads, so there are no more of them than the largest file has.
+    """
+    files = [Path(path) for path in paths]
+    if any(is_compressed(file) for file in files):
+        return LONGEST
+    return max(1, min(LONGEST, max(map(size, files), default=0)))
+
+
+def size(file: Path) -> int:
+    """The bytes of a file, none of one that is gone: Spark says so."""
+    return file.stat().st_size if file.exists() else 0
 
 
 def placed(frame: DataFrame) -> DataFrame:
