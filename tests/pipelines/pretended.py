@@ -119,7 +119,9 @@ class World:
 
     def opened(self, *_: Any) -> tuple[Any, Any]:
         partitions = [f"2024-{month:02}-{day:02}" for month in (5, 6) for day in range(1, 29)]
-        warehouse = SimpleNamespace(land=self.land, replay=self.replay, partitions=lambda name: partitions)
+        warehouse = SimpleNamespace(
+            land=self.land, replay=self.replay, partitions=lambda name: partitions, quarantined=dict
+        )
         view = SimpleNamespace(
             refresh=self.refresh,
             rebuild=self.refresh,
