@@ -120,7 +120,7 @@ class World:
     def opened(self, *_: Any) -> tuple[Any, Any]:
         partitions = [f"2024-{month:02}-{day:02}" for month in (5, 6) for day in range(1, 29)]
         warehouse = SimpleNamespace(
-            land=self.land, replay=self.replay, partitions=lambda name: partitions, quarantined=dict
+            land=self.land, replay=self.replay, partitions=lambda name: partitions, quarantined=lambda: {"sales": 12}
         )
         view = SimpleNamespace(
             refresh=self.refresh,
