@@ -31,9 +31,8 @@ from incremental.operations.rollback import Rollback
 from incremental.operations.verify import verify
 from incremental.refresh.journal import Entry
 from incremental.refresh.publisher import addressed
-from incremental.refresh.refresh import Progress
 from incremental.refresh.snapshot import Published
-from incremental.refresh.upstream import standing
+from incremental.refresh.upstream import Progress, standing
 from incremental.refresh.view_store import Store
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 

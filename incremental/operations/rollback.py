@@ -8,6 +8,8 @@ from the pinned versions, which gives the same rows. Readers keep the old genera
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pyspark.sql import functions as F
@@ -21,28 +23,44 @@ from incremental.lake.physical_layout import arranged
 from incremental.operations.metrics import measured
 from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
-from incremental.refresh.incremental_refresh import Effect
+from incremental.refresh.executor import Executor
+from incremental.refresh.incremental_refresh import Effect, Maintenance
 from incremental.refresh.journal import Entry, Intent
-from incremental.refresh.refresh import Refresh
+from incremental.refresh.mode import Ways
+from incremental.refresh.planner import Planner
+from incremental.refresh.publisher import Publisher
 from incremental.refresh.reporting import report_of
 from incremental.refresh.state_reuse import COPIED
-from incremental.refresh.upstream import Progress
-from incremental.telemetry.events import logged
+from incremental.refresh.upstream import Inputs, Progress
+from incremental.refresh.view_store import Store
+from incremental.telemetry.events import Work, logged
 
 ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
 MOST_BUCKETS = 4096  # each is a folder and a file
 
 
-class Rollback(Refresh):
+class Rollback:
     """Takes one view back, or its last epoch to other buckets."""
+
+    def __init__(self, store: Store, ways: Ways, inputs: Inputs) -> None:
+        self._store, self._ways, self._inputs, self._publisher = store, ways, inputs, Publisher(store)
+        self._planner, self._executor = Planner(store, ways, inputs), Executor(store, ways, inputs, self._publisher)
 
     def rebucket(self, buckets: int, progress: Progress | None) -> Report:
         """Store the last epoch in so many buckets; its state is kept and the sources are not read.
 
         Raises StateError where that epoch is unfinished, or there is none, or its buckets are so many already.
         """
-        with measured(self._store, self.inputs), logged("rebucket", {"view": self._store.view}) as work:
-            work.result = report = self._rebucket(buckets, progress)
+        view = self._store.view
+        if not 1 <= buckets <= MOST_BUCKETS:
+            raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
+        with self._working("rebucket") as work:
+            last = self._store.journal.last()
+            if last is None or not last.complete or not last.after:
+                raise StateError(f"view {view} has no epoch that is finished: refresh it first")
+            if last.intent.buckets == buckets:
+                raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
+            work.result = report = self._again(last, "move it", buckets, progress)
         return report
 
     def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
@@ -50,41 +68,32 @@ class Rollback(Refresh):
 
         Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
         """
-        with measured(self._store, self.inputs), logged("rollback", {"view": self._store.view}) as work:
-            work.result = report = self._to(epoch, generation, progress)
+        with self._working("rollback") as work:
+            entry = self._entry(epoch, generation)
+            work.result = report = self._again(entry, f"go back to {named(entry)}", entry.intent.buckets, progress)
         return report
 
-    def _rebucket(self, buckets: int, progress: Progress | None) -> Report:
-        view = self._store.view
-        if not 1 <= buckets <= MOST_BUCKETS:
-            raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
-        with lock(self._store.folder, f"view {view}", "refreshed or maintained", self._store.tuning.lock_seconds):
-            last = self._store.journal.last()
-            if last is None or not last.complete or not last.after:
-                raise StateError(f"view {view} has no epoch that is finished: refresh it first")
-            if last.intent.buckets == buckets:
-                raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
-            return self._again(last, "move it", buckets, progress)
-
-    def _to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
-        view = self._store.view
-        with lock(self._store.folder, f"view {view}", "refreshed or maintained", self._store.tuning.lock_seconds):
-            entry = self._entry(epoch, generation)
-            return self._again(entry, f"go back to {named(entry)}", entry.intent.buckets, progress)
+    @contextmanager
+    def _working(self, what: str) -> Generator[Work]:
+        """Hold the view's lock, log what is done, and write its metrics."""
+        store = self._store
+        held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
+        with measured(store, self._inputs), logged(what, {"view": store.view}) as work, held:
+            yield work
 
     def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
         """An epoch as the first of a new generation."""
         self._publisher.begin()
-        self._maintenance = self._ways.of(entry.intent.mode)
+        maintenance = self._ways.of(entry.intent.mode)
         self._check_files(entry)  # first, since nobody should restore a query for files that are gone
-        if found := self._redefinition(entry):
+        if found := self._planner.redefinition(entry):
             raise found.refused(f"to {what}, restore what was; else rebuild the view")
-        self.inputs.check(entry.intent.sources)
-        check_layout(self._store, entry.intent.generation, self._maintenance)
+        self._inputs.check(entry.intent.sources)
+        check_layout(self._store, entry.intent.generation, maintenance)
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
         number = self._store.unused_generation()
         begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
-        return self._copied(entry, replace(begun, buckets=buckets), progress)
+        return self._copied(entry, maintenance, replace(begun, buckets=buckets), progress)
 
     def _entry(self, epoch: int, generation: int | None) -> Entry:
         """The journal's entry of the epoch to go to."""
@@ -112,7 +121,7 @@ class Rollback(Refresh):
     def _check_files(self, entry: Entry) -> None:
         """Refuse an epoch whose tables, or those of a view that it read, cannot be read any more."""
         pins, generation = entry.intent.sources, entry.intent.generation
-        below = [table for name, table in self.inputs.of(pins).items() if name in pins and pins[name].place]
+        below = [table for name, table in self._inputs.of(pins).items() if name in pins and pins[name].place]
         gone = any(table.version() is None for table in below)
         for name, version in (entry.after or {}).items():
             table = self._store.table(generation, name)
@@ -122,13 +131,14 @@ class Rollback(Refresh):
                     "was superseded): choose a later epoch, or refresh to the versions of that time"
                 )
 
-    def _copied(self, entry: Entry, intent: Intent, progress: Progress | None) -> Report:
-        journal, epoch = self._store.journal, self._epoch(intent, progress)
+    def _copied(self, entry: Entry, maintenance: Maintenance, intent: Intent, progress: Progress | None) -> Report:
+        journal, epoch = self._store.journal, self._executor.epoch(maintenance, intent, progress, resumed=False)
         cost = epoch.measure.cost
         journal.begin(intent)
         moved = intent.buckets != entry.intent.buckets
         done = f"{named(entry)} in {intent.buckets} buckets" if moved else f"back to {named(entry)}"
-        effect = self._measured(epoch, f"{intent.view} {done}", lambda: self._copy(entry, epoch))
+        with self._executor.counting(epoch, f"{intent.view} {done}"):
+            effect = self._copy(entry, maintenance, epoch)
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
         sentence = f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s{vacuumed(epoch)}"
         report = replace(report, sentence=sentence)
@@ -136,14 +146,14 @@ class Rollback(Refresh):
         self._publisher.point()
         return report
 
-    def _copy(self, entry: Entry, epoch: Epoch) -> Effect:
+    def _copy(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> Effect:
         """Every table as the epoch left it."""
         for name, table in epoch.tables.items():
             old = self._store.table(entry.intent.generation, name)
             version = (entry.after or {})[name]
             assert version is not None
             with epoch.measure.phase(f"copy {name}"):
-                stored = self._maintenance.stored(name, epoch.intent.buckets)
+                stored = maintenance.stored(name, epoch.intent.buckets)
                 rows = old.at(version)
                 if epoch.intent.buckets != entry.intent.buckets:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))

@@ -70,7 +70,7 @@ class Epoch:
 
     def application(self, table: str) -> str:
         """Delta's transaction application of a table in this generation."""
-        return f"deltafold/{self.intent.view}/{table}/{self.intent.generation}"
+        return application(self.intent, table)
 
     def mark(self, table: str) -> Mark:
         """The mark of this epoch's write to a table."""
@@ -82,10 +82,7 @@ class Epoch:
 
     def marked(self, table: str) -> bool:
         """Whether the table carries the mark of this epoch, or of a later one: Delta skips what else it would write."""
-        if self.tables[table].version() is None:
-            return False
-        done = self.tables[table].epoch(self.application(table))
-        return done is not None and done >= self.intent.epoch
+        return is_marked(self.tables[table], self.intent, table)
 
     def reached(self, table: str) -> bool:
         """Whether it was written in this epoch; of a first attempt its version tells, without a Spark job."""
@@ -94,6 +91,17 @@ class Epoch:
     def before(self, table: str) -> int | None:
         """A table's version when the epoch began."""
         return self.intent.tables.get(table)
+
+
+def application(intent: Intent, table: str) -> str:
+    """Delta's transaction application of a table in the generation of an intent."""
+    return f"deltafold/{intent.view}/{table}/{intent.generation}"
+
+
+def is_marked(table: Table, intent: Intent, name: str) -> bool:
+    """Whether a table carries the mark of an epoch, or of a later one; name: what the epoch calls the table."""
+    done = None if table.version() is None else table.epoch(application(intent, name))
+    return done is not None and done >= intent.epoch
 
 
 @dataclass(frozen=True)

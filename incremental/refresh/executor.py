@@ -1,0 +1,110 @@
+"""Run the epoch that a plan describes: write its intent, its tables with the epoch's mark, the view last, its report.
+
+A crash anywhere leaves an intent without report; the next refresh finishes that epoch from its pinned versions first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.algebra.report import Report
+from incremental.refresh.batches import sliced
+from incremental.refresh.compatibility import reason
+from incremental.refresh.constraint_checks import check
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.incremental_refresh import Effect, Maintenance
+from incremental.refresh.journal import Intent
+from incremental.refresh.mode import Ways
+from incremental.refresh.planner import EpochPlan
+from incremental.refresh.publisher import Publisher
+from incremental.refresh.reporting import report_of, unmoved, with_choice, with_reason
+from incremental.refresh.state_reuse import reused
+from incremental.refresh.upstream import Inputs, Progress
+from incremental.refresh.view_store import Store
+from incremental.spark.java_errors import explained
+from incremental.spark.job_stats import Measure
+from incremental.telemetry.events import logged
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Runs the epochs of one view, whose lock is held."""
+
+    store: Store
+    ways: Ways
+    inputs: Inputs
+    publisher: Publisher
+
+    def run(self, plan: EpochPlan, progress: Progress | None) -> Report:
+        """Run one epoch, complete its journal entry, and point readers to its table.
+
+        Raises SourceError for rows that break a declared constraint, and StateError for tables that somebody changed;
+        an epoch that wrote nothing is forgotten then.
+        """
+        intent = plan.intent
+        with logged("epoch", {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}) as work:
+            epoch, effect = self._written(plan, progress)
+            work.result = report = self._finished(plan, epoch, effect)
+        self.publisher.point()
+        return report
+
+    def epoch(self, maintenance: Maintenance, intent: Intent, progress: Progress | None, resumed: bool) -> Epoch:
+        """What an epoch works on."""
+        tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
+        measure = Measure(self.store.spark, progress)
+        sources, tuning = self.inputs.of(intent.sources), self.store.tuning
+        return Epoch(self.store.spark, intent, sources, tables, measure, resumed, tuning=tuning)
+
+    @contextmanager
+    def counting(self, epoch: Epoch, title: str) -> Generator[None]:
+        """Count what the work of an epoch costs; where it fails, say what is to be done."""
+        try:
+            with epoch.measure.all(title), explained(epoch.places, not epoch.initial):
+                yield
+        except DeltafoldError as error:
+            self._failed(epoch, error)
+            raise
+
+    def _written(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, Effect]:
+        """Check what is declared of the change, then write the tables."""
+        intent = plan.intent
+        whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
+        sources = sliced(whole.sources, intent.sources, intent.part)
+        epoch = replace(whole, sources=sources, reused=reused(self.store, intent))
+        with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
+            if plan.begins_change:
+                check(whole, plan.maintenance.constraints)
+            self.store.journal.keep(self.ways.current.recipe)
+            self.store.journal.begin(intent)
+            return epoch, plan.maintenance.run(epoch)
+
+    def _finished(self, plan: EpochPlan, epoch: Epoch, effect: Effect) -> Report:
+        """Complete the journal entry; where nothing that is kept changed, the last epoch stands at the new versions."""
+        journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
+        if not effect.commits and not plan.is_resumed and last is not None:
+            # the change cancelled out (a compaction, say)
+            report = last.report or report_of(last.intent, Effect(), cost, "")
+            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
+            journal.finish(kept, report, last.after)
+            journal.withdraw(intent)
+            return unmoved(last, intent.sources, cost)
+        if not epoch.reached(plan.maintenance.tables[-1]):
+            raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
+        choice = plan.choice if intent.part is None else None
+        report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
+        report = with_reason(report, reason(self.store, self.ways, intent))
+        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
+        return report
+
+    def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
+        """Forget an epoch that wrote nothing, so that the next can be another; else add to the error what to do."""
+        if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
+            self.store.journal.withdraw(epoch.intent)
+            return
+        error.args = (
+            f"{error}. Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun and has to end with the source "
+            "versions it began with: refresh again if the cause has gone, else correct the source and rebuild the view",
+        )

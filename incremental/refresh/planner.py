@@ -1,0 +1,158 @@
+"""Plan one epoch of a view: how it is maintained, from which versions it goes to which, and why. Nothing is written.
+
+A plan is frozen: what runs it (executor.py) decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from incremental.algebra.errors import SourceError, StateError
+from incremental.lake.version_diff import difference
+from incremental.refresh.batches import following, in_parts
+from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
+from incremental.refresh.epoch import is_marked
+from incremental.refresh.incremental_refresh import Incremental, Maintenance
+from incremental.refresh.journal import Entry, Intent, Pin
+from incremental.refresh.mode import Choice, Ways
+from incremental.refresh.state_reuse import stood
+from incremental.refresh.upstream import Inputs, Reached, Targets
+from incremental.refresh.view_store import Store
+
+RESUMED, REBUILT = "resumed", "rebuilt"
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """One epoch that is to be run.
+
+    maintenance: how its tables are written; intent: its number, and the versions it goes from and to; verdict: what its
+    report says was done; choice: why in this mode, where there was one; last: the epoch before it, which stands if
+    nothing that is kept changes; falls_short: it ends before the versions that were asked for, and another one follows.
+    """
+
+    maintenance: Maintenance
+    intent: Intent
+    verdict: str
+    choice: Choice | None = None
+    last: Entry | None = None
+    falls_short: bool = False
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it was begun before and interrupted."""
+        return self.verdict == RESUMED
+
+    @property
+    def begins_change(self) -> bool:
+        """Whether it is the first to read its change: all epochs but later parts, and those that are resumed."""
+        return not self.is_resumed and (self.intent.part is None or self.intent.part.number == 1)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans the epochs of one view."""
+
+    store: Store
+    ways: Ways
+    inputs: Inputs
+
+    def redefinition(self, last: Entry) -> Redefinition | None:
+        """What is another than when the state of an epoch was built; None where nothing is."""
+        kept_by = self.ways.of(last.intent.mode)
+        return redefinition(self.store.view, self.store.journal, last, self.ways.current, kept_by)
+
+    def resumed(self, last: Entry) -> EpochPlan:
+        """An interrupted epoch, from the versions that it pinned. Raises SourceError where these are gone."""
+        self.inputs.check(last.intent.sources)
+        return EpochPlan(self.ways.of(last.intent.mode), last.intent, RESUMED)
+
+    def next_part(self, last: Entry) -> EpochPlan:
+        """The part of a change after one that is finished."""
+        intent, maintenance = last.intent, self.ways.of(last.intent.mode)
+        versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
+        return EpochPlan(maintenance, following(intent, versions), maintenance.verdict, last=last)
+
+    def pins(
+        self, last: Entry | None, targets: Targets, reached: Mapping[str, Reached], rebuild: bool
+    ) -> Mapping[str, Pin]:
+        """The versions of the next epoch by source; from where the last one ended, unless the view is rebuilt.
+
+        Raises SourceError for versions that lack a column of the query, and for tables that were replaced.
+        """
+        known = {} if last is None or rebuild else last.intent.sources
+        sources = self.ways.of(None if last is None else last.intent.mode).sources
+        pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
+        self.inputs.check_columns(pins, self.ways.current)
+        return pins
+
+    def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk: int | None) -> EpochPlan:
+        """The epoch that goes to the pinned versions, or the first one on the way there.
+
+        chunk: bytes of source files that one epoch takes in; a larger change takes several.
+        """
+        choice = self.ways.choose(self.store.journal, pins, self.inputs.of(pins))
+        maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
+        anew = rebuild or moved  # another mode is another generation
+        verdict = REBUILT if rebuild or (moved and maintenance.verdict == Incremental.verdict) else maintenance.verdict
+        if moved:
+            pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
+        generation = self.store.unused_generation() if anew else None
+        intent = self._intent(maintenance, None if anew else last, dict(pins), generation)
+        plan = EpochPlan(maintenance, intent, verdict, choice, last)
+        if anew and (earlier := stood(intent, last, self.inputs, self.ways.current, chunk)):
+            return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
+        if chunk is not None and intent.mode == Incremental.mode:
+            return replace(plan, intent=in_parts(intent, self.inputs.of(pins), chunk))
+        return plan
+
+    def _intent(
+        self, maintenance: Maintenance, last: Entry | None, pins: dict[str, Pin], generation: int | None
+    ) -> Intent:
+        """The epoch after the last one; after None the first one of a generation. Refuses what cannot be begun."""
+        generation = generation or (1 if last is None else last.intent.generation)
+        epoch = 1 if last is None else last.intent.epoch + 1
+        buckets = self._buckets(pins) if last is None else last.intent.buckets
+        tables = {name: self.store.table(generation, name).version() for name in maintenance.tables}
+        fingerprint, mode, states = maintenance.fingerprint, maintenance.mode, maintenance.states
+        kept = {} if last is None else tables
+        intent = Intent(self.store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
+        # what nobody checked before this epoch is not relied on in it
+        facts = [fact.text for fact in maintenance.constraints]
+        checked = () if last is None or not kept else last.intent.constraints
+        intent = replace(intent, constraints=facts, relied=[text for text in facts if text in checked])
+        self._check_invariant(maintenance, intent)
+        if last is None or last.after != tables:
+            self._check_marks(maintenance, intent)
+        if last is not None:
+            check_layout(self.store, generation, maintenance)
+        return intent
+
+    def _buckets(self, pins: Mapping[str, Pin]) -> int:
+        """How many a new state gets, for the size of its sources."""
+        size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
+        tuning = self.store.tuning
+        return max(1, min(tuning.buckets, size // tuning.bucket_bytes))
+
+    def _check_marks(self, maintenance: Maintenance, intent: Intent) -> None:
+        """Refuse an epoch that tables have seen already: Delta would skip its writes without a word."""
+        tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
+        if any(is_marked(table, intent, name) for name, table in tables.items()):
+            raise StateError(
+                f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}: "
+                "rebuild the view"
+            )
+
+    def _check_invariant(self, maintenance: Maintenance, intent: Intent) -> None:
+        read = self.ways.current.recipe.sources
+        for name in sorted(maintenance.invariant):
+            pin = intent.sources[name]
+            if pin.before is None or pin.before == pin.after:
+                continue
+            changed = difference(self.inputs.tables[name], pin.before, pin.after)
+            if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
+                raise SourceError(
+                    f"source {name} is declared invariant but changed between its versions {pin.before} and "
+                    f"{pin.after}: rebuild the view {intent.view} to take the change in, or restore the source"
+                )
