@@ -125,6 +125,21 @@ class View:
         """The ordinary Delta table that holds the answer of the last finished epoch; a rebuild begins another."""
         return self._published.table.path
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """The Delta version of every base source that the last finished epoch stands for; raises StateError before one.
+
+        A source that only a view below reads is named by the way to it: `totals/orders`.
+        """
+        return standing(self._published.entry.intent.sources)
+
+    def batch(self, versions: Mapping[str, int] | None = None) -> DataFrame:
+        """The batch query's answer, by running it: on the versions of the last finished epoch, or on the given ones.
+
+        versions: of all base sources, named as `versions` names them. A view below stands for its own batch query.
+        """
+        return self._resolved.batch(self.versions if versions is None else versions)
+
     def verify(self, share: float = 1.0) -> Verification:
         """Compare the view with the batch query at its last epoch's versions, duplicates counted.
 

@@ -10,7 +10,6 @@ import pytest
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
 from incremental.api import Delta, Report, View, Warehouse
 from incremental.operations.declared_views import DECLARED
-from incremental.refresh.upstream import standing
 from tests.examples.scene import Scene, rows, types
 from tests.properties.comparing import difference
 
@@ -36,7 +35,7 @@ def same(view: View, text: str) -> None:
 
 def pinned(view: View) -> dict[str, int]:
     """The versions of all base sources that a view stands for."""
-    return standing(view._published.entry.intent.sources)
+    return view.versions
 
 
 def test_three_levels_and_reading_a_table_twice(scene: Scene) -> None:
