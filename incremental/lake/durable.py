@@ -39,6 +39,17 @@ def settle(folder: Path) -> None:
         os.close(descriptor)
 
 
+def write_durably(path: Path, text: str) -> None:
+    """Replace a file, whole or not at all, so that a power cut after this leaves the new one. One writer at a time."""
+    scratch = path.with_suffix(".tmp")
+    with scratch.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    settle(path.parent)
+
+
 @dataclass(frozen=True)
 class Folder:
     """A folder of tables and journals, which go where it goes."""

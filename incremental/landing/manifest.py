@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from incremental.lake.durable import write_durably
 from incremental.landing.folder import Facts
 
 
@@ -56,6 +57,4 @@ class Manifest:
         """Write what is landed, whole or not at all; None: nobody knows."""
         told = {key: asdict(known) for key, known in (partitions or {}).items()}
         content = {"declared": self.declared, "settings": self.settings, "partitions": told}
-        scratch = self.folder / "manifest.tmp"
-        scratch.write_text(json.dumps({} if partitions is None else content, sort_keys=True))
-        scratch.replace(self.folder / "manifest.json")
+        write_durably(self.folder / "manifest.json", json.dumps({} if partitions is None else content, sort_keys=True))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from incremental.algebra.errors import StateError
-from incremental.lake.durable import make_private, settle
+from incremental.lake.durable import make_private, write_durably
 from incremental.refresh.journal import Journal, Pin
 
 
@@ -46,10 +45,7 @@ class Readers:
         if path.exists() and path.read_text() == text:
             return
         make_private(path.parent)
-        scratch = path.with_suffix(f".{os.getpid()}")
-        scratch.write_text(text)
-        scratch.replace(path)
-        settle(path.parent)
+        write_durably(path, text)  # of one reader, which is refreshed by one process at a time
 
     def all(self) -> tuple[Reader, ...]:
         """Those that still are there."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from incremental.algebra.errors import StateError
 from incremental.algebra.recipe import Recipe
 from incremental.algebra.report import Report
-from incremental.lake.durable import make_private, settle
+from incremental.lake.durable import make_private, write_durably
 
 FORMAT = 1  # of journal and state tables; a newer one is refused
 
@@ -177,13 +176,7 @@ class Journal:
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
         make_private(self.folder)
-        scratch = path.with_suffix(".tmp")
-        with scratch.open("w") as file:
-            json.dump(content, file, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-        settle(self.folder)
+        write_durably(path, json.dumps(content, sort_keys=True))
 
     def _read(self, path: Path) -> Entry:
         try:

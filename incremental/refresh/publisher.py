@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from incremental.algebra.address import Address, is_same_name
 from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
-from incremental.lake.durable import settle
+from incremental.lake.durable import write_durably
 from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, columns_of
 from incremental.refresh.journal import Journal
 from incremental.refresh.snapshot import answer_table
@@ -42,13 +41,7 @@ class PointerFile:
 
     def write(self, address: Address) -> None:
         """Replace the file, whole or not at all."""
-        scratch = self._path.with_suffix(".tmp")
-        with scratch.open("w", encoding="utf-8") as file:
-            json.dump(asdict(address), file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self._path)
-        settle(self.folder)
+        write_durably(self._path, json.dumps(asdict(address), indent=2))
 
     @property
     def _path(self) -> Path:
