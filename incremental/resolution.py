@@ -25,9 +25,9 @@ from incremental.language.query import Settings, settings
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.mode import Choice, foreseen
 from incremental.refresh.refresh import Refresh
-from incremental.refresh.snapshot import Published
 from incremental.refresh.source_catalog import Declared
 from incremental.refresh.upstream import Below, Inputs
+from incremental.store.snapshot import Published
 
 if TYPE_CHECKING:
     from incremental.view import View

@@ -29,12 +29,12 @@ from incremental.operations.maintenance import WEEK_HOURS, upkeep
 from incremental.operations.metrics import measured, observed
 from incremental.operations.rollback import Rollback
 from incremental.operations.verify import verify
-from incremental.refresh.journal import Entry
-from incremental.refresh.publisher import addressed
-from incremental.refresh.snapshot import Published
-from incremental.refresh.upstream import Progress, standing
-from incremental.refresh.view_store import Store
+from incremental.refresh.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
+from incremental.store.journal import Entry, base_versions
+from incremental.store.publisher import addressed
+from incremental.store.snapshot import Published
+from incremental.store.view_store import Store
 
 if TYPE_CHECKING:
     from incremental.api import Warehouse
@@ -131,7 +131,7 @@ class View:
 
         A source that only a view below reads is named by the way to it: `totals/orders`.
         """
-        return standing(self._published.entry.intent.sources)
+        return base_versions(self._published.entry.intent.sources)
 
     def batch(self, versions: Mapping[str, int] | None = None) -> DataFrame:
         """The batch query's answer, by running it: on the versions of the last finished epoch, or on the given ones.
@@ -152,7 +152,7 @@ class View:
         entry, rows = self._published.seen()
         intent = entry.intent
         resolved.inputs.check({name: pin for name, pin in intent.sources.items() if name not in resolved.views})
-        sample, versions = resolved.compilation.sample(share, intent.epoch), standing(intent.sources)
+        sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
         return verify(intent, versions, resolved.batch(versions), self._answered(resolved, entry, rows), sample)
 
     def history(self) -> tuple[Report, ...]:

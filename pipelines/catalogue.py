@@ -188,7 +188,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
 
 def address(pipeline: Pipeline) -> Address:
     """Where the answer is now; starts no Spark. Raises StateError before the first refresh."""
-    from incremental.refresh.publisher import addressed
+    from incremental.store.publisher import addressed
 
     folder = Path(pipeline.warehouse) / "views" / pipeline.name
     return addressed(folder, pipeline.name, pipeline.declaration.publish_as)
@@ -253,7 +253,7 @@ def state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None)
     return {**asdict(status), "state": word, "sizes": sizes}
 
 
-def standing(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
+def base_versions(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
     """Where a pipeline stands, with its name; of one that fails or is not declared well, the problem.
 
     opened: as of `open`, of one Spark for all pipelines.

@@ -1,7 +1,7 @@
 """Views come and go. In: the last finished epoch of one. Out: a branch that begins there, by itself.
 
 The tables of a branch are shallow clones: Delta tables whose first files are those of the original, which therefore
-remembers the branch (refresh/dependents.py) and keeps these files until it is dropped. All is made in a hidden folder
+remembers the branch (store/dependents.py) and keeps these files until it is dropped. All is made in a hidden folder
 and appears by one rename, so a crash leaves no half branch.
 """
 
@@ -14,14 +14,14 @@ from functools import partial
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.lake.durable import Folder, lock, make_private
 from incremental.operations.metrics import metrics_of
-from incremental.refresh.dependents import Reader, Readers
-from incremental.refresh.journal import Entry, Journal, Pin
-from incremental.refresh.publisher import Publisher
-from incremental.refresh.snapshot import Published
 from incremental.refresh.upstream import Inputs
-from incremental.refresh.view_store import Store
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
+from incremental.store.dependents import Reader, Readers
+from incremental.store.journal import Entry, Journal, Pin
+from incremental.store.publisher import Publisher
+from incremental.store.snapshot import Published
+from incremental.store.view_store import Store
 from incremental.telemetry.clock import now
 
 BRANCHED = "branched"

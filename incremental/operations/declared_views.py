@@ -1,6 +1,6 @@
 """Remember which views this process has declared, so that a view is not dropped while one of them reads it.
 
-Views that other processes have refreshed are known from the folder of the view that they read (refresh/dependents.py).
+Views that other processes have refreshed are known from the folder of the view that they read (store/dependents.py).
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ from incremental.operations.metrics import measured
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
-from incremental.refresh.journal import Entry
 from incremental.refresh.mode import Ways
-from incremental.refresh.publisher import Publisher
 from incremental.refresh.upstream import Inputs, Progress
-from incremental.refresh.view_store import Store
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
+from incremental.store.journal import Entry
+from incremental.store.publisher import Publisher
+from incremental.store.view_store import Store
 from incremental.telemetry.clock import now, seconds_since
 from incremental.telemetry.events import logged
 

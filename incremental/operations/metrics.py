@@ -29,10 +29,10 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Report
 from incremental.algebra.upkeep import Status
 from incremental.lake.protocol import VersionedTable
-from incremental.refresh.snapshot import status_of
 from incremental.refresh.upstream import Inputs
-from incremental.refresh.view_store import Store
 from incremental.spark.cache import SetupError
+from incremental.store.snapshot import status_of
+from incremental.store.view_store import Store
 
 VARIABLE = "DELTAFOLD_METRICS"
 FAMILIES = {
@@ -67,7 +67,7 @@ class Metrics:
     folder: Path
     store: Store
 
-    def standing(self, status: Status) -> None:
+    def base_versions(self, status: Status) -> None:
         """Write where it stands."""
         done = self.store.journal.arrived()
         report = None if done is None else done.report
@@ -113,7 +113,7 @@ def observed(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Where a view stands, which its metrics tell too; base: the table of a base source by the way to it."""
     status, metrics = status_of(store, base), metrics_of(store)
     if metrics is not None:
-        metrics.standing(status)
+        metrics.base_versions(status)
     return status
 
 
@@ -136,8 +136,8 @@ def measured(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[No
 def refreshed(metrics: Metrics, inputs: Inputs) -> None:
     """Write where a view and all below it stand now."""
     for below in inputs.chain.values():
-        replace(metrics, store=below.store).standing(status_of(below.store, below.inputs.bases.__getitem__))
-    metrics.standing(status_of(metrics.store, inputs.bases.__getitem__))
+        replace(metrics, store=below.store).base_versions(status_of(below.store, below.inputs.bases.__getitem__))
+    metrics.base_versions(status_of(metrics.store, inputs.bases.__getitem__))
 
 
 def standing_of(status: Status) -> Iterator[Sample]:

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from incremental.refresh.dependents import Readers
-from incremental.refresh.journal import Entry, Journal
-from incremental.refresh.publisher import PointerFile
-from incremental.refresh.upstream import standing
+from incremental.store.dependents import Readers
+from incremental.store.journal import Entry, Journal, base_versions
+from incremental.store.publisher import PointerFile
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def needs_of_sources(views: Path) -> Iterator[Need]:
 def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
     """The versions of base sources, by the way to them from a view, that it or a view above it may still read."""
     for entry in standing_entries(Journal(folder / "journal")):
-        yield folder.name, standing(entry.intent.sources)
+        yield folder.name, base_versions(entry.intent.sources)
         if entry.report is None:
             befores = entry.intent.sources.items()
             yield folder.name, {name: p.before for name, p in befores if p.before is not None and p.place is None}

@@ -25,14 +25,14 @@ from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.executor import Executor
 from incremental.refresh.incremental_refresh import Effect, Maintenance
-from incremental.refresh.journal import Entry, Intent
 from incremental.refresh.mode import Ways
 from incremental.refresh.planner import Planner
-from incremental.refresh.publisher import Publisher
 from incremental.refresh.reporting import report_of
 from incremental.refresh.state_reuse import COPIED
 from incremental.refresh.upstream import Inputs, Progress
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Entry, Intent
+from incremental.store.publisher import Publisher
+from incremental.store.view_store import Store
 from incremental.telemetry.events import Work, logged
 
 ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"

@@ -19,8 +19,8 @@ from incremental.algebra.report import Verification
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.upkeep import counted
 from incremental.operations.sampling import Sample
-from incremental.refresh.journal import Intent
 from incremental.spark.checkpoint import held
+from incremental.store.journal import Intent
 from incremental.telemetry.events import logged
 
 DIGITS = 9

@@ -20,7 +20,7 @@ from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
 from incremental.lake.version_diff import Difference, by_snapshots, difference
-from incremental.refresh.journal import Intent, Part, Pin
+from incremental.store.journal import Intent, Part, Pin
 
 
 @dataclass(frozen=True)

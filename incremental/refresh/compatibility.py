@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from incremental.algebra.errors import ChangedQueryError, StateError
 from incremental.algebra.recipe import Current
 from incremental.refresh.incremental_refresh import Maintenance
-from incremental.refresh.journal import Entry, Intent, Journal
 from incremental.refresh.mode import Ways
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Entry, Intent, Journal
+from incremental.store.view_store import Store
 
 REBUILD = "rebuild"
 

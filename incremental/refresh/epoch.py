@@ -23,10 +23,10 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import Difference, difference
 from incremental.refresh.batches import Slice
-from incremental.refresh.journal import Intent, Pin
 from incremental.refresh.state_reuse import Reused
 from incremental.spark import catalyst
 from incremental.spark.job_stats import Measure
+from incremental.store.journal import Intent, Pin
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from incremental.refresh.compatibility import reason
 from incremental.refresh.constraint_checks import check
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.incremental_refresh import Effect, Maintenance
-from incremental.refresh.journal import Intent
 from incremental.refresh.mode import Ways
 from incremental.refresh.planner import EpochPlan
-from incremental.refresh.publisher import Publisher
 from incremental.refresh.reporting import report_of, unmoved, with_choice, with_reason
 from incremental.refresh.state_reuse import reused
 from incremental.refresh.upstream import Inputs, Progress
-from incremental.refresh.view_store import Store
 from incremental.spark.java_errors import explained
 from incremental.spark.job_stats import Measure
+from incremental.store.journal import Intent
+from incremental.store.publisher import Publisher
+from incremental.store.view_store import Store
 from incremental.telemetry.events import logged
 
 

@@ -19,8 +19,8 @@ from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import difference
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
-from incremental.refresh.journal import Entry, Journal, Pin
 from incremental.refresh.state_reuse import COPIED, REUSED
+from incremental.store.journal import Entry, Journal, Pin
 
 TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
 CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation

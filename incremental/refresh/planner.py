@@ -14,11 +14,11 @@ from incremental.refresh.batches import following, in_parts
 from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
-from incremental.refresh.journal import Entry, Intent, Pin
 from incremental.refresh.mode import Choice, Ways
 from incremental.refresh.state_reuse import stood
 from incremental.refresh.upstream import Inputs, Reached, Targets
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Entry, Intent, Pin
+from incremental.store.view_store import Store
 
 RESUMED, REBUILT = "resumed", "rebuilt"
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from incremental.algebra.report import Report
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
-from incremental.refresh.journal import Entry, Pin
 from incremental.refresh.mode import Ways
 from incremental.refresh.planner import RESUMED, Planner
-from incremental.refresh.publisher import Publisher
 from incremental.refresh.reporting import after, nothing, over, together
 from incremental.refresh.upstream import Done, Inputs, Progress, Reached, Targets, locked
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Entry, Pin
+from incremental.store.publisher import Publisher
+from incremental.store.view_store import Store
 from incremental.telemetry.events import logged
 
 

@@ -9,10 +9,10 @@ from incremental.algebra.report import Report
 from incremental.algebra.upkeep import counted
 from incremental.refresh.compatibility import Redefinition
 from incremental.refresh.incremental_refresh import Effect
-from incremental.refresh.journal import Entry, Intent, Part, Pin
 from incremental.refresh.mode import Choice
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.job_stats import Cost
+from incremental.store.journal import Entry, Intent, Part, Pin
 from incremental.telemetry.clock import now
 
 

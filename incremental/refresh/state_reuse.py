@@ -19,9 +19,9 @@ from incremental.algebra.recipe import Current
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.partial_aggregate import TOUCHED
 from incremental.dataflow.state_schema import Layout
-from incremental.refresh.journal import Entry, Intent, Pin
 from incremental.refresh.upstream import Inputs
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Entry, Intent, Pin
+from incremental.store.view_store import Store
 
 REUSED, COPIED = "reused", "copied"  # the paths of tables that were not computed
 

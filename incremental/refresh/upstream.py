@@ -25,9 +25,9 @@ from incremental.lake.catalog_names import no_data
 from incremental.lake.durable import lock
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
-from incremental.refresh.dependents import Reader, Readers
-from incremental.refresh.journal import Entry, Journal, Pin
-from incremental.refresh.view_store import Store
+from incremental.store.dependents import Reader, Readers
+from incremental.store.journal import Entry, Journal, Pin, base_versions
+from incremental.store.view_store import Store
 
 Progress = Callable[[str], None]
 Targets = Mapping[str, int]  # the version that is asked for of each base source, by the place of its table
@@ -164,7 +164,7 @@ class Inputs:
         table = self._table(name, Pin(None, 0, "", place))
         if version is None:
             raise StateError(f"the journal of view {entry.intent.view} does not tell its table's version: rebuild it")
-        bases = standing(entry.intent.sources)
+        bases = base_versions(entry.intent.sources)
         pin = Pin(before, version, table.identity(), place, None, bases)
         if known is None or known.identity == pin.identity:
             return pin
@@ -201,7 +201,7 @@ class Inputs:
 
     def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
         """Which base sources an epoch has at later versions than asked for."""
-        stood = standing(pins)
+        stood = base_versions(pins)
         return [way for way, place in self.places.items() if stood.get(way, 0) > targets[place]]
 
     def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
@@ -209,10 +209,10 @@ class Inputs:
         wanted = {way: targets[place] for way, place in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
-            if same and standing(entry.intent.sources) == wanted:
+            if same and base_versions(entry.intent.sources) == wanted:
                 self.check(entry.intent.sources)
                 return entry
-        gone = ", ".join(f"{way} {version}" for way, version in standing(last.intent.sources).items())
+        gone = ", ".join(f"{way} {version}" for way, version in base_versions(last.intent.sources).items())
         asked = ", ".join(f"{way} {version}" for way, version in wanted.items())
         raise SourceError(
             f"view {self.view} has gone on to {gone} and has no epoch at {asked}, which is asked for by a view that "
@@ -241,14 +241,6 @@ class Inputs:
         below = self.views[name]
         old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
         return Answer(below.store.table_at(pin.place or ""), below.columns, old)
-
-
-def standing(pins: Mapping[str, Pin]) -> dict[str, int]:
-    """The versions of all base sources that an epoch stands for, by the way to them."""
-    found: dict[str, int] = {}
-    for name, pin in pins.items():
-        found |= {name: pin.after} if pin.place is None else {f"{name}/{way}": v for way, v in pin.bases.items()}
-    return found
 
 
 def is_pinned(pin: Pin, table: VersionedTable) -> bool:

@@ -31,10 +31,10 @@ from incremental.refresh.constraint_checks import check
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
-from incremental.refresh.journal import Intent, Pin
 from incremental.refresh.source_catalog import nullable
 from incremental.spark import catalyst
 from incremental.spark.job_stats import Measure
+from incremental.store.journal import Intent, Pin
 
 AS_IF_LARGE = {"prune_above_bytes": 0, "range_slices": 3}  # large inputs are read within a few ranges of the keys
 

@@ -23,12 +23,12 @@ ROOMS = (
     "lake.delta_table",
     "lake.durable",
     "lake.sql_view",
-    "refresh.journal",
-    "refresh.publisher",
+    "store.journal",
+    "store.publisher",
     "landing.manifest",
     "landing.staging",
     "lake.physical_layout",
-    "refresh.dependents",
+    "store.dependents",
 )
 EXEMPT = {
     "lake.durable:lock",  # writes who holds the lock, which only the sentence of a BusyError reads

@@ -14,7 +14,7 @@ import pytest
 from incremental.algebra.errors import BusyError, StateError
 from incremental.algebra.report import Report
 from incremental.lake.durable import lock
-from incremental.refresh.journal import Intent, Journal, Pin
+from incremental.store.journal import Intent, Journal, Pin
 from tests.crash.points import Killed, watched
 
 HOLD = """

@@ -10,9 +10,9 @@ from incremental.lake.physical_layout import Storage
 from incremental.lake.sql_view import SqlView
 from incremental.landing.manifest import Manifest
 from incremental.landing.staging import Staging
-from incremental.refresh.dependents import Readers
-from incremental.refresh.journal import Journal
-from incremental.refresh.publisher import PointerFile
+from incremental.store.dependents import Readers
+from incremental.store.journal import Journal
+from incremental.store.publisher import PointerFile
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_PROCESS
 from tests.crash.stages import STAGES
@@ -47,12 +47,12 @@ def test_the_writes_we_know_of_are_found() -> None:
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
     known |= {"lake.durable:Folder.remove", "lake.durable:Folder.appear"}
     known |= {
-        "refresh.journal:Journal._write",
-        "refresh.journal:Journal.withdraw",
+        "store.journal:Journal._write",
+        "store.journal:Journal.withdraw",
         "landing.manifest:Manifest.remember",
-        "refresh.journal:Journal.forget",
-        "refresh.dependents:Readers.add",
-        "refresh.publisher:PointerFile.write",
+        "store.journal:Journal.forget",
+        "store.dependents:Readers.add",
+        "store.publisher:PointerFile.write",
         "lake.sql_view:SqlView.write",
         "lake.sql_view:SqlView.drop",
     }

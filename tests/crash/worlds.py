@@ -19,7 +19,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Files, Policy, View, Warehouse
 from incremental.lake.delta_table import DeltaTable
 from incremental.lake.physical_layout import Storage
-from incremental.refresh.journal import Journal
+from incremental.store.journal import Journal
 
 Rows = Counter[tuple[object, ...]]
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental.algebra.errors import CatalogError, QueryError, StateError
 from incremental.api import Delta, View, Warehouse
 from incremental.lake.sql_view import SqlView
-from incremental.refresh import publisher
 from incremental.spark import catalyst
+from incremental.store import publisher
 from tests.examples.scene import Scene, confirm
 
 HOSTILE = "select k as `k``; -- ' é`, v * 2 as `v 2` from t where v > 0"  # its table has copy numbers

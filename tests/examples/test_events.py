@@ -16,8 +16,8 @@ from incremental.algebra.errors import SourceError
 from incremental.api import Delta, Files
 from incremental.lake.delta import DELTA
 from incremental.operations import metrics
-from incremental.refresh.view_store import Store
 from incremental.spark.cache import SetupError
+from incremental.store.view_store import Store
 from incremental.telemetry import events
 from tests.examples.scene import Scene
 

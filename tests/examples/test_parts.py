@@ -11,7 +11,7 @@ import pytest
 from incremental.algebra.errors import QueryError
 from incremental.api import Delta
 from incremental.refresh import batches, incremental_refresh
-from incremental.refresh.journal import Part
+from incremental.store.journal import Part
 from tests.examples.scene import Scene, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"

@@ -8,9 +8,9 @@ from pathlib import Path
 from incremental.algebra.address import Address
 from incremental.algebra.report import Report
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
-from incremental.refresh.dependents import Reader, Readers
-from incremental.refresh.journal import Intent, Journal, Part, Pin
-from incremental.refresh.publisher import PointerFile
+from incremental.store.dependents import Reader, Readers
+from incremental.store.journal import Intent, Journal, Part, Pin
+from incremental.store.publisher import PointerFile
 
 DONE = Report("v", 1, 1, "applied", "")
 

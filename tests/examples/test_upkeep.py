@@ -109,6 +109,7 @@ def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:
     view = scene.view("select s, count(*) c from totals group by s")
     view.refresh()
     pinned = totals.address.version
+    assert pinned is not None
     for value in (5, 6, 7):
         scene.sql(f"insert into {{t}} values ({value}, {value})")
         totals.refresh()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from incremental.algebra import errors
 from incremental.algebra.recipe import Recipe
-from incremental.refresh.journal import Intent, Journal
+from incremental.store.journal import Intent, Journal
 from pipelines import cli, exits
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 from tests.pipelines.pretended import DIFFERENT, REPORT, Row, World, pretend

@@ -18,9 +18,8 @@ from incremental.lake.catalog_names import no_data
 from incremental.lake.files import rows_in
 from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import by_commits
-from incremental.refresh.journal import Entry
-from incremental.refresh.upstream import standing
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Entry, base_versions
+from incremental.store.view_store import Store
 from incremental.telemetry.clock import seconds_since
 
 
@@ -87,7 +86,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     if done is None or done.report is None:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
-    report, stood = done.report, standing(done.intent.sources)
+    report, stood = done.report, base_versions(done.intent.sources)
     lags = {way: lag(way, base(way), version) for way, version in stood.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: size(table) for name, table in tables.items()}

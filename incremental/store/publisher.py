@@ -17,9 +17,9 @@ from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
 from incremental.lake.durable import write_durably
 from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, columns_of
-from incremental.refresh.journal import Journal
-from incremental.refresh.snapshot import answer_table
-from incremental.refresh.view_store import Store
+from incremental.store.journal import Journal
+from incremental.store.snapshot import answer_table
+from incremental.store.view_store import Store
 from incremental.telemetry.clock import now
 from incremental.telemetry.events import logged
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from incremental.algebra.errors import StateError
 from incremental.lake.durable import make_private, write_durably
-from incremental.refresh.journal import Journal, Pin
+from incremental.store.journal import Journal, Pin
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.tuning import Tuning
 from incremental.lake.protocol import Lake, Table
-from incremental.refresh.journal import Journal
+from incremental.store.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -200,3 +200,11 @@ class Journal:
 def unknown(kind: Any, given: Mapping[str, Any]) -> set[str]:
     """The fields that a record of this release does not have."""
     return set(given) - {field.name for field in dataclasses.fields(kind)}
+
+
+def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
+    """The versions of all base sources that an epoch stands for, by the way to them."""
+    found: dict[str, int] = {}
+    for name, pin in pins.items():
+        found |= {name: pin.after} if pin.place is None else {f"{name}/{way}": v for way, v in pin.bases.items()}
+    return found
