@@ -253,7 +253,7 @@ def state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None)
     return {**asdict(status), "state": word, "sizes": sizes}
 
 
-def base_versions(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
+def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
     """Where a pipeline stands, with its name; of one that fails or is not declared well, the problem.
 
     opened: as of `open`, of one Spark for all pipelines.

@@ -242,7 +242,7 @@ def status(as_json: Json = False) -> None:
     with shown("starting Spark") as say:
         for name, pipeline in found.items():
             say(f"{name}: looking")
-            rows.append(catalogue.base_versions(name, pipeline, opened))
+            rows.append(catalogue.status_row(name, pipeline, opened))
     _print(as_json, rows, rendering.status(rows))
     _exit_on_bad(found)
 
