@@ -37,7 +37,7 @@ from incremental.language.ties import settled
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental
-from incremental.refresh.mode import Cheapest, Choice, Only, Ways
+from incremental.refresh.mode import Choice, CostBased, Fixed, ModePolicy
 from incremental.spark.catalyst import isolated
 
 Policy = Literal["incremental", "auto", "definition"]
@@ -173,7 +173,7 @@ class Compilation:
         return partition_key(self.query.plan, self.query.outputs, partitioned_by)
 
     @cached_property
-    def ways(self) -> Ways:
+    def mode_policy(self) -> ModePolicy:
         """How the view may be kept under its policy; raises RefusedError."""
         program, recomputable = self._program, not incomparable_rows(self.query.outputs)
         if isinstance(program, RefusedError):
@@ -181,11 +181,11 @@ class Compilation:
             if not self.query.determined or self.policy == "incremental":
                 raise program
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
-            return Only(self.current, self._incremental(program))
+            return Fixed(self.current, self._incremental(program))
         elif self.policy == "auto":
-            return Cheapest(self.current, self._incremental(program), self._recomputed, estimate)
+            return CostBased(self.current, self._incremental(program), self._recomputed, estimate)
         check_rows(self.query.outputs)
-        return Only(self.current, self._recomputed)
+        return Fixed(self.current, self._recomputed)
 
     @cached_property
     def current(self) -> Current:

@@ -26,7 +26,7 @@ from incremental.refresh.compatibility import redefinition
 from incremental.refresh.mode import Choice, foreseen
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.source_catalog import Declared
-from incremental.refresh.upstream import Below, Inputs
+from incremental.refresh.upstream import Inputs, UpstreamView
 from incremental.store.snapshot import Published
 
 if TYPE_CHECKING:
@@ -207,13 +207,13 @@ class ResolvedView:
     @cached_property
     def refresh(self) -> Refresh:
         """What refreshes the view."""
-        return Refresh(self.view.store, self.compilation.ways, self.inputs, self.view.on_change)
+        return Refresh(self.view.store, self.compilation.mode_policy, self.inputs, self.view.on_change)
 
     @cached_property
-    def below(self) -> Below:
+    def below(self) -> UpstreamView:
         """The view as another one reads it."""
         columns = tuple(column.name for column in self.compilation.columns)
-        return Below(self.view.store, columns, self.refresh.inputs, self.refresh.reach)
+        return UpstreamView(self.view.store, columns, self.refresh.inputs, self.refresh.reach)
 
     @property
     def choice(self) -> Choice:
@@ -221,7 +221,7 @@ class ResolvedView:
         finished = {name: Published(each.view.store) for name, each in self.views.items()}
         answers = {name: each.table for name, each in finished.items() if each.is_there}
         read, journal = self.compilation.query.sources, self.view.store.journal
-        return foreseen(self.compilation.ways, read, journal, self.tables | answers)
+        return foreseen(self.compilation.mode_policy, read, journal, self.tables | answers)
 
     def batch(self, versions: Mapping[str, int]) -> DataFrame:
         """The batch query at these versions, on the batch queries of the views that it reads, not on their tables.

@@ -166,7 +166,7 @@ class View:
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
         resolved = self._resolved
-        return upkeep(self.store, resolved.compilation.ways, resolved.inputs, retention_hours, progress)
+        return upkeep(self.store, resolved.compilation.mode_policy, resolved.inputs, retention_hours, progress)
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
         """Go back to a finished epoch, as a new generation; the next refresh goes forward from there."""
@@ -226,7 +226,7 @@ class View:
     @property
     def _rollback(self) -> Rollback:
         resolved = self._resolved
-        return Rollback(self.store, resolved.compilation.ways, resolved.inputs)
+        return Rollback(self.store, resolved.compilation.mode_policy, resolved.inputs)
 
     @property
     def _published(self) -> Published:

@@ -141,11 +141,11 @@ class DeltaTable:
                 removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
                 if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
                     return None
-                left = [data_file(as_added(self.spark, action)) for action in removed]
+                gone = [data_file(as_added(self.spark, action)) for action in removed]
                 same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
-                if same and added and not left:
+                if same and added and not gone:
                     return None
-                found.append(Commit(added, left, same and rows_in(added) == rows_in(left)))
+                found.append(Commit(added, gone, same and rows_in(added) == rows_in(gone)))
         except JavaError:
             return None
         return found if len(found) == after - before else None
@@ -178,7 +178,7 @@ class DeltaTable:
         """
         cdc = catalyst.sql(self.spark).delta.commands.cdc
         instant, none = catalyst.jvm(self.spark).java.sql.Timestamp(0), catalyst.none(self.spark)
-        came, left = (
+        added, removed = (
             catalyst.vector(self.spark, [getattr(cdc, "CDCReader$CDCDataSpec")(version, instant, actions, none)])
             for actions in (
                 catalyst.vector(self.spark, [file.action for file in after]),
@@ -186,7 +186,9 @@ class DeltaTable:
             )
         )
         reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
-        frames = catalyst.sequence(reader.getDeletedAndAddedRows(came, left, self.log, self._at(version), False, spark))
+        frames = catalyst.sequence(
+            reader.getDeletedAndAddedRows(added, removed, self.log, self._at(version), False, spark)
+        )
         # it gives rows that went and rows that came back, usually one of them none, which takes reading all files
         some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
         return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])

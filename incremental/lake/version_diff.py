@@ -32,19 +32,19 @@ class Difference:
     table: VersionedTable
     before: int | None
     after: int
-    left: tuple[File, ...]
-    came: tuple[File, ...]
+    removed: tuple[File, ...]
+    added: tuple[File, ...]
     remapped: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether no file left or came."""
-        return not self.left and not self.came
+        return not self.removed and not self.added
 
     @property
     def insert_only(self) -> bool:
         """Whether no file left, so that no row can have been deleted."""
-        return not self.left
+        return not self.removed
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
         """The change of some columns: plain rows when insert-only, else a Z-set; consolidate: equal rows cancel.
@@ -55,25 +55,25 @@ class Difference:
         if self.before is None:
             return self.table.at(self.after).select(*chosen)
         if self.insert_only:
-            return self.table.rows_of(self.after, self.came).select(*chosen)
+            return self.table.rows_of(self.after, self.added).select(*chosen)
         change = reduce(DataFrame.unionByName, [part.select(*chosen, WEIGHT) for part in self._parts()])
         return consolidated(change) if consolidate else change
 
     def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
         """Files that left and that came as a whole; then those that only got another deletion vector, old and new."""
-        paths = [{file.identity[0] for file in files} for files in (self.left, self.came)]
+        paths = [{file.identity[0] for file in files} for files in (self.removed, self.added)]
         kept = set[str]() if self.remapped else paths[0] & paths[1]
-        left, came = ([f for f in files if f.identity[0] not in kept] for files in (self.left, self.came))
-        old, new = ([f for f in files if f.identity[0] in kept] for files in (self.left, self.came))
-        return left, came, old, new
+        removed, added = ([f for f in files if f.identity[0] not in kept] for files in (self.removed, self.added))
+        old, new = ([f for f in files if f.identity[0] in kept] for files in (self.removed, self.added))
+        return removed, added, old, new
 
     def _parts(self) -> Iterator[DataFrame]:
         """Rows with weights: of files that came, of files that left, and where only the deletion vector differs."""
         assert self.before is not None
-        left, came, old, new = self.sides()
+        removed, added, old, new = self.sides()
         for table, version, files, weight in (
-            (self.table, self.after, came, 1),
-            (self.table.origin, self.before, left, -1),
+            (self.table, self.after, added, 1),
+            (self.table.origin, self.before, removed, -1),
         ):
             if files:
                 yield table.rows_of(version, files).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
@@ -140,9 +140,9 @@ def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Diffe
         return Difference(table, before, after, (), ())
     apart = before is not None and remapped(table, before, after)
     old, new = {} if before is None else table.origin.files(before), table.files(after)
-    left = tuple(file for identity, file in old.items() if apart or identity not in new)
-    came = tuple(file for identity, file in new.items() if apart or identity not in old)
-    return Difference(table, before, after, left, came, apart)
+    removed = tuple(file for identity, file in old.items() if apart or identity not in new)
+    added = tuple(file for identity, file in new.items() if apart or identity not in old)
+    return Difference(table, before, after, removed, added, apart)
 
 
 def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
@@ -156,19 +156,19 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
     commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
     if commits is None:
         return None
-    left: dict[Identity, File] = {}
-    came: dict[Identity, File] = {}
+    removed: dict[Identity, File] = {}
+    added: dict[Identity, File] = {}
     replaced = set[str]()
     for commit in commits:
-        if commit.compacts and table.present([file for file in commit.removed if file.identity in came]):
+        if commit.compacts and table.present([file for file in commit.removed if file.identity in added]):
             replaced |= {file.identity[0] for file in commit.removed}
             continue
         if any(file.identity[0] in replaced for file in commit.added):
             return None
-        for one, other, files in ((came, left, commit.removed), (left, came, commit.added)):
+        for one, other, files in ((added, removed, commit.removed), (removed, added, commit.added)):
             for file in files:
                 if one.pop(file.identity, None) is None:
                     if file.identity in other:
                         return None
                     other[file.identity] = file
-    return Difference(table, before, after, tuple(left.values()), tuple(came.values()))
+    return Difference(table, before, after, tuple(removed.values()), tuple(added.values()))

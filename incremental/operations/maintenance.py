@@ -26,7 +26,7 @@ from incremental.operations.metrics import measured
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
-from incremental.refresh.mode import Ways
+from incremental.refresh.mode import ModePolicy
 from incremental.refresh.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
@@ -42,7 +42,7 @@ METADATA = '{"deltafold": "upkeep"}'
 
 
 @dataclass(frozen=True)
-class Keeping:
+class MaintenanceRun:
     """What upkeep works on."""
 
     store: Store
@@ -158,18 +158,18 @@ class Keeping:
 
 
 def upkeep(
-    store: Store, ways: Ways, inputs: Inputs, hours: float = WEEK_HOURS, progress: Progress | None = None
+    store: Store, mode_policy: ModePolicy, inputs: Inputs, hours: float = WEEK_HOURS, progress: Progress | None = None
 ) -> Upkeep:
     """Keep a view's tables in order, when nobody else works on it; inputs: what its query reads.
 
     Raises StateError where an epoch is unfinished or there is none, BusyError where another process does not end.
     """
     with measured(store, inputs, attempt=False), logged("upkeep", {"view": store.view}) as work:
-        work.result = done = keep_in_order(store, ways, hours, progress)
+        work.result = done = keep_in_order(store, mode_policy, hours, progress)
     return done
 
 
-def keep_in_order(store: Store, ways: Ways, hours: float, progress: Progress | None) -> Upkeep:
+def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
     """Keep a view's tables in order, under its lock."""
     view = store.view
     if not 0 <= hours < math.inf:
@@ -180,12 +180,12 @@ def keep_in_order(store: Store, ways: Ways, hours: float, progress: Progress | N
             raise StateError(f"view {view} has no finished epoch yet: refresh it first")
         if not last.complete:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
-        maintenance = ways.of(last.intent.mode)
-        if found := redefinition(view, store.journal, last, ways.current, maintenance):
+        maintenance = mode_policy.of(last.intent.mode)
+        if found := redefinition(view, store.journal, last, mode_policy.current, maintenance):
             raise found.refused("rebuild the view, or restore what changed")
         Publisher(store).begin()  # no reader may be left at a table that is removed below
         try:
-            return Keeping(store, maintenance, hours, progress).run(last)
+            return MaintenanceRun(store, maintenance, hours, progress).run(last)
         except JavaError as error:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}; nothing is lost, try again"

@@ -24,8 +24,8 @@ from incremental.operations.metrics import measured
 from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.executor import Executor
-from incremental.refresh.incremental_refresh import Effect, Maintenance
-from incremental.refresh.mode import Ways
+from incremental.refresh.incremental_refresh import EpochResult, Maintenance
+from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import Planner
 from incremental.refresh.reporting import report_of
 from incremental.refresh.state_reuse import COPIED
@@ -42,9 +42,10 @@ MOST_BUCKETS = 4096  # each is a folder and a file
 class Rollback:
     """Takes one view back, or its last epoch to other buckets."""
 
-    def __init__(self, store: Store, ways: Ways, inputs: Inputs) -> None:
-        self._store, self._ways, self._inputs, self._publisher = store, ways, inputs, Publisher(store)
-        self._planner, self._executor = Planner(store, ways, inputs), Executor(store, ways, inputs, self._publisher)
+    def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs) -> None:
+        self._store, self._mode_policy, self._inputs, self._publisher = store, mode_policy, inputs, Publisher(store)
+        self._planner = Planner(store, mode_policy, inputs)
+        self._executor = Executor(store, mode_policy, inputs, self._publisher)
 
     def rebucket(self, buckets: int, progress: Progress | None) -> Report:
         """Store the last epoch in so many buckets; its state is kept and the sources are not read.
@@ -84,7 +85,7 @@ class Rollback:
     def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
         """An epoch as the first of a new generation."""
         self._publisher.begin()
-        maintenance = self._ways.of(entry.intent.mode)
+        maintenance = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first, since nobody should restore a query for files that are gone
         if found := self._planner.redefinition(entry):
             raise found.refused(f"to {what}, restore what was; else rebuild the view")
@@ -146,7 +147,7 @@ class Rollback:
         self._publisher.point()
         return report
 
-    def _copy(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> Effect:
+    def _copy(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> EpochResult:
         """Every table as the epoch left it."""
         for name, table in epoch.tables.items():
             old = self._store.table(entry.intent.generation, name)
@@ -161,7 +162,7 @@ class Rollback:
                 if COPY in rows.columns:  # epochs count from 1 again: their copies must not meet those that are there
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)
-        return Effect(paths=dict.fromkeys(epoch.tables, COPIED))
+        return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
 
 
 def vacuumed(epoch: Epoch) -> str:

@@ -29,8 +29,8 @@ class Move:
 
     source: str
     path: str
-    left: tuple[File, ...]
-    came: tuple[File, ...]
+    removed: tuple[File, ...]
+    added: tuple[File, ...]
     whole: bool
 
     @property
@@ -39,10 +39,10 @@ class Move:
 
         Two vectors may differ in more rows than in number, so that files with equally many count whole too.
         """
-        files = (*self.left, *self.came)
+        files = (*self.removed, *self.added)
         both, rows = sum(file.bytes for file in files), [file.rows or 0 for file in files]
         differ = max(rows) - min(rows)
-        if self.whole or not differ or not (self.left and self.came):
+        if self.whole or not differ or not (self.removed and self.added):
             return both
         return math.ceil(both * differ / max(rows))
 
@@ -86,7 +86,7 @@ class Slice(TableView):
         return self.table.schema(self._moved.after)
 
 
-def in_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
+def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
     """The intent as the first of several, where its sources have more bytes to move than `most`.
 
     Between two parts declared constraints need not hold, so none is relied on; the whole change is checked before.
@@ -107,7 +107,7 @@ def in_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) ->
 
 def alike(change: Difference) -> bool:
     """Whether files of both versions can be read by the later schema."""
-    if change.before is None or not change.left:
+    if change.before is None or not change.removed:
         return not change.remapped
     sides = change.table.origin.partitioned_by(change.before), change.table.partitioned_by(change.after)
     return not change.remapped and sides[0] == sides[1]
@@ -144,19 +144,19 @@ def slice_of(table: VersionedTable, whole: Difference, earlier: Sequence[Move], 
     exchange(files, earlier)
     old = dict(files)
     exchange(files, now)
-    left = tuple(file for move in now for file in move.left)
-    came = tuple(file for move in now for file in move.came)
+    removed = tuple(file for move in now for file in move.removed)
+    added = tuple(file for move in now for file in move.added)
     before = whole.after if earlier else whole.before
-    change = replace(whole, before=before, left=left, came=came)
+    change = replace(whole, before=before, removed=removed, added=added)
     return Slice(table, files, Slice(table, old, None, change), change)
 
 
 def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
     """Take out what leaves, put in what comes."""
     for move in moves:
-        for file in move.left:
+        for file in move.removed:
             files.pop(file.identity, None)
-        for file in move.came:
+        for file in move.added:
             files[file.identity] = file
 
 
@@ -187,7 +187,7 @@ def parts(found: Mapping[str, Difference], each: Part) -> Iterator[list[Move]]:
 def moves(name: str, change: Difference, whole: bool) -> list[Move]:
     """The moves of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
-    for side, files in enumerate((change.left, change.came)):
+    for side, files in enumerate((change.removed, change.added)):
         for file in files:
             paths.setdefault(file.identity[0], ([], []))[side].append(file)
-    return [Move(name, path, tuple(left), tuple(came), whole) for path, (left, came) in sorted(paths.items())]
+    return [Move(name, path, tuple(removed), tuple(added), whole) for path, (removed, added) in sorted(paths.items())]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from incremental.algebra.errors import ChangedQueryError, StateError
 from incremental.algebra.recipe import Current
 from incremental.refresh.incremental_refresh import Maintenance
-from incremental.refresh.mode import Ways
+from incremental.refresh.mode import ModePolicy
 from incremental.store.journal import Entry, Intent, Journal
 from incremental.store.view_store import Store
 
@@ -52,14 +52,16 @@ def begun_as(intent: Intent, maintenance: Maintenance) -> bool:
     return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}
 
 
-def reason(store: Store, ways: Ways, intent: Intent) -> Redefinition | None:
+def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinition | None:
     """Why a generation replaces the one before it, where the query or what it reads is the reason."""
     if intent.epoch > 1:
         return None
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
     if not earlier:
         return None
-    return redefinition(store.view, store.journal, earlier[-1], ways.current, ways.of(earlier[-1].intent.mode))
+    return redefinition(
+        store.view, store.journal, earlier[-1], mode_policy.current, mode_policy.of(earlier[-1].intent.mode)
+    )
 
 
 def check_layout(store: Store, generation: int, maintenance: Maintenance) -> None:

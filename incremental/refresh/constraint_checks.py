@@ -171,7 +171,7 @@ class Checks:
 
     def _orphaned(self, fact: Referring) -> tuple[Suspect | Offence, ...]:
         """Keys that left, and are referred to still."""
-        if not self._changed(fact.to) or not self._epoch.differences[fact.to].left:
+        if not self._changed(fact.to) or not self._epoch.differences[fact.to].removed:
             return ()
         names, width = key_names(fact.key), len(fact.key)
         gone = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*names)
@@ -189,7 +189,7 @@ class Checks:
 
     def _append_only(self, fact: AppendOnly) -> tuple[Suspect | Offence, ...]:
         changed = self._epoch.differences[fact.source]
-        if changed.before is None or not changed.left:
+        if changed.before is None or not changed.removed:
             return ()
         was = set(self._epoch.sources[fact.source].at(changed.before).columns)
         columns = tuple(column for column in self._after(fact.source).columns if column in was)

@@ -144,9 +144,9 @@ class EpochLeaves:
     def direction(self, leaf: Source) -> Direction | None:
         """What its files tell without being read; where a source only grows, files that left came again."""
         changed = self.epoch.differences[leaf.relation]
-        if not changed.left or AppendOnly(leaf.relation) in self.facts:
+        if not changed.removed or AppendOnly(leaf.relation) in self.facts:
             return "added"
-        return None if changed.came else "removed"
+        return None if changed.added else "removed"
 
     def bytes(self, leaf: Leaf) -> int:
         """What its table takes now."""

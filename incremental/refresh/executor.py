@@ -15,8 +15,8 @@ from incremental.refresh.batches import sliced
 from incremental.refresh.compatibility import reason
 from incremental.refresh.constraint_checks import check
 from incremental.refresh.epoch import Epoch
-from incremental.refresh.incremental_refresh import Effect, Maintenance
-from incremental.refresh.mode import Ways
+from incremental.refresh.incremental_refresh import EpochResult, Maintenance
+from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import EpochPlan
 from incremental.refresh.reporting import report_of, unmoved, with_choice, with_reason
 from incremental.refresh.state_reuse import reused
@@ -34,7 +34,7 @@ class Executor:
     """Runs the epochs of one view, whose lock is held."""
 
     store: Store
-    ways: Ways
+    mode_policy: ModePolicy
     inputs: Inputs
     publisher: Publisher
 
@@ -68,7 +68,7 @@ class Executor:
             self._failed(epoch, error)
             raise
 
-    def _written(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, Effect]:
+    def _written(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
         """Check what is declared of the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
@@ -77,16 +77,16 @@ class Executor:
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check(whole, plan.maintenance.constraints)
-            self.store.journal.keep(self.ways.current.recipe)
+            self.store.journal.keep(self.mode_policy.current.recipe)
             self.store.journal.begin(intent)
             return epoch, plan.maintenance.run(epoch)
 
-    def _finished(self, plan: EpochPlan, epoch: Epoch, effect: Effect) -> Report:
+    def _finished(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:
         """Complete the journal entry; where nothing that is kept changed, the last epoch stands at the new versions."""
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
             # the change cancelled out (a compaction, say)
-            report = last.report or report_of(last.intent, Effect(), cost, "")
+            report = last.report or report_of(last.intent, EpochResult(), cost, "")
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
             journal.withdraw(intent)
@@ -95,7 +95,7 @@ class Executor:
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         choice = plan.choice if intent.part is None else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
-        report = with_reason(report, reason(self.store, self.ways, intent))
+        report = with_reason(report, reason(self.store, self.mode_policy, intent))
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 

@@ -21,7 +21,7 @@ from incremental.dataflow.publish import Bag, BagChange, stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch
-from incremental.refresh.incremental_refresh import Effect, no_partition_key
+from incremental.refresh.incremental_refresh import EpochResult, no_partition_key
 from incremental.spark.checkpoint import held
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
@@ -63,10 +63,10 @@ class Recomputed:
         """A bag of the answer."""
         return stored_bag(self.columns, buckets)
 
-    def run(self, epoch: Epoch) -> Effect:
+    def run(self, epoch: Epoch) -> EpochResult:
         """One epoch: run the query, publish what differs."""
         if epoch.written(VIEW):
-            return Effect()
+            return EpochResult()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
         with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
@@ -75,8 +75,8 @@ class Recomputed:
             else:
                 moved = self._exchange(new, bag, epoch, before)
         if not moved.rows and before is not None and not epoch.resumed:
-            return Effect()
-        return Effect(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
+            return EpochResult()
+        return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
     def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
         """Publish a consolidated answer, unless it is what the view holds; returns what differs."""

@@ -31,7 +31,7 @@ from incremental.spark.checkpoint import held
 
 
 @dataclass(frozen=True)
-class Effect:
+class EpochResult:
     """What an epoch did: touched groups, rows of the change, the path taken for each table it wrote.
 
     partitions: those of the answer that it touched; None where they are not known.
@@ -88,7 +88,7 @@ class Maintenance(Protocol):
         """How one of its tables is stored in so many buckets."""
         ...
 
-    def run(self, epoch: Epoch) -> Effect:
+    def run(self, epoch: Epoch) -> EpochResult:
         """Write the tables of one epoch."""
         ...
 
@@ -151,7 +151,7 @@ class Incremental:
                 return Layout.of(self.program, state, buckets).stored
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
-    def run(self, epoch: Epoch) -> Effect:
+    def run(self, epoch: Epoch) -> EpochResult:
         """One epoch: every state, then the view."""
         with ExitStack() as cached:
             return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key()).all()
@@ -175,7 +175,7 @@ class Run:
         known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
         self._partitions: tuple[str, ...] | None = () if known else None
 
-    def all(self) -> Effect:
+    def all(self) -> EpochResult:
         """Merge every state, inputs first, then publish the view."""
         for state in self._program.states:
             with self._epoch.measure.phase(f"merge {state.name}"):
@@ -184,7 +184,7 @@ class Run:
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
-        return Effect(self._groups, self._rows, self._paths, self._partitions)
+        return EpochResult(self._groups, self._rows, self._paths, self._partitions)
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]

@@ -46,7 +46,7 @@ class Choice:
         return f"a refresh is expected to take {incremental:.1f} s, recomputing {recompute:.1f} s"
 
 
-class Ways(Protocol):
+class ModePolicy(Protocol):
     """The modes a view may be kept in, and its query."""
 
     @property
@@ -64,7 +64,7 @@ class Ways(Protocol):
 
 
 @dataclass(frozen=True)
-class Only:
+class Fixed:
     """One mode."""
 
     current: Current
@@ -80,7 +80,7 @@ class Only:
 
 
 @dataclass(frozen=True)
-class Cheapest:
+class CostBased:
     """Incremental or recomputed, whichever is expected to take less time."""
 
     current: Current
@@ -118,18 +118,20 @@ class Cheapest:
         if pin.before is None:
             return TYPICAL * whole
         found = difference(table, pin.before, pin.after)
-        return float(sum(file.bytes for file in (*found.left, *found.came)))
+        return float(sum(file.bytes for file in (*found.removed, *found.added)))
 
 
-def foreseen(ways: Ways, read: Sequence[str], journal: Journal, tables: Mapping[str, VersionedTable]) -> Choice:
+def foreseen(
+    mode_policy: ModePolicy, read: Sequence[str], journal: Journal, tables: Mapping[str, VersionedTable]
+) -> Choice:
     """How the next epoch would run, with the sources as they stand."""
     last = journal.last()
     pins = {} if last is None else last.intent.sources
     known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
     if len(known) < len(read):  # nothing to measure yet
-        return Choice(ways.of(None if last is None else last.intent.mode))
+        return Choice(mode_policy.of(None if last is None else last.intent.mode))
     before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
-    return ways.choose(journal, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
+    return mode_policy.choose(journal, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
 
 
 def corrections(entries: Sequence[Entry]) -> dict[str, float]:

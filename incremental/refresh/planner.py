@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import SourceError, StateError
 from incremental.lake.version_diff import difference
-from incremental.refresh.batches import following, in_parts
+from incremental.refresh.batches import following, split_into_parts
 from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
-from incremental.refresh.mode import Choice, Ways
-from incremental.refresh.state_reuse import stood
-from incremental.refresh.upstream import Inputs, Reached, Targets
+from incremental.refresh.mode import Choice, ModePolicy
+from incremental.refresh.state_reuse import reusable_pins
+from incremental.refresh.upstream import Inputs, Targets, UpstreamState
 from incremental.store.journal import Entry, Intent, Pin
 from incremental.store.view_store import Store
 
@@ -55,36 +55,36 @@ class Planner:
     """Plans the epochs of one view."""
 
     store: Store
-    ways: Ways
+    mode_policy: ModePolicy
     inputs: Inputs
 
     def redefinition(self, last: Entry) -> Redefinition | None:
         """What is another than when the state of an epoch was built; None where nothing is."""
-        kept_by = self.ways.of(last.intent.mode)
-        return redefinition(self.store.view, self.store.journal, last, self.ways.current, kept_by)
+        kept_by = self.mode_policy.of(last.intent.mode)
+        return redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
 
     def resumed(self, last: Entry) -> EpochPlan:
         """An interrupted epoch, from the versions that it pinned. Raises SourceError where these are gone."""
         self.inputs.check(last.intent.sources)
-        return EpochPlan(self.ways.of(last.intent.mode), last.intent, RESUMED)
+        return EpochPlan(self.mode_policy.of(last.intent.mode), last.intent, RESUMED)
 
     def next_part(self, last: Entry) -> EpochPlan:
         """The part of a change after one that is finished."""
-        intent, maintenance = last.intent, self.ways.of(last.intent.mode)
+        intent, maintenance = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
         return EpochPlan(maintenance, following(intent, versions), maintenance.verdict, last=last)
 
     def pins(
-        self, last: Entry | None, targets: Targets, reached: Mapping[str, Reached], rebuild: bool
+        self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
     ) -> Mapping[str, Pin]:
         """The versions of the next epoch by source; from where the last one ended, unless the view is rebuilt.
 
         Raises SourceError for versions that lack a column of the query, and for tables that were replaced.
         """
         known = {} if last is None or rebuild else last.intent.sources
-        sources = self.ways.of(None if last is None else last.intent.mode).sources
+        sources = self.mode_policy.of(None if last is None else last.intent.mode).sources
         pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
-        self.inputs.check_columns(pins, self.ways.current)
+        self.inputs.check_columns(pins, self.mode_policy.current)
         return pins
 
     def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk: int | None) -> EpochPlan:
@@ -92,7 +92,7 @@ class Planner:
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
-        choice = self.ways.choose(self.store.journal, pins, self.inputs.of(pins))
+        choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins))
         maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
         anew = rebuild or moved  # another mode is another generation
         verdict = REBUILT if rebuild or (moved and maintenance.verdict == Incremental.verdict) else maintenance.verdict
@@ -101,10 +101,10 @@ class Planner:
         generation = self.store.unused_generation() if anew else None
         intent = self._intent(maintenance, None if anew else last, dict(pins), generation)
         plan = EpochPlan(maintenance, intent, verdict, choice, last)
-        if anew and (earlier := stood(intent, last, self.inputs, self.ways.current, chunk)):
+        if anew and (earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk)):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
         if chunk is not None and intent.mode == Incremental.mode:
-            return replace(plan, intent=in_parts(intent, self.inputs.of(pins), chunk))
+            return replace(plan, intent=split_into_parts(intent, self.inputs.of(pins), chunk))
         return plan
 
     def _intent(
@@ -145,7 +145,7 @@ class Planner:
             )
 
     def _check_invariant(self, maintenance: Maintenance, intent: Intent) -> None:
-        read = self.ways.current.recipe.sources
+        read = self.mode_policy.current.recipe.sources
         for name in sorted(maintenance.invariant):
             pin = intent.sources[name]
             if pin.before is None or pin.before == pin.after:

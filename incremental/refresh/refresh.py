@@ -11,10 +11,10 @@ from dataclasses import replace
 from incremental.algebra.report import Report
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
-from incremental.refresh.mode import Ways
+from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
 from incremental.refresh.reporting import after, nothing, over, together
-from incremental.refresh.upstream import Done, Inputs, Progress, Reached, Targets, locked
+from incremental.refresh.upstream import Done, Inputs, Progress, Targets, UpstreamState, locked
 from incremental.store.journal import Entry, Pin
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
@@ -27,10 +27,12 @@ class Refresh:
     on_change: `refuse` or `rebuild` where the query, the schema of what it reads, or settings are others than before.
     """
 
-    def __init__(self, store: Store, ways: Ways, inputs: Inputs, on_change: str = "refuse") -> None:
+    def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs, on_change: str = "refuse") -> None:
         self.inputs = inputs
-        self._store, self._ways, self._on_change, self._publisher = store, ways, on_change, Publisher(store)
-        self._planner, self._executor = Planner(store, ways, inputs), Executor(store, ways, inputs, self._publisher)
+        self._store, self._mode_policy, self._on_change = store, mode_policy, on_change
+        self._publisher = Publisher(store)
+        self._planner = Planner(store, mode_policy, inputs)
+        self._executor = Executor(store, mode_policy, inputs, self._publisher)
 
     def run(
         self,
@@ -58,7 +60,7 @@ class Refresh:
             work.result = report = over(report, [each.report for each in done.values()])
         return report
 
-    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> Reached:
+    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> UpstreamState:
         """Go to the versions that a view above asks for; one that has gone on already gives an earlier epoch."""
         folder = self._store.folder.resolve()
         if folder in done:
@@ -80,7 +82,7 @@ class Refresh:
             report = after(self._go(targets, reached, progress, rebuild), resumed)
             entry = self._store.journal.last()
         assert entry is not None
-        done[folder] = Reached(entry, self._ways.of(entry.intent.mode).tables[-1], report)
+        done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
         return done[folder]
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
@@ -108,7 +110,7 @@ class Refresh:
     def _go(
         self,
         targets: Targets,
-        reached: Mapping[str, Reached],
+        reached: Mapping[str, UpstreamState],
         progress: Progress | None,
         rebuild: bool = False,
         chunk: int | None = None,
@@ -135,7 +137,7 @@ class Refresh:
         """Refuse to go on from a state of another query, or in other tables; note what the query is."""
         if found := self._planner.redefinition(last):
             raise found.refused("rebuild the view, or restore what changed")
-        self._store.journal.keep(self._ways.current.recipe)  # an earlier release did not
+        self._store.journal.keep(self._mode_policy.current.recipe)  # an earlier release did not
 
     def _replaces(self, progress: Progress | None) -> bool:
         """Whether what changed since the last epoch asks for a new generation."""

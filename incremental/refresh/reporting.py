@@ -8,7 +8,7 @@ from dataclasses import replace
 from incremental.algebra.report import Report
 from incremental.algebra.upkeep import counted
 from incremental.refresh.compatibility import Redefinition
-from incremental.refresh.incremental_refresh import Effect
+from incremental.refresh.incremental_refresh import EpochResult
 from incremental.refresh.mode import Choice
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.job_stats import Cost
@@ -35,7 +35,7 @@ def unmoved(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
     return with_cost(replace(nothing(intent.view, last, pins), sentence=sentence), cost)
 
 
-def report_of(intent: Intent, effect: Effect, cost: Cost, verdict: str) -> Report:
+def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> Report:
     """The report of a finished epoch."""
     versions = shown(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
@@ -63,7 +63,7 @@ def together(entries: Sequence[Entry], last: Report) -> Report:
         return last
     (first, begun), (end, _), reports = parts[0], parts[-1], [report for _, report in parts]
     cost = spent_by(reports)
-    effect = Effect(
+    effect = EpochResult(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
         united(reports) if first.number == 1 else None,
@@ -93,7 +93,7 @@ def spent_by(reports: Sequence[Report]) -> Cost:
     return cost
 
 
-def done(effect: Effect, cost: Cost, commits: int) -> str:
+def done(effect: EpochResult, cost: Cost, commits: int) -> str:
     """What was done and what it cost, in words."""
     rows, groups = counted(effect.change_rows, "changed row"), counted(effect.groups, "group")
     return f"{rows}, {groups}, {spent(cost)}, {counted(commits, 'Delta commit')}"

@@ -65,7 +65,7 @@ def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
     return {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
 
 
-def stood(
+def reusable_pins(
     intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk: int | None
 ) -> dict[str, Pin] | None:
     """Where to begin instead: the pins of the last epoch, if it has a state of this one, and the rest can be read.

@@ -65,7 +65,7 @@ class Answer(TableView):
 
 
 @dataclass(frozen=True)
-class Reached:
+class UpstreamState:
     """Where a view below stands: at a finished epoch, whose answer is in the table `final`."""
 
     entry: Entry
@@ -73,17 +73,17 @@ class Reached:
     report: Report
 
 
-Done = dict[Path, Reached]
+Done = dict[Path, UpstreamState]
 
 
 @dataclass(frozen=True)
-class Below:
+class UpstreamView:
     """A view that another view reads, and how it is brought to the versions of an epoch (its lock is held)."""
 
     store: Store
     columns: tuple[str, ...]
     inputs: Inputs
-    reach: Callable[[Targets, Done, Progress | None], Reached]
+    reach: Callable[[Targets, Done, Progress | None], UpstreamState]
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class Inputs:
 
     view: str
     tables: Mapping[str, VersionedTable]
-    views: Mapping[str, Below] = field(default_factory=dict[str, Below])
+    views: Mapping[str, UpstreamView] = field(default_factory=dict[str, UpstreamView])
 
     @cached_property
-    def chain(self) -> Mapping[Path, Below]:
+    def chain(self) -> Mapping[Path, UpstreamView]:
         """The views below, at any depth, by their folders: each once, however many read it."""
-        found = dict[Path, Below]()
+        found = dict[Path, UpstreamView]()
         for below in self.views.values():
             found |= {below.store.folder.resolve(): below, **below.inputs.chain}
         return found
@@ -145,11 +145,11 @@ class Inputs:
                 raise SourceError(f"source {way} has no version {asked[place]}: its latest is {last}")
         return asked
 
-    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, Reached]:
+    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
         """Bring every view below to these versions, by source; done: those that are there already."""
         return {name: below.reach(targets, done, within(below, progress)) for name, below in self.views.items()}
 
-    def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, Reached]) -> Pin:
+    def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
         """A source in the next epoch; known: its pin in the last one, if this goes on from there."""
         before = None if known is None else known.after
         if name not in self.views:
@@ -260,7 +260,7 @@ def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     )
 
 
-def within(below: Below, progress: Progress | None) -> Progress | None:
+def within(below: UpstreamView, progress: Progress | None) -> Progress | None:
     """What says of each step which view it is of."""
     return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")
 

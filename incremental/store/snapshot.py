@@ -86,8 +86,8 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     if done is None or done.report is None:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
-    report, stood = done.report, base_versions(done.intent.sources)
-    lags = {way: lag(way, base(way), version) for way, version in stood.items()}
+    report, stands_at = done.report, base_versions(done.intent.sources)
+    lags = {way: lag(way, base(way), version) for way, version in stands_at.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: size(table) for name, table in tables.items()}
     told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
@@ -113,7 +113,7 @@ def lag(source: str, table: VersionedTable, version: int) -> Lag:
     found = by_commits(table, version, version + behind)
     if found is None:
         return Lag(behind, None)
-    left, came, shrunk, rest = found.sides()
+    removed, added, shrunk, rest = found.sides()
     # of a file that only got another deletion vector, as many rows as the vector grew
-    rows = rows_in([*left, *came]) + abs(rows_in(shrunk) - rows_in(rest))
+    rows = rows_in([*removed, *added]) + abs(rows_in(shrunk) - rows_in(rest))
     return Lag(behind, None if math.isnan(rows) else int(rows))

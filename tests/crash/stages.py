@@ -87,7 +87,7 @@ def refresh(world: World) -> object:
     return world.view().refresh()
 
 
-def in_parts(world: World) -> object:
+def split_into_parts(world: World) -> object:
     """Every file is a part of its own."""
     return world.view().refresh(chunk=1)
 
@@ -211,7 +211,7 @@ STAGES = {
     "first load": Stage(lambda _: None, refresh, refreshed),
     "change": Stage(changed, refresh, refreshed),
     "change that cancels out": Stage(rewritten, refresh, refreshed),
-    "change in parts": Stage(changed, in_parts, refreshed),
+    "change in parts": Stage(changed, split_into_parts, refreshed),
     "rebuild": Stage(changed, rebuild, refreshed),
     "resume": Stage(half_way, refresh, refreshed),
     "late resume": Stage(almost_there, refresh, refreshed),

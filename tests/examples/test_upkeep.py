@@ -75,7 +75,7 @@ def test_a_compaction_is_not_read_as_a_change(scene: Scene) -> None:
     scene.sql("insert into {t} values (3, 3)")
     source = Storage(scene.spark, scene.path("t"))
     found = difference(source, 0, 3)
-    assert (len(found.came), found.insert_only) == (2, True)
+    assert (len(found.added), found.insert_only) == (2, True)
     scene.sql("delete from {t} where v = 2")
     checked(view)
     assert rows(view) == [(1, 1, 1), (3, 3, 3)]
