@@ -18,12 +18,13 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
-from incremental.algebra.plan import Column, Source, walk
+from incremental.algebra.plan import Column, SourceRead
 from incremental.algebra.program import Program
 from incremental.algebra.recipe import Current, Recipe
 from incremental.algebra.report import Description, StateDescription
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import quoted
+from incremental.algebra.traversal import walk
 from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
 from incremental.compiler.cost import estimate
 from incremental.compiler.explain import explain, explain_refusal, outline
@@ -138,7 +139,10 @@ class Compilation:
         """The query as a person reads it, to be compared with what the view's state was built from."""
         query, known = self.query, column_types(self.schemas)
         fields = [
-            (node.relation, name) for node in walk(query.plan) if isinstance(node, Source) for name, _ in node.fields
+            (node.relation, name)
+            for node in walk(query.plan)
+            if isinstance(node, SourceRead)
+            for name, _ in node.fields
         ]
         read = {source: {n: known[source][n] for s, n in fields if s == source} for source in query.sources}
         recipe = Recipe(

@@ -1,13 +1,12 @@
-"""Algebra room: what a query is, a closed family of frozen plan nodes. In: nothing. Out: plans that cannot be wrong.
+"""The query plan: a closed family of frozen nodes of relational algebra.
 
-Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. A column's name is unique in
-the whole plan. A scalar is a reference to a column, SQL text that the compiler itself wrote, or an opaque expression of
-Spark's that only the runtime can evaluate; here only its text, its columns and its type are known.
+Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. A scalar is a reference to a
+column, SQL text written by the compiler, or an opaque expression of Spark's that only the runtime can evaluate; here
+only its text, its columns and its type are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -50,7 +49,7 @@ class Sql:
 
 @dataclass(frozen=True)
 class Opaque:
-    """An expression of the user's query: `handle` is Spark's resolved expression, never looked into here."""
+    """An expression of the user's query; `handle` is Spark's resolved expression and is never inspected here."""
 
     text: str
     type: str
@@ -75,7 +74,7 @@ class Call:
 
     column: its answer; function: Spark's class name in lower case (`sum`); arguments: columns of the child;
     mode: Spark's overflow mode (ansi, legacy, try) where it matters; answer: Spark's final expression over `buffers`
-    (the columns Spark itself would keep per group), which the monoid computes from its state columns;
+    (the columns Spark itself would keep per group), which the accumulator computes from its state columns;
     handle: Spark's own aggregate expression, for groups that are recomputed.
     """
 
@@ -107,7 +106,7 @@ class OneInput:
 
 
 @dataclass(frozen=True)
-class Source(NoInput):
+class SourceRead(NoInput):
     """One occurrence of a source: `fields` pairs the source's own column names with the plan's unique columns."""
 
     relation: str
@@ -161,7 +160,7 @@ class Filter(OneInput):
 
 @dataclass(frozen=True)
 class Generate(OneInput):
-    """explode and its kin: `produced` columns beside those of the child."""
+    """A table-generating function such as explode: `produced` columns beside those of the child."""
 
     child: Plan
     generator: Opaque
@@ -246,48 +245,61 @@ class Aggregate(OneInput):
         return self.keys + tuple(call.column for call in self.calls)
 
 
+GroupwiseKind = Literal["window", "group function", "limit"]
+Undetermined = Literal["limit without order", "peers at a frame's edge"]
+"""What leaves the answer of an operator open: two runs over the same rows may differ."""
+
+
 @dataclass(frozen=True)
-class KeyLocal(OneInput):
+class GroupwiseOp(OneInput):
     """An operator F whose answer for one value of `keys` depends on the rows with that value alone.
 
-    Windows with PARTITION BY, aggregates without a merge; with no keys: limits and global windows.
-    `handle` holds Spark's own nodes, outermost first, put over whichever input they are asked for.
+    Windows with PARTITION BY, functions of groups; without keys: limits and global windows.
+    `handle` holds Spark's own nodes, outermost first, which are put over whichever input is asked for.
     """
 
     child: Plan
-    kind: str
+    kind: GroupwiseKind
     keys: tuple[Column, ...]
     columns: tuple[Column, ...]
     text: str
-    ambiguous: str | None = None
+    undetermined: Undetermined | None = None
     handle: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
 
+UnsupportedReason = Literal[
+    "operator", "subquery", "subquery in a limit", "join type", "undeclared source", "recursion"
+]
+
+
 @dataclass(frozen=True)
-class Foreign:
-    """A node of Spark's that the algebra has no rule for; the compiler refuses it. detail: tells it from another."""
+class Unsupported:
+    """A node of Spark's without an incremental rule; the compiler refuses it.
+
+    kind: Spark's class; text: what explain shows; reason, subject: why it has no rule, and the operator or join type
+    that the reason names; detail: what distinguishes the node from others of its kind.
+    """
 
     kind: str
     text: str
-    because: str
-    instead: str
+    reason: UnsupportedReason
+    subject: str
     children: tuple[Plan, ...]
     columns: tuple[Column, ...]
     detail: str = ""
 
 
 Plan = (
-    Source | StateRead | Values | Project | Filter | Generate | Expand | Union | Join | Aggregate | KeyLocal | Foreign
+    SourceRead
+    | StateRead
+    | Values
+    | Project
+    | Filter
+    | Generate
+    | Expand
+    | Union
+    | Join
+    | Aggregate
+    | GroupwiseOp
+    | Unsupported
 )
-
-
-def walk(plan: Plan) -> Iterator[Plan]:
-    """Every node, inputs before the nodes that read them, left to right."""
-    for child in plan.children:
-        yield from walk(child)
-    yield plan
-
-
-def sources(plan: Plan) -> tuple[str, ...]:
-    """The names of the sources a plan reads, in order of first occurrence."""
-    return tuple(dict.fromkeys(node.relation for node in walk(plan) if isinstance(node, Source)))

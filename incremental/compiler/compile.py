@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError
 from incremental.algebra.plan import Column, Plan
-from incremental.algebra.program import RESERVED, Program, Table
-from incremental.compiler.distinct import undistinct
+from incremental.algebra.program import RESERVED, OwnTable, Program
+from incremental.compiler.distinct import expand_distinct
 from incremental.compiler.factor import factor
 from incremental.compiler.fuse import fused
 from incremental.compiler.refuse import incomparable, refusals, unheld
@@ -36,7 +36,7 @@ def compiled(
     forbidden: expressions without a fixed value as (text, because, instead); constraints: those of its sources.
     """
     reasons = tuple(Refusal(*found) for found in forbidden)
-    plan = undistinct(plan)
+    plan = expand_distinct(plan)
     said = needless(plan, constraints)
     plan = fused(unique(plan, constraints))
     reasons += refusals(plan) + tuple(unheld(shown(outputs)))
@@ -44,7 +44,7 @@ def compiled(
         raise RefusedError(tuple(dict.fromkeys(reasons)))
     states, answer = factor(plan)
     target = publication(states, answer, outputs, publish)
-    if isinstance(target, Table):
+    if isinstance(target, OwnTable):
         check_rows(outputs)
     told = verdicts(plan, invariant, constraints)
     return Program(fingerprint, states, answer, outputs, target, told, notes(states) + said, invariant, constraints)

@@ -18,10 +18,9 @@ corrects them (refresh/mode.py). What operators cost depends on how many rows re
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Join, KeyLocal, Plan, Source, StateRead
-from incremental.algebra.product import product
-from incremental.algebra.program import Program, State, Table
-from incremental.algebra.volume import Estimate, Volume
+from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateRead
+from incremental.algebra.product import flatten_joins
+from incremental.algebra.program import Estimate, OwnTable, Program, State, Volume
 
 MERGE_SECONDS = 1.5  # one commit of a state, with what Delta does around it
 PUBLISH_SECONDS = 0.7  # one commit of a table that is only appended to or replaced
@@ -50,7 +49,7 @@ class _Reckoning:
         reads = sum(read for _, read in self._moves.values()) + self._change(program.answer)[1]
         moved = sum(change > 0 for change, _ in self._moves.values())
         terms = sum(self._terms(plan) for plan in (*(state.input for state in program.states), program.answer))
-        table = PUBLISH_SECONDS if isinstance(program.publication, Table) else 0.0
+        table = PUBLISH_SECONDS if isinstance(program.publication, OwnTable) else 0.0
         refresh = table + MERGE_SECONDS * moved + TERM_SECONDS * terms + reads / SCAN_BYTES
         least = PUBLISH_SECONDS + self._whole(program.answer) / SCAN_BYTES
         recompute = least + self._operated(program.answer) / OPERATOR_BYTES
@@ -65,7 +64,7 @@ class _Reckoning:
         """Bytes that the batch query reads."""
         if isinstance(plan, StateRead):
             return self._whole(self._states[plan.state].input)
-        return self._leaf(plan) if isinstance(plan, Source) else sum(map(self._whole, plan.children))
+        return self._leaf(plan) if isinstance(plan, SourceRead) else sum(map(self._whole, plan.children))
 
     def _operated(self, plan: Plan) -> float:
         """Bytes that each operator of the batch query takes from those below it, added up."""
@@ -73,7 +72,7 @@ class _Reckoning:
             case StateRead():
                 state = self._states[plan.state]
                 return self._operated(state.input) + (self._whole(state.input) if state.keys else 0.0)
-            case Join() | KeyLocal():
+            case Join() | GroupwiseOp():
                 return sum(self._operated(child) + self._whole(child) for child in plan.children)
             case _:
                 return sum(map(self._operated, plan.children))
@@ -82,19 +81,19 @@ class _Reckoning:
         """Bytes of a plan's rows before or after a refresh, which reads states instead of their inputs."""
         if isinstance(plan, StateRead):
             return KEPT * self._whole(plan)
-        return self._leaf(plan) if isinstance(plan, Source) else sum(map(self._kept, plan.children))
+        return self._leaf(plan) if isinstance(plan, SourceRead) else sum(map(self._kept, plan.children))
 
-    def _leaf(self, leaf: Source) -> float:
-        return self._volume.whole[leaf.relation] * self._share(leaf)
+    def _leaf(self, leaf: SourceRead) -> float:
+        return self._volume.total[leaf.relation] * self._share(leaf)
 
-    def _share(self, leaf: Source) -> float:
+    def _share(self, leaf: SourceRead) -> float:
         """The part of a source's bytes that one occurrence reads."""
         return len(leaf.fields) / max(1, self._volume.columns[leaf.relation])
 
     def _change(self, plan: Plan) -> tuple[float, float]:
         """Bytes that changed, and bytes read to know them."""
         match plan:
-            case Source():
+            case SourceRead():
                 change = self._volume.change[plan.relation] * self._share(plan)
                 return change, change
             case StateRead():
@@ -107,7 +106,7 @@ class _Reckoning:
                 others = self._kept(right) if of_left else 0.0
                 others += self._kept(left) + 2 * self._kept(right) if of_right else 0.0
                 return of_left + of_right, read_left + read_right + unskipped(plan) * others
-            case KeyLocal(child=child):
+            case GroupwiseOp(child=child):
                 change, read = self._change(child)
                 return change, read + (2 * self._kept(child) if change else 0.0)
             case _:
@@ -115,7 +114,7 @@ class _Reckoning:
                 return sum(change for change, _ in found), sum(read for _, read in found)
 
     def _product(self, join: Join) -> tuple[float, float]:
-        inputs = product(join).inputs
+        inputs = flatten_joins(join).inputs
         whole = [self._kept(plan) for plan in inputs]
         found = [self._change(plan) for plan in inputs]
         others = sum(sum(whole) - mine for mine, (change, _) in zip(whole, found, strict=True) if change)
@@ -127,7 +126,7 @@ class _Reckoning:
         match plan:
             case Join():
                 return below + sum(self._change(side)[0] > 0 for side in plan.children)
-            case KeyLocal():
+            case GroupwiseOp():
                 return below + 1
             case _:
                 return below

@@ -10,36 +10,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from incremental.algebra.monoids import monoid
-from incremental.algebra.plan import (
-    Aggregate,
-    Call,
-    Column,
-    Item,
-    Plan,
-    Project,
-    Reference,
-    Scalar,
-    Sql,
-    Union,
-)
-from incremental.algebra.rewriting import with_children
+from incremental.algebra.monoids.family import infer_function_monoid
+from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar, Sql, Union
+from incremental.algebra.traversal import replace_children
 
 
-def undistinct(plan: Plan) -> Plan:
+def expand_distinct(plan: Plan) -> Plan:
     """The plan without DISTINCT aggregates."""
-    plan = with_children(plan, tuple(undistinct(child) for child in plan.children))
+    plan = replace_children(plan, tuple(expand_distinct(child) for child in plan.children))
     match plan:
-        case Aggregate(calls=calls) if any(call.distinct for call in calls) and all(map(mergeable, calls)):
+        case Aggregate(calls=calls) if any(call.distinct for call in calls) and all(
+            infer_function_monoid(call) is not None for call in calls
+        ):
             return split(plan)
         case _:
             return plan
-
-
-def mergeable(call: Call) -> bool:
-    """Whether the aggregate has a monoid."""
-    types = tuple(column.type for column in call.arguments)
-    return monoid(call.function, types, call.mode, len(call.buffers)) is not None
 
 
 def split(node: Aggregate) -> Plan:

@@ -46,9 +46,9 @@ def state_lines(state: State) -> list[str]:
     """One state: lineage key, buckets, monoid columns."""
     keys = f"({', '.join(column.name for column in state.keys)})" if state.keys else "() (one row)"
     buckets = ", ".join(column.name for column in state.bucket_by) or "none"
-    stored = ["group row count", *(f"{slot.call.column.name}: {slot.monoid.name}" for slot in state.slots)]
+    stored = ["group row count", *(f"{slot.call.column.name}: {slot.accumulator.name}" for slot in state.slots)]
     merge = "additive" if state.invertible else "deletions subtract, or recompute the groups they reach"
-    if state.whole:
+    if state.recompute_always:
         merge = "none: touched groups are computed anew"
     return [
         f"{state.name}: lineage key {keys}, buckets by {buckets}",

@@ -6,10 +6,10 @@ merge comes from the monoids, and whoever reads it reads the state's answers. Wh
 
 from __future__ import annotations
 
-from incremental.algebra.monoids import Monoid, monoid, recomputed
-from incremental.algebra.plan import Aggregate, Call, Plan, StateRead
+from incremental.algebra.monoids.family import infer_accumulator
+from incremental.algebra.plan import Aggregate, Plan, StateRead
 from incremental.algebra.program import Slot, State
-from incremental.algebra.rewriting import with_children
+from incremental.algebra.traversal import replace_children
 from incremental.compiler.lineage import below, lineage_key
 
 
@@ -19,21 +19,14 @@ def factor(plan: Plan) -> tuple[tuple[State, ...], Plan]:
 
     def cut(node: Plan, outer: tuple[str, ...]) -> Plan:
         inner = below(node, outer)
-        node_below = with_children(node, tuple(cut(child, inner) for child in node.children))
+        node_below = replace_children(node, tuple(cut(child, inner) for child in node.children))
         if not isinstance(node_below, Aggregate):
             return node_below
         key = lineage_key(node_below, outer)
-        slots = tuple(Slot(call, infer(call)) for call in node_below.calls)
+        slots = tuple(Slot(call, infer_accumulator(call)) for call in node_below.calls)
         state = State(f"state_{len(states) + 1}", node_below.child, key.keys, key.bucket_by, slots)
         states.append(state)
         return StateRead(state.name, node_below.columns)  # in the query's order: a union goes by position
 
     answer = cut(plan, ())
     return tuple(states), answer
-
-
-def infer(call: Call) -> Monoid:
-    """The monoid of a call, or what stands for one where the aggregate has none."""
-    types = tuple(column.type for column in call.arguments)
-    found = None if call.distinct else monoid(call.function, types, call.mode, len(call.buffers))
-    return found or recomputed(call.column.type)

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 from incremental.algebra.plan import Item, Plan, Project, Reference
-from incremental.algebra.rewriting import with_children
+from incremental.algebra.traversal import replace_children
 
 
 def fused(plan: Plan) -> Plan:
     """The plan with projections that only pick columns fused into those below them."""
-    plan = with_children(plan, tuple(fused(child) for child in plan.children))
+    plan = replace_children(plan, tuple(fused(child) for child in plan.children))
     match plan:
         case Project(child=Project(child=below, items=lower), items=upper) if picks(upper):
             scalars = {item.column: item.scalar for item in lower}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from incremental.algebra.monoids import monoid
+from incremental.algebra.monoids.family import infer_monoid
+from incremental.algebra.monoids.kinds import Group
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Operator:
 # Spark's class names of aggregates and the argument types by which each is classified
 AGGREGATES = (
     ("sum", "int"), ("count", "int"), ("average", "int"), ("stddevsamp", "int"), ("variancesamp", "int"),
-    ("bitxoragg", "int"), ("sum", "double"), ("average", "double"), ("min", "int"), ("max", "int"), ("minby", "int"),
+    ("bitxoragg", "int"), ("min", "int"), ("max", "int"), ("minby", "int"),
     ("maxby", "int"), ("bitandagg", "int"), ("bitoragg", "int"), ("stddevsamp", "double"), ("variancesamp", "double"),
     ("covsample", "double"), ("corr", "double"), ("percentile", "int"), ("mode", "int"), ("collectlist", "int"),
     ("collectset", "int"), ("listagg", "string"), ("approximatepercentile", "int"),
@@ -43,8 +44,8 @@ def classified(kind: str) -> str:
     """The aggregates of a kind (subtract, recompute, none), as the monoids say."""
     found: list[str] = []
     for function, type_ in AGGREGATES:
-        inferred = monoid(function, (type_, type_), "ansi", 2)
-        here = "none" if inferred is None else "subtract" if inferred.deletions.startswith("subtract") else "recompute"
+        inferred = infer_monoid(function, (type_, type_), "ansi", 2)
+        here = "none" if inferred is None else "subtract" if isinstance(inferred, Group) else "recompute"
         if here == kind:
             of = f" of {type_}s" if function in ("stddevsamp", "variancesamp") else ""
             found.append(NAMES.get(function, function) + of)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from incremental.algebra.plan import Column, Expand, Plan, Project, Reference, Scalar, Source, Union
+from incremental.algebra.plan import Column, Expand, Plan, Project, Reference, Scalar, SourceRead, Union
 
 PartitionColumns = Mapping[str, Sequence[str]]
 
@@ -19,7 +19,7 @@ def partition_key(plan: Plan, outputs: Sequence[tuple[Column, str]], partitioned
 
 def _held(plan: Plan, partitioned_by: PartitionColumns) -> frozenset[str]:
     """The names of those columns of a node that are a source's partition column as it is."""
-    if isinstance(plan, Source):
+    if isinstance(plan, SourceRead):
         names = partitioned_by.get(plan.relation, ())
         return frozenset(column.name for name, column in plan.fields if name in names)
     below = [_held(child, partitioned_by) for child in plan.children]

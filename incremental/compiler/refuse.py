@@ -8,30 +8,47 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from incremental.algebra.datatypes import orderless, unstored
 from incremental.algebra.errors import Refusal
+from incremental.algebra.monoids.family import infer_accumulator
 from incremental.algebra.plan import (
     Aggregate,
     Column,
     Expand,
     Filter,
-    Foreign,
     Generate,
+    GroupwiseOp,
     Join,
-    KeyLocal,
     Plan,
     Project,
-    Source,
+    SourceRead,
     StateRead,
     Union,
+    Unsupported,
     Values,
-    walk,
 )
-from incremental.compiler.factor import infer
+from incremental.algebra.sqltext import first_unstored_type, is_unordered
+from incremental.algebra.traversal import walk
 
-DETERMINED = {
-    "limit": "order it: ORDER BY before LIMIT, ties are settled by all columns",
-    "window": "say ROWS instead of RANGE for its frame, which is settled by all columns",
+UNDETERMINED = {
+    "limit without order": (
+        "which rows it keeps is undefined without an order",
+        "add ORDER BY before LIMIT; ties are broken by all columns",
+    ),
+    "peers at a frame's edge": (
+        "its RANGE frame ends among peers, whose order is undefined",
+        "use ROWS instead of RANGE; ties are broken by all columns",
+    ),
+}
+UNSUPPORTED = {
+    "operator": ("Spark's operator {} has no incremental rule", "rewrite the query without it"),
+    "subquery": ("Spark's operator {} contains a subquery", "compute the subquery in a query that is joined"),
+    "subquery in a limit": (
+        "the order or the columns of a LIMIT contain a subquery",
+        "compute the subquery in a query below the LIMIT",
+    ),
+    "join type": ("Spark's {} join has no incremental rule", "write it as an inner or outer join"),
+    "undeclared source": ("it reads data that is not a declared source", "declare it with Warehouse.source"),
+    "recursion": ("a recursive query is a fixpoint, which has no incremental rule", "rewrite it without recursion"),
 }
 REMEDIES = {
     "interval": "use timestampdiff, datediff or extract to make a number of it, or cast it to STRING",
@@ -52,21 +69,28 @@ def refusals(plan: Plan) -> tuple[Refusal, ...]:
 def of_node(node: Plan) -> Iterable[Refusal]:
     """The reasons against one node."""
     match node:
-        case Source() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
+        case SourceRead() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
             pass
         case Aggregate(keys=keys, calls=calls):
             yield from incomparable(keys, "two groups")
             kept = [(f"column {key.name}", key.type) for key in keys if key.type != "void"]
-            kept += [(call.text, part.type) for call in calls for part in infer(call).parts]
+            kept += [(call.text, part.type) for call in calls for part in infer_accumulator(call).components]
             yield from (found for node, type_ in kept for found in unstorable(node, type_))
-        case KeyLocal(kind=kind, keys=keys, text=text, ambiguous=ambiguous):
+        case GroupwiseOp(keys=keys, text=text, undetermined=undetermined):
             yield from incomparable(keys, "two partitions")
-            if ambiguous is not None:
-                yield Refusal(text, ambiguous, DETERMINED[kind])
-        case Foreign():
-            yield Refusal(node.text, node.because, f"{node.instead}, or {RECOMPUTE}")
+            if undetermined is not None:
+                yield Refusal(text, *UNDETERMINED[undetermined])
+        case Unsupported():
+            because, instead = explain_unsupported(node)
+            yield Refusal(node.text, because, f"{instead}, or {RECOMPUTE}")
         case _:
             assert_never(node)
+
+
+def explain_unsupported(node: Unsupported) -> tuple[str, str]:
+    """Return the reason why a node has no incremental rule, and the way out."""
+    because, instead = UNSUPPORTED[node.reason]
+    return because.format(node.subject), instead
 
 
 def unheld(columns: Iterable[Column]) -> Iterable[Refusal]:
@@ -78,7 +102,7 @@ def unheld(columns: Iterable[Column]) -> Iterable[Refusal]:
 
 def unstorable(node: str, type_: str, thus: str = "") -> Iterable[Refusal]:
     """The reason against keeping values of a type in a table."""
-    if (found := unstored(type_)) is None:
+    if (found := first_unstored_type(type_)) is None:
         return
     node = "a NULL without a type" if found == "void" else node
     instead = REMEDIES.get(found.split(" ")[0], "cast it to STRING")
@@ -91,7 +115,7 @@ def incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
         because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be told apart"
         if column.type == "void":
             yield Refusal("a NULL without a type", because, REMEDIES["void"])
-        elif orderless(column.type):
+        elif is_unordered(column.type):
             yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")
 
 

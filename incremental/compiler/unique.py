@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from incremental.algebra.constraints import Constraint, Key, distinct_by_key
-from incremental.algebra.plan import Aggregate, Item, Plan, Project, Reference, walk
-from incremental.algebra.rewriting import with_children
+from incremental.algebra.constraints import Constraint, PrimaryKeyFact, find_distinguishing_key
+from incremental.algebra.plan import Aggregate, Item, Plan, Project, Reference
+from incremental.algebra.traversal import replace_children, walk
 
 
 def unique(plan: Plan, facts: Sequence[Constraint]) -> Plan:
     """The plan without group-bys whose groups are single rows."""
-    plan = with_children(plan, tuple(unique(child, facts) for child in plan.children))
+    plan = replace_children(plan, tuple(unique(child, facts) for child in plan.children))
     if isinstance(plan, Aggregate) and key_of(plan, facts) is not None:
         return Project(plan.child, tuple(Item(column, Reference(column)) for column in plan.keys))
     return plan
@@ -33,6 +33,6 @@ def needless(plan: Plan, facts: Sequence[Constraint]) -> tuple[str, ...]:
     )
 
 
-def key_of(node: Aggregate, facts: Sequence[Constraint]) -> Key | None:
+def key_of(node: Aggregate, facts: Sequence[Constraint]) -> PrimaryKeyFact | None:
     """The primary key that makes each group of a DISTINCT one row."""
-    return None if node.calls else distinct_by_key(facts, node.child, [column.name for column in node.keys])
+    return None if node.calls else find_distinguishing_key(facts, node.child, [column.name for column in node.keys])

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from incremental.algebra.constraints import AppendOnly, Constraint, Referring, reference
+from incremental.algebra.constraints import AppendOnlyFact, Constraint, ForeignKeyFact, find_reference
+from incremental.algebra.monoids.family import infer_accumulator
+from incremental.algebra.monoids.kinds import Monoid
 from incremental.algebra.plan import (
     Aggregate,
     Column,
     Expand,
     Filter,
-    Foreign,
     Generate,
+    GroupwiseOp,
     Join,
-    KeyLocal,
     Plan,
     Project,
-    Source,
+    SourceRead,
     StateRead,
     Union,
+    Unsupported,
     Values,
-    sources,
 )
-from incremental.algebra.product import product, ranks
+from incremental.algebra.product import flatten_joins, rank_inputs
 from incremental.algebra.program import State, Verdict
-from incremental.compiler.factor import infer
+from incremental.algebra.traversal import source_names
 from incremental.compiler.operators import DISTINCT, INNER, LINEAR, OUTER, WHOLE, WINDOW
-from incremental.compiler.refuse import join_text
+from incremental.compiler.refuse import explain_unsupported, join_text
 
 
 def verdicts(
@@ -37,7 +38,7 @@ def verdicts(
     here = (Verdict(*describe(plan, invariant, facts), depth),)
     children = plan.children
     if isinstance(plan, Join) and plan.kind == "inner":
-        whole = product(plan)
+        whole = flatten_joins(plan)
         children = whole.inputs
         here += tuple(Verdict(f"on {condition.text}", "condition", depth + 1) for condition in whole.conditions)
     return (*here, *(line for child in children for line in verdicts(child, invariant, facts, depth + 1)))
@@ -46,9 +47,9 @@ def verdicts(
 def describe(plan: Plan, invariant: frozenset[str], facts: Sequence[Constraint] = ()) -> tuple[str, str]:
     """A node's line and the rule that maintains it."""
     match plan:
-        case Source(relation=name, fields=fields):
+        case SourceRead(relation=name, fields=fields):
             names = ", ".join(field_text(field, column) for field, column in fields)
-            grows = AppendOnly(name) in facts
+            grows = AppendOnlyFact(name) in facts
             changing = f"files that {'came' if grows else 'left or came'} between two versions"
             return f"source {name} ({names})", "declared invariant: no term" if name in invariant else changing
         case StateRead(state=name):
@@ -61,10 +62,10 @@ def describe(plan: Plan, invariant: frozenset[str], facts: Sequence[Constraint] 
             return join_line(plan), "; ".join([join_rule(plan, invariant), *spared(plan, invariant, facts)])
         case Aggregate():
             return describe_aggregate(plan)
-        case KeyLocal(kind=kind, text=text):
+        case GroupwiseOp(kind=kind, text=text):
             return f"{kind} {text}", f"{(WINDOW if plan.keys else WHOLE).rule}; ties settled by all columns"
-        case Foreign(text=text, because=because):
-            return text, because
+        case Unsupported(text=text):
+            return text, explain_unsupported(plan)[0]
         case _:
             assert_never(plan)
 
@@ -97,15 +98,15 @@ def field_text(field: str, column: Column) -> str:
 def join_line(node: Join) -> str:
     """The line of a join; the conditions of an inner one stand below it."""
     if node.kind == "inner":
-        return f"join of {len(product(node).inputs)}"
+        return f"join of {len(flatten_joins(node).inputs)}"
     return join_text(node)
 
 
 def join_rule(node: Join, invariant: frozenset[str]) -> str:
     """Which inputs carry the change."""
-    inputs = product(node).inputs if node.kind == "inner" else node.children
-    frozen = [all(name in invariant for name in sources(side)) for side in inputs]
-    still = dict.fromkeys(name for side, f in zip(inputs, frozen, strict=True) if f for name in sources(side))
+    inputs = flatten_joins(node).inputs if node.kind == "inner" else node.children
+    frozen = [all(name in invariant for name in source_names(side)) for side in inputs]
+    still = dict.fromkeys(name for side, f in zip(inputs, frozen, strict=True) if f for name in source_names(side))
     unchanged = f"{', '.join(still) or 'constants'} does not change"
     if node.kind == "inner":
         changing = frozen.count(False)
@@ -119,34 +120,34 @@ def join_rule(node: Join, invariant: frozenset[str]) -> str:
 def spared(node: Join, invariant: frozenset[str], facts: Sequence[Constraint]) -> list[str]:
     """Which terms of a join a foreign key empties, and why."""
     if node.kind == "inner":
-        whole = product(node)
+        whole = flatten_joins(node)
         found = whole.references(facts)
-        rank = ranks(len(whole.inputs), [(referred, referring) for referring, referred, _ in found])
+        rank = rank_inputs(len(whole.inputs), [(referred, referring) for referring, referred, _ in found])
         kept = (fact for one, other, fact in found if rank[other] < rank[one] and fact.to not in invariant)
         return list(dict.fromkeys(no_term(fact, facts) for fact in kept))
     mirrored = node.kind == "right"
     left, right = (node.right, node.left) if mirrored else (node.left, node.right)
     pairs = [(two, one) if mirrored else (one, two) for one, two, _ in node.keys]
     said: list[str] = []
-    if (fact := reference(facts, left, right, pairs)) is not None and fact.to not in invariant:
+    if (fact := find_reference(facts, left, right, pairs)) is not None and fact.to not in invariant:
         said.append(no_term(fact, facts) if node.kind != "full" else meets_nothing(fact))
-    if (fact := reference(facts, right, left, [(two, one) for one, two in pairs])) is not None:
+    if (fact := find_reference(facts, right, left, [(two, one) for one, two in pairs])) is not None:
         said.append(meets_nothing(fact))
     return said
 
 
-def no_term(fact: Referring, facts: Sequence[Constraint]) -> str:
+def no_term(fact: ForeignKeyFact, facts: Sequence[Constraint]) -> str:
     """The term that a foreign key empties."""
-    when = "" if AppendOnly(fact.to) in facts else " where its rows only came, or only left"
+    when = "" if AppendOnlyFact(fact.to) in facts else " where its rows only came, or only left"
     return f"no term for {fact.to}{when}: {fact.source} that were there refer to no new {fact.to} ({by(fact)})"
 
 
-def meets_nothing(fact: Referring) -> str:
+def meets_nothing(fact: ForeignKeyFact) -> str:
     """What new rows need not be compared with."""
     return f"new {fact.to} meet no {fact.source} that were there ({by(fact)})"
 
 
-def by(fact: Referring) -> str:
+def by(fact: ForeignKeyFact) -> str:
     """A foreign key as explain names it."""
     return f"foreign key {', '.join(fact.columns)}"
 
@@ -158,17 +159,17 @@ def describe_aggregate(node: Aggregate) -> tuple[str, str]:
         return f"distinct {keys}", DISTINCT.rule
     parts: list[str] = []
     for call in node.calls:
-        found = infer(call)
-        parts.append(f"{call.text}: {found.name}, deletions {found.deletions}")
+        found = infer_accumulator(call)
+        parts.append(f"{call.text}: {found.name}, {found.deletions}")
     return f"group by {keys}: " + ", ".join(call.text for call in node.calls), "; ".join(parts)
 
 
 def notes(states: tuple[State, ...]) -> tuple[str, ...]:
     """What a reader should know beside the plan: rules where Spark leaves the answer open."""
     found = [
-        f"{slot.call.text}: {slot.monoid.ambiguous}"
+        f"{slot.call.text}: {slot.accumulator.tie_rule}"
         for state in states
         for slot in state.slots
-        if slot.monoid.ambiguous
+        if isinstance(slot.accumulator, Monoid) and slot.accumulator.tie_rule
     ]
     return tuple(dict.fromkeys(found))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from incremental.algebra.monoids import monoid
+from incremental.algebra.monoids.family import infer_monoid
 from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
 from incremental.language.choices import CHOOSING, COLLECTING
 from incremental.language.names import Names, type_text
@@ -111,7 +111,7 @@ class Aggregates:
         mode = "try" if text.startswith("try_") else self._mode
         expressions = [self._argument(name, e) for e in catalyst.sequence(function.children())]
         types = tuple(type_text(e.dataType()) for e in expressions)
-        if condition is not None and expressions and monoid(name.lower(), types, mode, len(buffers)) is not None:
+        if condition is not None and expressions and infer_monoid(name.lower(), types, mode, len(buffers)) is not None:
             # every aggregate that merges ignores NULL: FILTER is a NULL argument (the last: the one that orders max_by)
             expressions[-1], condition = self._only_if(condition, expressions[-1]), None
         arguments = tuple(self._computed(valued(e), f"{name.lower()}_of", below) for e in expressions)

@@ -16,8 +16,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from incremental.algebra.canonical import fingerprint_text
 from incremental.algebra.errors import QueryError
-from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
+from incremental.algebra.plan import Column, GroupwiseOp, Plan
+from incremental.algebra.traversal import source_names, walk
 from incremental.language.normalise import normal_form
 from incremental.language.scalars import Forbidden
 from incremental.language.statement import check_statement
@@ -64,26 +66,26 @@ class Query:
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources the query reads."""
-        return sources(self.plan)
+        return source_names(self.plan)
 
     @property
     def determined(self) -> bool:
         """Whether two runs over the same rows give the same answer."""
-        return not self.forbidden and not any(isinstance(n, KeyLocal) and n.ambiguous for n in walk(self.plan))
+        return not self.forbidden and not any(isinstance(n, GroupwiseOp) and n.undetermined for n in walk(self.plan))
 
     @property
     def fingerprint(self) -> str:
         """The same for the same query in every process: 16 hexadecimal digits."""
         names = tuple(name for _, name in self.outputs)
         columns = tuple(column.name for column, _ in self.outputs)
-        text = repr((self.plan, columns, names, self.settings))
+        text = fingerprint_text((self.plan, columns, names, self.settings))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def functions(self) -> dict[str, str]:
         """The digests of its Python functions by their names; of several with one name all."""
         found = dict[str, str]()
-        for name, digest in sorted(set(FUNCTION.findall(repr(self.plan)))):
+        for name, digest in sorted(set(FUNCTION.findall(fingerprint_text(self.plan)))):
             found[name] = f"{found[name]} {digest}" if name in found else digest
         return found
 
@@ -124,7 +126,7 @@ def read_query(
 def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
     """Refuse a query that reads a source where the translation does not see it: a change of it would be missed."""
     numbers = {int(leaf.rdd().id()) for leaf in leaves(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"}
-    unseen = {relations[number] for number in numbers if number in relations} - set(sources(algebra))
+    unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
     if unseen:
         raise QueryError(
             f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule: "

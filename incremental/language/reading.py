@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
-from incremental.algebra.recipe import Recipe, moved_columns
+from incremental.algebra.recipe import Recipe, describe_column_changes
 from incremental.language.query import Query, QueryText, read_query
 
 
@@ -21,7 +21,7 @@ def reading(spark: SparkSession, text: QueryText, schemas: Mapping[str, StructTy
     try:
         query = read_query(spark, text, schemas)
     except QueryError as error:
-        if kept is None or not (moved := moved_columns(kept, column_types(schemas))):
+        if kept is None or not (moved := describe_column_changes(kept, column_types(schemas))):
             raise
         raise QueryError(
             f"{error}. Since the state was built, {'; '.join(moved)}: restore it, or change the query and rebuild the "

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from incremental.algebra.plan import GroupwiseKind, Undetermined
 from incremental.language.choices import CHOOSING, Choices
 from incremental.language.normalise import inlined
 from incremental.language.subqueries import with_inner_plans
@@ -27,7 +28,6 @@ ORDERLESS = {"Median", "PercentileCont", "PercentileDisc"}  # Spark allows no or
 FORWARD, BACKWARD = {"First", "AnyValue"}, {"Last"}
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 STACKED = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
-UNORDERED = "without an order nobody knows which rows it keeps"
 # what keeps an order
 LIMITING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias", "Filter", "PipeOperator"}
 
@@ -230,14 +230,14 @@ def to_end(edge: J) -> bool:
     return catalyst.kind(edge).startswith("Unbounded")
 
 
-def left_open(window: J) -> tuple[str, str | None]:
+def left_open(window: J) -> tuple[GroupwiseKind, Undetermined | None]:
     """The kind of a window that is settled as far as it can be, and what is still open in it."""
     named = catalyst.sequence(window.windowExpressions())
     if window.orderSpec().isEmpty() and any(catalyst.kind(window_of(each)[0]) == "RowNumber" for each in named):
-        return "limit", UNORDERED  # as Spark writes one in a correlated subquery
+        return "limit", "limit without order"  # as Spark writes one in a correlated subquery
     calls = [window_of(each) for each in named]
     open_ended = any(by_distance(frame) and is_peerless(function) for function, frame in calls)
-    return "window", "among peers of its order any may be the last" if open_ended else None
+    return "window", "peers at a frame's edge" if open_ended else None
 
 
 def ranged(frame: J) -> bool:

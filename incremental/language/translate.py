@@ -2,16 +2,16 @@
 
 | Catalyst | algebra |
 | --- | --- |
-| LogicalRDD of a declared source | Source |
+| LogicalRDD of a declared source | SourceRead |
 | Project, Filter, Generate, Expand, Union | the same |
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
-| Window with PARTITION BY | KeyLocal by its partition |
-| Pandas and Arrow functions of groups; sessions | KeyLocal by the group |
-| Limit, Offset, global windows | KeyLocal without keys |
+| Window with PARTITION BY | GroupwiseOp by its partition |
+| Pandas and Arrow functions of groups; sessions | GroupwiseOp by the group |
+| Limit, Offset, global windows | GroupwiseOp without keys |
 | uncorrelated scalar subquery | inner join with a one-row aggregate |
 | Sort | dropped: a view is a bag; `answer()` sorts |
-| anything else | Foreign, which the compiler refuses |
+| anything else | Unsupported, which the compiler refuses |
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from incremental.algebra.plan import (
     Column,
     Expand,
     Filter,
-    Foreign,
     Generate,
+    GroupwiseOp,
     Item,
     Join,
     JoinKind,
-    KeyLocal,
     Plan,
     Project,
     Reference,
     Scalar,
-    Source,
+    SourceRead,
     Union,
+    Unsupported,
+    UnsupportedReason,
     Values,
 )
 from incremental.language.aggregates import Aggregates
@@ -46,7 +47,7 @@ from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, numbered
 from incremental.language.shapes import conjuncts, is_session, unaliased
 from incremental.language.subqueries import inner_plans, one_row, sorted_by_rows, told_by_rows
-from incremental.language.ties import UNORDERED, left_open
+from incremental.language.ties import left_open
 from incremental.language.used import used_attributes
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -79,25 +80,19 @@ class Translation:
         if name in TRANSPARENT:
             return self.plan(node.child())
         if name not in MEETING and (inner := inner_plans(self._spark, node)):
-            return self._foreign(
-                node, f"a subquery stands within Spark's operator {name}", "compute it in a query that is joined", inner
-            )
+            return self._unsupported(node, "subquery", name, inner)
         rule = getattr(self, f"_{name.lower()}", None)
         if rule is None:
-            return self._foreign(
-                node, f"Spark's operator {name} has no incremental rule", "rewrite the query without it"
-            )
+            return self._unsupported(node, "operator", name)
         return rule(node)
 
     def _logicalrdd(self, node: J) -> Plan:
         source = self._relations.get(node.rdd().id())
         if source is None:
-            return self._foreign(
-                node, "it reads data that is not a declared source", "declare it with Warehouse.source"
-            )
+            return self._unsupported(node, "undeclared source")
         # a column nobody uses has no name here, so a new one in the source changes neither names nor fingerprint
         output = [a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used]
-        return Source(source, tuple((str(a.name()), self.names.column(a)) for a in output))
+        return SourceRead(source, tuple((str(a.name()), self.names.column(a)) for a in output))
 
     def _values(self, node: J) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
@@ -174,7 +169,7 @@ class Translation:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         text = "; ".join(self.scalars.opaque(unaliased(e)).text for e in catalyst.sequence(computed))
         known = tuple(scalar.column for scalar in scalars if isinstance(scalar, Reference))
-        return KeyLocal(child, "group function", known, columns, text, None, (node,))
+        return GroupwiseOp(child, "group function", known, columns, text, None, (node,))
 
     def _join(self, node: J) -> Plan:
         left, right = self.plan(node.left()), self.plan(node.right())
@@ -185,10 +180,7 @@ class Translation:
         else:
             kind = JOINS.get(catalyst.kind(join_type).rstrip("$"))
         if kind is None:
-            text = str(join_type.sql())
-            return self._foreign(
-                node, f"Spark's {text} join has no incremental rule", "write it as an inner or outer join"
-            )
+            return self._unsupported(node, "join type", str(join_type.sql()))
         condition, shown = catalyst.option(node.condition()), left
         if condition is not None:
             left, (condition,) = self._with_subqueries(left, [condition])
@@ -223,21 +215,20 @@ class Translation:
         produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
         text = "; ".join(self.scalars.operated(unaliased(e)) for e in expressions)
         below = narrow(child, tuple(items))
-        kind, ambiguous = left_open(node)
-        return KeyLocal(below, kind, tuple(keys), below.columns + produced, text, ambiguous, (node,))
+        kind, undetermined = left_open(node)
+        return GroupwiseOp(below, kind, tuple(keys), below.columns + produced, text, undetermined, (node,))
 
     def _limit(self, node: J) -> Plan:
         stack = limit_stack(node)
         for each in stack:
             if inner := told_by_rows(self._spark, each):
-                because = "a subquery stands within what a LIMIT orders or shows"
-                return self._foreign(node, because, "compute it in a query below the LIMIT", inner)
+                return self._unsupported(node, "subquery in a limit", inner=inner)
         child = self.plan(stack[-1].child())
         text = limit_text(stack, self.scalars, self.names)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        ambiguous = None if is_ordered(stack) else UNORDERED
+        undetermined = None if is_ordered(stack) else "limit without order"
         told = tuple(sorted_by_rows(self._spark, each) for each in stack)  # the rest would read data that is not there
-        return KeyLocal(child, "limit", (), columns, text, ambiguous, told)
+        return GroupwiseOp(child, "limit", (), columns, text, undetermined, told)
 
     _globallimit = _locallimit = _offset = _limit
 
@@ -248,20 +239,21 @@ class Translation:
         return self.plan(node.child())
 
     def _unionloop(self, node: J) -> Plan:
-        because = "a recursive query is a fixpoint, which has no incremental rule"
-        return self._foreign(node, because, "rewrite it without recursion", name="WITH RECURSIVE")
+        return self._unsupported(node, "recursion", text="WITH RECURSIVE")
 
     def _unionloopref(self, node: J) -> Plan:
         return Values(tuple(self.names.column(a) for a in catalyst.sequence(node.output())), "what the last round gave")
 
-    def _foreign(self, node: J, because: str, instead: str, inner: Sequence[J] = (), name: str | None = None) -> Plan:
+    def _unsupported(
+        self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = (), text: str | None = None
+    ) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
         children += tuple(self.whole(normal_form(self._spark, plan)) for plan in inner)
         said = [numbered(str(node.simpleString(1000)))]
         said += [self.scalars.text(e) for e in catalyst.sequence(node.expressions())]
         kind = catalyst.kind(node)
-        return Foreign(kind, name or kind, because, instead, children, columns, " ~ ".join(said))
+        return Unsupported(kind, text or kind, reason, subject, children, columns, " ~ ".join(said))
 
     def _with_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
         """Uncorrelated scalar subqueries become inner joins with their one row, as DESIGN section 4 says."""

@@ -13,10 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
-from incremental.algebra.datatypes import simple_types
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.report import Verification
-from incremental.algebra.sqltext import quoted
+from incremental.algebra.sqltext import quoted, simple_types
 from incremental.algebra.upkeep import counted
 from incremental.operations.sampling import Sample
 from incremental.refresh.journal import Intent

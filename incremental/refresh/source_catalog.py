@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import Constraint, constraints
+from incremental.algebra.constraints import Constraint, collect_facts
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files, SourceDeclaration
 from incremental.lake.catalog_names import CatalogTable
@@ -68,7 +68,7 @@ class Declared:
 
     def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
         """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
-        return constraints(self.sources, {name: types(schema) for name, schema in self.schemas().items()}, read)
+        return collect_facts(self.sources, {name: types(schema) for name, schema in self.schemas().items()}, read)
 
     def landings(self, name: str) -> Landings:
         """What lands a source; raises SourceError for one that is not landed."""

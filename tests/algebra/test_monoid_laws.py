@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.plan import Plan, Source
+from incremental.algebra.monoids.kinds import Group
+from incremental.algebra.plan import Plan, SourceRead
 from incremental.algebra.program import WEIGHT, InPlace, Slot, State
 from incremental.compiler.compile import compiled
 from incremental.dataflow.lowering import Lowering, Relation
@@ -76,7 +77,7 @@ class Laboratory:
 
 
 def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:
-    if isinstance(plan, Source):
+    if isinstance(plan, SourceRead):
         return lowering.leaf(frame, plan.fields, WEIGHT in frame.columns)
     (child,) = plan.children
     return lowering.linear(plan, lowered(lowering, child, frame))
@@ -112,11 +113,14 @@ class Wide:
 
     def bag(self, name: str, slot: Slot) -> dict[str, str]:
         """SQL of each part of a bag; an empty bag is zero."""
-        return {p.name: f"CAST(coalesce(`{name}.{slot.stored(p)}`, {p.zero}) AS {p.type})" for p in slot.monoid.parts}
+        return {
+            p.name: f"CAST(coalesce(`{name}.{slot.stored(p)}`, {p.zero}) AS {p.type})"
+            for p in slot.accumulator.components
+        }
 
     def merged(self, left: dict[str, str], right: dict[str, str], slot: Slot) -> dict[str, str]:
         """⊗ as the merge writes it."""
-        parts = slot.monoid.parts
+        parts = slot.accumulator.components
         return {p.name: f"CAST({p.merge.format(t=left, u=right)} AS {p.type})" for p in parts}
 
     def values(self, name: str, slot: Slot, value: dict[str, str]) -> str:
@@ -135,7 +139,7 @@ def test_laws(laboratory: Laboratory) -> None:
     equal: list[tuple[str, str, Slot]] = []
     for slot in laboratory.state.slots:
         a, b, c = (wide.bag(name, slot) for name in "ABC")
-        zero = {part.name: f"CAST({part.zero} AS {part.type})" for part in slot.monoid.parts}
+        zero = {part.name: f"CAST({part.zero} AS {part.type})" for part in slot.accumulator.components}
         ab, bc = wide.merged(a, b, slot), wide.merged(b, c, slot)
         abc, whole = wide.merged(ab, c, slot), wide.bag("ABC", slot)
         laws = {
@@ -147,7 +151,7 @@ def test_laws(laboratory: Laboratory) -> None:
             "homomorphism of three": (whole, abc),
             "homomorphism of a part": (whole, wide.merged(wide.bag("AB", slot), c, slot)),
         }
-        if slot.monoid.invertible:
+        if isinstance(slot.accumulator, Group):
             laws["inverse"] = (wide.merged(a, wide.bag("minus A", slot), slot), zero)
         for name, (one, other) in laws.items():
             equal.append((wide.values(f"{name} 1", slot, one), wide.values(f"{name} 2", slot, other), slot))
@@ -164,9 +168,9 @@ def evaluated(wide: Wide) -> list[Row]:
 def check(laboratory: Laboratory, found: list[Row], slot: Slot, one: str, other: str) -> None:
     for row in found:
         slack = rounding(laboratory, row["case"])
-        for part in slot.monoid.parts:
+        for part in slot.accumulator.components:
             left, right = (row[f"{name}/{slot.call.column.name}/{part.name}"] for name in (one, other))
-            if not_finite(left) and not_finite(right) and slot.monoid.name.endswith("moments"):
+            if not_finite(left) and not_finite(right) and slot.accumulator.name.endswith("moments"):
                 continue  # the mean may be infinite here and NaN there: the second moment is NaN in any case
             said = f"{one}: {slot.call.text}, part {part.name}, case {row['case']}: {left!r} and {right!r}"
             assert same(left, right, slack), said
@@ -206,7 +210,7 @@ def test_nothing_is_zero(laboratory: Laboratory) -> None:
     tests = [
         F.expr(f"`{slot.stored(part)}` <=> CAST({part.zero} AS {part.type})").alias(slot.stored(part))
         for slot in total.slots
-        for part in (*slot.monoid.parts, *slot.monoid.watched)
+        for part in (*slot.accumulator.components, *slot.accumulator.watched)
     ]
     (row,) = h.select(*tests).collect()
     assert all(row), row

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from incremental.algebra.plan import Aggregate, Call, Column, Filter, Item, Opaque, Plan, Project, Reference, Source
+from incremental.algebra.plan import Aggregate, Call, Column, Filter, Item, Opaque, Plan, Project, Reference, SourceRead
 
 K, Q, V = Column("k", "int"), Column("q", "int"), Column("v", "double")
 K2, NAME = Column("k2", "int"), Column("name", "string")
-T = Source("t", (("K", K), ("Q", Q), ("V", V)))
-D = Source("d", (("k2", K2), ("name", NAME)))
+T = SourceRead("t", (("K", K), ("Q", Q), ("V", V)))
+D = SourceRead("d", (("k2", K2), ("name", NAME)))
 
 
 def opaque(text: str, type_: str = "boolean", handle: object = "spark's") -> Opaque:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from incremental.algebra.errors import QueryError
-from incremental.algebra.plan import StateRead, walk
+from incremental.algebra.plan import StateRead
+from incremental.algebra.traversal import walk
 from incremental.compiler.compile import check_outputs, compiled
 from tests.compiler.plans import K, Q, T, V, call, grouped, where
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Join, KeyLocal, Plan
-from incremental.algebra.volume import Estimate, Volume
+from incremental.algebra.plan import GroupwiseOp, Join, Plan
+from incremental.algebra.program import Estimate, Volume
 from incremental.compiler.compile import compiled
 from incremental.compiler.cost import SCAN_BYTES, estimate
 from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project
@@ -41,7 +41,7 @@ def test_groups_that_may_be_computed_anew_count_as_read() -> None:
 
 
 def test_windows_read_their_input_twice() -> None:
-    window = KeyLocal(T, "window", (K,), T.columns, "rank()")
+    window = GroupwiseOp(T, "window", (K,), T.columns, "rank()")
     assert estimated(window).refresh > estimated(T).refresh + 1.9 * GIGABYTE / SCAN_BYTES
 
 

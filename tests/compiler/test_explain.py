@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from incremental.algebra.constraints import AppendOnly, Key, Referring
+from incremental.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Join, Plan, Reference
 from incremental.compiler.compile import compiled
@@ -46,7 +46,7 @@ def test_each_node_has_its_rule() -> None:
 
 def test_a_term_that_a_foreign_key_empties_is_named() -> None:
     """With its reason; from the other side only the new rows need not be compared."""
-    facts = (Key("d", ("k2",)), Referring("t", ("K",), "d", ("k2",)))
+    facts = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
     keys = ((Reference(K), Reference(K2), False),)
     swapped = ((Reference(K2), Reference(K), False),)
     condition = opaque("k = k2")
@@ -62,13 +62,13 @@ def test_a_term_that_a_foreign_key_empties_is_named() -> None:
     assert rule(Join(D, T, "right", condition, swapped)).endswith(reason)
     assert rule(Join(D, T, "left", condition, swapped)).endswith("; new d meet no t that were there (foreign key K)")
     assert "foreign key" not in rule(Join(T, D, "inner", condition))
-    facts = (*facts, AppendOnly("d"))
+    facts = (*facts, AppendOnlyFact("d"))
     assert rule(Join(T, D, "left", condition, keys)).endswith(f"; no term for d: {reason}")
 
 
 def test_distinct_rows_by_a_primary_key_keep_nothing() -> None:
     """A filter or a projection that keeps the key leaves them different; a join below it does not."""
-    facts = (Key("d", ("k2",)),)
+    facts = (PrimaryKeyFact("d", ("k2",)),)
     shown = compiled(grouped(where(D, "k2 > 1"), (K2, NAME)), ((K2, "k"),), "f", [], frozenset(), constraints=facts)
     assert (shown.states, len(shown.constraints)) == ((), 1)
     assert shown.notes == ("distinct k2, name keeps no state: its rows differ (d: primary key (k2))",)
@@ -93,7 +93,7 @@ def test_notes_name_what_spark_leaves_open() -> None:
     """max_by among equal orders: said once, although two columns ask for it."""
     shown = lines(grouped(T, (K,), call("a", "minby", V, Q), call("b", "minby", V, Q)), K)
     assert [x for x in shown if x.startswith("note:")] == [shown[-1]]
-    assert shown[-1] == "note: minby(v, q): among equal orders the smallest value is taken"
+    assert shown[-1] == "note: minby(v, q): the smallest value is taken among equal orders"
 
 
 def test_refusals_say_what_happens_then() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.plan import Column, Filter, Project, Source, StateRead, Union, walk
-from incremental.compiler.factor import factor, infer
+from incremental.algebra.monoids.family import infer_accumulator
+from incremental.algebra.plan import Column, Filter, Project, SourceRead, StateRead, Union
+from incremental.algebra.traversal import walk
+from incremental.compiler.factor import factor
 from tests.compiler.plans import K, Q, T, V, call, grouped, project, renamed, where
 
 SUM = call("s", "sum", V, type_="double")
@@ -24,7 +26,7 @@ def test_what_is_below_is_h_and_what_is_above_is_a() -> None:
     (state,) = states
     assert (state.name, state.keys, state.bucket_by) == ("state_1", (K,), (K,))
     assert state.input == where(T, "v > 0")
-    assert [(slot.call, slot.monoid) for slot in state.slots] == [(SUM, infer(SUM))]
+    assert [(slot.call, slot.accumulator) for slot in state.slots] == [(SUM, infer_accumulator(SUM))]
     assert answer == where(StateRead("state_1", (K, S)), "s > 1")
 
 
@@ -55,7 +57,7 @@ def test_total_over_groups() -> None:
 
 def test_union_of_group_bys_keeps_its_positions() -> None:
     """A union goes by position: a state read for one of its inputs must list its columns as the query does."""
-    other = Source("t", (("K", Column("k_2", "int")), ("Q", Column("q_2", "int"))))
+    other = SourceRead("t", (("K", Column("k_2", "int")), ("Q", Column("q_2", "int"))))
     left = grouped(T, (K, Q), call("s", "sum", V))
     right = grouped(other, other.columns, call("s_2", "count"))
     states, answer = factor(grouped(Union((left, right)), (Q,), call("m", "max", K), call("a", "sum", S)))
@@ -79,4 +81,4 @@ def test_states_are_numbered_inputs_first() -> None:
 )
 def test_inferred_monoid(function: str, name: str) -> None:
     """Each call gets the monoid of its function and types."""
-    assert infer(call("x", function, V, K)).name == name
+    assert infer_accumulator(call("x", function, V, K)).name == name

@@ -5,14 +5,24 @@ from __future__ import annotations
 import pytest
 
 from incremental.algebra.errors import RefusedError
-from incremental.algebra.plan import Column, Foreign, Item, Join, JoinKind, KeyLocal, Plan, Source
+from incremental.algebra.plan import (
+    Column,
+    GroupwiseOp,
+    Item,
+    Join,
+    JoinKind,
+    Plan,
+    SourceRead,
+    Undetermined,
+    Unsupported,
+)
 from incremental.compiler.compile import compiled
 from incremental.compiler.refuse import refusals
 from incremental.compiler.strategy import Publish
 from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project, where
 
 MAP = Column("m", "map<int,int>")
-PEERS = "among peers of its order any may be the last"
+PEERS: Undetermined = "peers at a frame's edge"
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "single", "right", "full", "semi", "anti", "existence"])
@@ -25,10 +35,10 @@ def test_no_join_is_refused(kind: JoinKind) -> None:
 @pytest.mark.parametrize(
     ("plan", "node"),
     [
-        (KeyLocal(T, "window", (K,), T.columns, "last_value(v)", PEERS), "last_value(v)"),
-        (KeyLocal(T, "limit", (), T.columns, "limit 3", "without an order nobody knows"), "limit 3"),
-        (grouped(Source("m", (("m", MAP),)), (MAP,)), "column m"),
-        (Foreign("UnionLoop", "UnionLoop", "no rule", "rewrite it", (T,), T.columns), "UnionLoop"),
+        (GroupwiseOp(T, "window", (K,), T.columns, "last_value(v)", PEERS), "last_value(v)"),
+        (GroupwiseOp(T, "limit", (), T.columns, "limit 3", "limit without order"), "limit 3"),
+        (grouped(SourceRead("m", (("m", MAP),)), (MAP,)), "column m"),
+        (Unsupported("UnionLoop", "UnionLoop", "recursion", "", (T,), T.columns), "UnionLoop"),
     ],
     ids=["peers", "limit without order", "map as a key", "foreign"],
 )
@@ -87,10 +97,10 @@ def test_answers_that_a_table_can_hold(type_: str) -> None:
 @pytest.mark.parametrize(
     ("plan", "node"),
     [
-        (grouped(Source("m", (("i", INTERVAL),)), (INTERVAL,)), "column i"),
-        (grouped(Source("m", (("i", INTERVAL),)), (), call("s", "max", INTERVAL, type_=INTERVAL.type)), "max(i)"),
-        (grouped(Source("m", (("i", INTERVAL),)), (), call("s", "sum", INTERVAL, type_=INTERVAL.type)), "sum(i)"),
-        (grouped(Source("m", (("i", INTERVAL),)), (), call("s", "maxby", INTERVAL, INTERVAL)), "maxby(i, i)"),
+        (grouped(SourceRead("m", (("i", INTERVAL),)), (INTERVAL,)), "column i"),
+        (grouped(SourceRead("m", (("i", INTERVAL),)), (), call("s", "max", INTERVAL, type_=INTERVAL.type)), "max(i)"),
+        (grouped(SourceRead("m", (("i", INTERVAL),)), (), call("s", "sum", INTERVAL, type_=INTERVAL.type)), "sum(i)"),
+        (grouped(SourceRead("m", (("i", INTERVAL),)), (), call("s", "maxby", INTERVAL, INTERVAL)), "maxby(i, i)"),
     ],
     ids=["key", "max", "sum", "order"],
 )
@@ -98,15 +108,15 @@ def test_states_that_no_table_can_hold(plan: Plan, node: str) -> None:
     """What the state keeps counts, also where the answer shows something else of it."""
     (found,) = refusals(plan)
     assert (found.node, "interval day to second" in found.because) == (node, True)
-    counted = grouped(Source("m", (("i", INTERVAL),)), (), call("n", "count", INTERVAL))
+    counted = grouped(SourceRead("m", (("i", INTERVAL),)), (), call("n", "count", INTERVAL))
     assert not refusals(counted)
 
 
 def test_every_reason_is_given_at_once() -> None:
     """A user who mends one reason must not find the next one after it."""
     plan = Join(
-        KeyLocal(T, "limit", (), T.columns, "LIMIT 3", PEERS),
-        Foreign("X", "X", "no", "y", (D,), D.columns),
+        GroupwiseOp(T, "limit", (), T.columns, "LIMIT 3", PEERS),
+        Unsupported("X", "X", "operator", "X", (D,), D.columns),
         "full",
         None,
     )
@@ -122,4 +132,4 @@ def test_what_is_maintained_is_not_refused() -> None:
     """Ordered limits, windows, aggregates with and without a merge."""
     inner = grouped(where(T, "v > 0"), (K, Q), call("s", "sum", V), call("n", "percentile", V))
     assert not refusals(grouped(inner, (K,), call("m", "max", Column("s", "bigint"))))
-    assert not refusals(KeyLocal(T, "window", (K,), T.columns, "row_number()"))
+    assert not refusals(GroupwiseOp(T, "window", (K,), T.columns, "row_number()"))

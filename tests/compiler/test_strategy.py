@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from incremental.algebra.plan import Column, Item, Plan, StateRead
-from incremental.algebra.program import InPlace, Table
+from incremental.algebra.program import InPlace, OwnTable
 from incremental.compiler.factor import factor
 from incremental.compiler.strategy import publication
 from tests.compiler.plans import K, Q, T, V, call, grouped, opaque, project, renamed, where
@@ -16,7 +16,7 @@ TWICE = Item(Column("twice", "double"), opaque("s * 2", "double"))
 GROUPS = grouped(T, (K,), SUM)
 
 
-def published(plan: Plan, *outputs: tuple[Column, str], publish: str = "auto") -> InPlace | Table:
+def published(plan: Plan, *outputs: tuple[Column, str], publish: str = "auto") -> InPlace | OwnTable:
     states, answer = factor(plan)
     return publication(states, answer, outputs, publish)  # type: ignore[arg-type]
 
@@ -50,16 +50,16 @@ def test_row_local_expressions_are_in_place_too() -> None:
 def test_other_answers_have_a_table_of_their_own(plan: Plan, output: Column, because: str) -> None:
     """In place would show groups that the answer hides, or lack rows."""
     found = published(plan, (output, "x"))
-    assert isinstance(found, Table) and because in found.because
+    assert isinstance(found, OwnTable) and because in found.because
 
 
 def test_pipeline_can_ask_for_a_table() -> None:
     """`publish: table` wins over the cheaper way."""
-    assert isinstance(published(GROUPS, (S, "s"), publish="table"), Table)
+    assert isinstance(published(GROUPS, (S, "s"), publish="table"), OwnTable)
 
 
 def test_only_the_last_state_holds_the_answer() -> None:
     """The view's commit is the commit of the epoch, so it must be the last."""
     states, _ = factor(grouped(project(grouped(T, (K, Q), SUM), K, S), (K,), call("m", "max", S)))
     inner = StateRead("state_1", states[0].columns)
-    assert isinstance(publication(states, inner, ((K, "k"),), "auto"), Table)
+    assert isinstance(publication(states, inner, ((K, "k"),), "auto"), OwnTable)

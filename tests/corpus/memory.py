@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import constraints
+from incremental.algebra.constraints import collect_facts
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
 from incremental.algebra.sqltext import quoted
@@ -200,7 +200,7 @@ class MemoryView:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
         self.query = read_query(self.spark, self.sql, self._schemas)
         known = {name: types(schema) for name, schema in self._schemas.items()}
-        facts = constraints(self.declared, known, self.query.sources)
+        facts = collect_facts(self.declared, known, self.query.sources)
         forbidden = [(f.text, f.because, f.instead) for f in self.query.forbidden]
         query = self.query
         if self.definition:

@@ -7,7 +7,7 @@ from typing import cast
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import constraints
+from incremental.algebra.constraints import collect_facts
 from incremental.algebra.errors import RefusedError
 from incremental.algebra.sources import Delta, ForeignKey
 from incremental.compiler.compile import check_outputs, compiled
@@ -45,7 +45,7 @@ def explained(spark: SparkSession, name: str, query: QueryText) -> str:
     forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
     of = found.plan, found.outputs, found.fingerprint
     try:
-        facts = constraints({"orders": KEYED, "lines": LOGGED}, {}, found.sources)
+        facts = collect_facts({"orders": KEYED, "lines": LOGGED}, {}, found.sources)
         return explain(name, compiled(*of, forbidden, INVARIANT, constraints=facts))
     except RefusedError as error:
         return explain_refusal(name, error.refusals)

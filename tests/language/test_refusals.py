@@ -10,20 +10,20 @@ from tests.language.schemas import explained, refused
 
 # query: what the node, the reason and the way out must say
 REFUSED = {
-    "limit without an order": ("select carrier from flights limit 3", "limit 3", "without an order", "order it"),
-    "offset without an order": ("select carrier from flights offset 3", "offset 3", "without an order", "order it"),
+    "limit without an order": ("select carrier from flights limit 3", "limit 3", "without an order", "add ORDER BY"),
+    "offset without an order": ("select carrier from flights offset 3", "offset 3", "without an order", "add ORDER BY"),
     "limit of a subquery without an order": (
         "select (select max(name) from (select a.name from airlines a where a.carrier = f.carrier limit 2)) n "
         "from flights f",
-        "row_number", "without an order", "order it",
+        "row_number", "without an order", "add ORDER BY",
     ),
     "limit without an order beneath an ordered one": (
         "select * from (select * from flights limit 10) order by seats limit 3",
-        "limit 10", "without an order", "order it",
+        "limit 10", "without an order", "add ORDER BY",
     ),
     "offset without an order beneath an ordered limit": (
         "select * from (select * from (select * from flights offset 2) order by seats limit 9) order by day limit 3",
-        "offset 2", "without an order", "order it",
+        "offset 2", "without an order", "add ORDER BY",
     ),
     "a range frame by distance": (
         "select carrier, first_value(seats) over (order by seats range between 1 preceding and current row) n "
