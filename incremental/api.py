@@ -22,7 +22,7 @@ from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclarat
 from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
-from incremental.compiler.strategy import Publish
+from incremental.compiler.draft import Publish
 from incremental.lake.catalog_names import check_is_path
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table

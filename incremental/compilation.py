@@ -25,12 +25,13 @@ from incremental.algebra.report import Description, StateDescription
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import walk
-from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
-from incremental.compiler.cost import estimate
-from incremental.compiler.explain import explain, explain_refusal, outline
-from incremental.compiler.lineage import shown_key
-from incremental.compiler.partitions import PartitionColumns, partition_key
-from incremental.compiler.strategy import Publish
+from incremental.compiler.answer_columns import PartitionColumns, find_group_key, find_partition_key
+from incremental.compiler.choose_publication import check_answer_table, refuse_answer_table
+from incremental.compiler.compile import check_outputs, compile_query
+from incremental.compiler.cost import estimate_cost
+from incremental.compiler.draft import Draft, Publish
+from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
+from incremental.compiler.plan_text import outline_plan
 from incremental.language.query import Ordering, Query, QueryText, evaluate, settings
 from incremental.language.reading import column_types, reading
 from incremental.language.ties import settled
@@ -81,14 +82,16 @@ class Compilation:
 
     def sample(self, share: float, epoch: int) -> Sample | None:
         """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""
-        return sample_of(self.schema, shown_key(self.query.plan, self.query.outputs), share, epoch)
+        return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)
 
-    def explain(self, chosen: Choice) -> str:
-        """How the view is maintained, or why it is recomputed."""
-        reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
+    def explain(self, chosen: Choice, trace: bool = False) -> str:
+        """Return how the view is maintained, or why it is recomputed; trace: also the plan after each compiler pass."""
         if isinstance(chosen.maintenance, Incremental):
-            return explain(self.name, chosen.maintenance.program, self.views) + reason
-        return explain_refusal(self.name, self._refusals, self.policy) + reason
+            text = explain_program(self.name, chosen.maintenance.program)
+        else:
+            text = explain_refusal(self.name, self._refusals, self.policy)
+        reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
+        return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""
@@ -117,12 +120,12 @@ class Compilation:
     @property
     def partition_key(self) -> str | None:
         """The answer's column that holds a partition of a source as it is."""
-        return partition_key(self.query.plan, self.query.outputs, self.partitioned_by)
+        return find_partition_key(self.query.plan, self.query.outputs, self.partitioned_by)
 
     @cached_property
     def ways(self) -> Ways:
         """How the view may be kept under its policy; raises RefusedError."""
-        program, recomputable = self._program, not incomparable_rows(self.query.outputs)
+        program, recomputable = self._program, not refuse_answer_table(self.query.outputs)
         if isinstance(program, RefusedError):
             # where two runs of the batch query differ, recomputing cannot help
             if not self.query.determined or self.policy == "incremental":
@@ -130,8 +133,8 @@ class Compilation:
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
             return Only(self.current, self._incremental(program))
         elif self.policy == "auto":
-            return Cheapest(self.current, self._incremental(program), self._recomputed, estimate)
-        check_rows(self.query.outputs)
+            return Cheapest(self.current, self._incremental(program), self._recomputed, estimate_cost)
+        check_answer_table(self.query.outputs)
         return Only(self.current, self._recomputed)
 
     @cached_property
@@ -146,7 +149,7 @@ class Compilation:
         ]
         read = {source: {n: known[source][n] for s, n in fields if s == source} for source in query.sources}
         recipe = Recipe(
-            query.fingerprint, outline(query.plan), tuple((c.name, c.type) for c in self.columns), read,
+            query.fingerprint, outline_plan(query.plan), tuple((c.name, c.type) for c in self.columns), read,
             dict(query.settings), query.functions, query.names, releases(self.spark),
         )  # fmt: skip
         return Current(recipe, known)
@@ -166,13 +169,15 @@ class Compilation:
         return self.declared(self.query.sources)
 
     @cached_property
-    def _program(self) -> Program | RefusedError:
+    def _draft(self) -> Draft:
         query = self.query
-        forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
+        options = query.forbidden, self.invariant, self.publish, self._constraints, self.views
+        return Draft(query.plan, query.outputs, query.fingerprint, *options)
+
+    @cached_property
+    def _program(self) -> Program | RefusedError:
         try:
-            return compiled(
-                query.plan, query.outputs, query.fingerprint, forbidden, self.invariant, self.publish, self._constraints
-            )
+            return compile_query(self._draft)
         except RefusedError as error:
             return error
 

@@ -17,11 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.canonical import fingerprint_text
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import QueryError, Refusal
 from incremental.algebra.plan import Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.normalise import normal_form
-from incremental.language.scalars import Forbidden
 from incremental.language.statement import check_statement
 from incremental.language.subqueries import leaves
 from incremental.language.ties import determined
@@ -58,7 +57,7 @@ class Query:
     plan: Plan
     outputs: tuple[tuple[Column, str], ...]
     ordering: tuple[Ordering, ...]
-    forbidden: tuple[Forbidden, ...]
+    forbidden: tuple[Refusal, ...]
     settings: tuple[tuple[str, str], ...]
     attributes: Mapping[str, Any]
     names: tuple[str, ...] = ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Opaque, Reference, Scalar
 from incremental.language.functions import FUNCTIONS, function_digest
 from incremental.language.names import Names, type_text
@@ -34,15 +34,6 @@ SESSION = {"CurrentUser", "CurrentDatabase", "CurrentCatalog"}
 NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
 
 
-@dataclass(frozen=True)
-class Forbidden:
-    """An expression that has no fixed value: its text, why, and what to write instead."""
-
-    text: str
-    because: str
-    instead: str
-
-
 class Scalars:
     """Turns expressions into scalars; `forbidden` collects what no view may depend on."""
 
@@ -50,7 +41,7 @@ class Scalars:
         self._spark = spark
         self._names = names
         self._unsaid = Unsaid(spark)
-        self.forbidden: list[Forbidden] = []
+        self.forbidden: list[Refusal] = []
 
     def scalar(self, expression: J) -> Scalar:
         """A reference for a bare column, else an opaque scalar."""
@@ -128,7 +119,7 @@ class Scalars:
 
     def forbid(self, text: str, because: str, instead: str) -> None:
         """Remember an expression that no maintained view may contain."""
-        self.forbidden.append(Forbidden(text, because, instead))
+        self.forbidden.append(Refusal(text, because, instead))
 
 
 def rowwise(expression: J) -> Iterable[J]:

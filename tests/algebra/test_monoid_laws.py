@@ -21,7 +21,8 @@ from pyspark.sql.types import StructType
 from incremental.algebra.monoids.kinds import Group
 from incremental.algebra.plan import Plan, SourceRead
 from incremental.algebra.program import WEIGHT, InPlace, Slot, State
-from incremental.compiler.compile import compiled
+from incremental.compiler.compile import compile_query
+from incremental.compiler.draft import Draft
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import lifted
 from incremental.dataflow.state_schema import Layout
@@ -87,7 +88,7 @@ def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:
 def laboratory(request: pytest.FixtureRequest, spark: SparkSession) -> Laboratory:
     kind = KINDS[request.param]
     query = read_query(spark, kind.query, {"t": schema(spark, kind)})
-    program = compiled(query.plan, query.outputs, query.fingerprint, [], frozenset())
+    program = compile_query(Draft(query.plan, query.outputs))
     assert not query.forbidden and len(program.states) == 1 and isinstance(program.publication, InPlace)
     return Laboratory(spark, kind, query, program.states[0], program.publication, bags(kind, CASES, SEED))
 

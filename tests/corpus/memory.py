@@ -19,7 +19,8 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
-from incremental.compiler.compile import compiled
+from incremental.compiler.compile import compile_query
+from incremental.compiler.draft import Draft
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import File, Identity
 from incremental.lake.physical_layout import Storage
@@ -201,13 +202,13 @@ class MemoryView:
         self.query = read_query(self.spark, self.sql, self._schemas)
         known = {name: types(schema) for name, schema in self._schemas.items()}
         facts = collect_facts(self.declared, known, self.query.sources)
-        forbidden = [(f.text, f.because, f.instead) for f in self.query.forbidden]
         query = self.query
         if self.definition:
             columns = tuple(name for _, name in query.outputs)
             self.maintenance: Maintenance = Recomputed("f", query.sources, columns, self.batch, True, facts)
         else:
-            self.program = compiled(query.plan, query.outputs, "f", forbidden, self.invariant, constraints=facts)
+            draft = Draft(query.plan, query.outputs, "f", query.forbidden, self.invariant, facts=facts)
+            self.program = compile_query(draft)
             self.maintenance = Incremental(self.program, query.attributes)
         self.tables = {name: MemoryTable(self.spark, name) for name in self.maintenance.tables}
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import RefusedError
-from incremental.compiler.compile import compiled
+from incremental.compiler.compile import compile_query
 from incremental.language.query import QueryText
-from tests.language.schemas import INVARIANT, read
+from tests.language.schemas import draft
 
 PINNED = Path(__file__).with_name("fingerprints.json")
 GOLDEN = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "golden").glob("*.sql"))}
@@ -87,13 +87,12 @@ QUERIES: dict[str, str] = {
 
 def pinned(spark: SparkSession, query: QueryText) -> dict[str, object]:
     """The fingerprint of a query and the digests of its states; a refused query has none."""
-    found = read(spark, query)
-    forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
+    found = draft(spark, query)
     try:
-        program = compiled(found.plan, found.outputs, found.fingerprint, forbidden, INVARIANT)
+        digests = compile_query(found).digests((("time zone", "UTC"),))
     except RefusedError:
-        return {"fingerprint": found.fingerprint, "states": {}}
-    return {"fingerprint": found.fingerprint, "states": program.digests((("time zone", "UTC"),))}
+        digests = {}
+    return {"fingerprint": found.fingerprint, "states": digests}
 
 
 @pytest.mark.parametrize("name", [*GOLDEN, *QUERIES])

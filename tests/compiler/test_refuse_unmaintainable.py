@@ -1,10 +1,10 @@
-"""Everything that cannot be maintained is refused before data is touched, with node, reason and way out."""
+"""Whatever cannot be maintained is refused before data is touched, with node, reason and way out."""
 
 from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import RefusedError
+from incremental.algebra.errors import Refusal, RefusedError
 from incremental.algebra.plan import (
     Column,
     GroupwiseOp,
@@ -16,10 +16,10 @@ from incremental.algebra.plan import (
     Undetermined,
     Unsupported,
 )
-from incremental.compiler.compile import compiled
-from incremental.compiler.refuse import refusals
-from incremental.compiler.strategy import Publish
-from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project, where
+from incremental.compiler.compile import compile_query
+from incremental.compiler.draft import Publish
+from incremental.compiler.refuse_unmaintainable import find_refusals
+from tests.compiler.plans import D, K, Q, T, V, call, draft, grouped, opaque, project, where
 
 MAP = Column("m", "map<int,int>")
 PEERS: Undetermined = "peers at a frame's edge"
@@ -29,7 +29,7 @@ PEERS: Undetermined = "peers at a frame's edge"
 def test_no_join_is_refused(kind: JoinKind) -> None:
     """Whichever side changes."""
     exists = Column("found", "boolean") if kind == "existence" else None
-    assert not refusals(Join(T, D, kind, opaque("k = k2"), exists=exists))
+    assert not find_refusals(Join(T, D, kind, opaque("k = k2"), exists=exists))
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_no_join_is_refused(kind: JoinKind) -> None:
         (grouped(SourceRead("m", (("m", MAP),)), (MAP,)), "column m"),
         (Unsupported("UnionLoop", "UnionLoop", "recursion", "", (T,), T.columns), "UnionLoop"),
     ],
-    ids=["peers", "limit without order", "map as a key", "foreign"],
+    ids=["peers", "limit without order", "map as a key", "unsupported"],
 )
 def test_refused_nodes(plan: Plan, node: str) -> None:
-    """No node without a rule gets through, wherever it stands."""
-    first = refusals(where(plan, "k"))[0]
+    """A node without a rule is found anywhere in the plan."""
+    first = find_refusals(where(plan, "k"))[0]
     assert first.node.startswith(node)
     assert first.because and first.instead
 
@@ -53,7 +53,7 @@ INTERVAL = Column("i", "interval day to second")
 
 
 @pytest.mark.parametrize(
-    ("type_", "says"),
+    ("type_", "remedy"),
     [
         ("interval year to month", "extract"),
         ("interval", "extract"),
@@ -67,15 +67,15 @@ INTERVAL = Column("i", "interval day to second")
     ],
 )
 @pytest.mark.parametrize("publish", ["auto", "table"])
-def test_answers_that_no_table_can_hold(type_: str, says: str, publish: Publish) -> None:
-    """Said before anything is written: the refresh would fail after it, and no policy would help."""
+def test_answers_that_no_table_can_store(type_: str, remedy: str, publish: Publish) -> None:
+    """Refused before anything is written: the refresh would fail later, and no policy would help."""
     answer = Column("span", type_)
     plan = project(grouped(T, (K,), call("n", "count", V)), K, Item(answer, opaque("n", type_)))
     with pytest.raises(RefusedError) as refused:
-        compiled(plan, ((K, "k"), (answer, "Span")), "f", [], frozenset(), publish)
+        compile_query(draft(plan, K, (answer, "Span"), publish=publish))
     (reason,) = refused.value.refusals
-    assert reason.node in ("column Span", "a NULL without a type") and "recomputed or not" in reason.because
-    assert says in reason.instead
+    assert reason.node in ("column Span", "an untyped NULL") and "even if it is recomputed" in reason.because
+    assert remedy in reason.instead
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_answers_that_no_table_can_hold(type_: str, says: str, publish: Publish)
         "binary",
     ],
 )
-def test_answers_that_a_table_can_hold(type_: str) -> None:
-    """Names of fields are no types."""
+def test_answers_that_a_table_can_store(type_: str) -> None:
+    """Field names are not types."""
     answer = Column("span", type_)
     plan = project(grouped(T, (K,), call("n", "count", V)), K, Item(answer, opaque("n", type_)))
-    assert compiled(plan, ((K, "k"), (answer, "span")), "f", [], frozenset()).states
+    assert compile_query(draft(plan, K, answer)).states
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_answers_that_a_table_can_hold(type_: str) -> None:
     ],
     ids=["key", "max", "sum", "order"],
 )
-def test_states_that_no_table_can_hold(plan: Plan, node: str) -> None:
-    """What the state keeps counts, also where the answer shows something else of it."""
-    (found,) = refusals(plan)
+def test_states_that_no_table_can_store(plan: Plan, node: str) -> None:
+    """The stored columns count, even if the answer does not show them."""
+    (found,) = find_refusals(plan)
     assert (found.node, "interval day to second" in found.because) == (node, True)
     counted = grouped(SourceRead("m", (("i", INTERVAL),)), (), call("n", "count", INTERVAL))
-    assert not refusals(counted)
+    assert not find_refusals(counted)
 
 
 def test_every_reason_is_given_at_once() -> None:
-    """A user who mends one reason must not find the next one after it."""
+    """A user who fixes one reason must not find the next one afterwards."""
     plan = Join(
         GroupwiseOp(T, "limit", (), T.columns, "LIMIT 3", PEERS),
         Unsupported("X", "X", "operator", "X", (D,), D.columns),
@@ -121,15 +121,15 @@ def test_every_reason_is_given_at_once() -> None:
         None,
     )
     with pytest.raises(RefusedError) as refused:
-        compiled(plan, ((K, "k"),), "f", [("rand()", "it gives another value each time", "a hash")], frozenset())
+        compile_query(draft(plan, K, refusals=(Refusal("rand()", "it varies", "use a hash"),)))
     error = refused.value
     assert [r.node for r in error.refusals] == ["rand()", "LIMIT 3", "X"]
-    assert (error.node, error.because, error.instead) == ("rand()", "it gives another value each time", "a hash")
+    assert (error.node, error.because, error.instead) == ("rand()", "it varies", "use a hash")
     assert len(str(error).splitlines()) == 3
 
 
-def test_what_is_maintained_is_not_refused() -> None:
+def test_maintainable_queries_are_not_refused() -> None:
     """Ordered limits, windows, aggregates with and without a merge."""
     inner = grouped(where(T, "v > 0"), (K, Q), call("s", "sum", V), call("n", "percentile", V))
-    assert not refusals(grouped(inner, (K,), call("m", "max", Column("s", "bigint"))))
-    assert not refusals(GroupwiseOp(T, "window", (K,), T.columns, "row_number()"))
+    assert not find_refusals(grouped(inner, (K,), call("m", "max", Column("s", "bigint"))))
+    assert not find_refusals(GroupwiseOp(T, "window", (K,), T.columns, "row_number()"))

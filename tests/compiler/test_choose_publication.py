@@ -1,4 +1,4 @@
-"""The answer stands in the state's own table when it is a function of one row of one state, else in its own."""
+"""The answer is stored in the state's table if it is a function of one row of one state, else in its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from incremental.algebra.plan import Column, Item, Plan, StateRead
 from incremental.algebra.program import InPlace, OwnTable
-from incremental.compiler.factor import factor
-from incremental.compiler.strategy import publication
-from tests.compiler.plans import K, Q, T, V, call, grouped, opaque, project, renamed, where
+from incremental.compiler.choose_publication import choose_publication
+from incremental.compiler.split_states import split_states
+from tests.compiler.plans import K, Q, T, V, call, draft, grouped, opaque, project, renamed, where
 
 SUM = call("s", "sum", V, type_="double")
 S = SUM.column
@@ -17,8 +17,9 @@ GROUPS = grouped(T, (K,), SUM)
 
 
 def published(plan: Plan, *outputs: tuple[Column, str], publish: str = "auto") -> InPlace | OwnTable:
-    states, answer = factor(plan)
-    return publication(states, answer, outputs, publish)  # type: ignore[arg-type]
+    found = choose_publication(split_states(draft(plan, *outputs, publish=publish))).publication
+    assert found is not None
+    return found
 
 
 def test_group_by_is_published_in_place() -> None:
@@ -54,12 +55,12 @@ def test_other_answers_have_a_table_of_their_own(plan: Plan, output: Column, bec
 
 
 def test_pipeline_can_ask_for_a_table() -> None:
-    """`publish: table` wins over the cheaper way."""
+    """`publish: table` overrides the cheaper publication."""
     assert isinstance(published(GROUPS, (S, "s"), publish="table"), OwnTable)
 
 
 def test_only_the_last_state_holds_the_answer() -> None:
     """The view's commit is the commit of the epoch, so it must be the last."""
-    states, _ = factor(grouped(project(grouped(T, (K, Q), SUM), K, S), (K,), call("m", "max", S)))
-    inner = StateRead("state_1", states[0].columns)
-    assert isinstance(publication(states, inner, ((K, "k"),), "auto"), OwnTable)
+    nested = split_states(draft(grouped(project(grouped(T, (K, Q), SUM), K, S), (K,), call("m", "max", S)), K))
+    inner = StateRead("state_1", nested.states[0].columns)
+    assert isinstance(choose_publication(nested.with_plan(inner)).publication, OwnTable)
