@@ -21,6 +21,7 @@ from tests.compiler.plans import K2, D, K, Q, T, grouped, opaque, project, where
 
 TYPES = {"o": {"k": "int", "x": "string", "m": "map<int,int>"}, "l": {"f": "int", "g": "bigint"}}
 FACTS = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
+D_AGAIN = SourceRead("d", (("k2", Column("k2_2", "int")),))
 EQUAL = ((Reference(K), Reference(K2)),)
 
 
@@ -93,7 +94,7 @@ def test_declarations_that_contradict_themselves(arguments: dict[str, Any], said
         (Union((T, T)), D, False),
         (grouped(T, (K,)), D, False),
         (T, grouped(D, (K2,)), False),
-        (T, Join(D, D, "inner", None), False),
+        (T, Join(D, D_AGAIN, "inner", None), False),
         (project(T, Item(K, Sql("k + 1", "int", frozenset({"k"})))), D, False),
     ],
 )

@@ -14,6 +14,7 @@ from incremental.algebra.plan import (
     Plan,
     SourceRead,
     Undetermined,
+    Union,
     Unsupported,
 )
 from incremental.compiler.compile import compile_query
@@ -44,7 +45,7 @@ def test_no_join_is_refused(kind: JoinKind) -> None:
 )
 def test_refused_nodes(plan: Plan, node: str) -> None:
     """A node without a rule is found anywhere in the plan."""
-    first = find_refusals(where(plan, "k"))[0]
+    first = find_refusals(Union((plan, plan)))[0]
     assert first.node.startswith(node)
     assert first.because and first.instead
 

@@ -1,92 +1,18 @@
-"""The query plan: a closed family of frozen nodes of relational algebra.
+"""The nodes of relational algebra, as frozen dataclasses whose constructors refuse wrong plans.
 
-Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. A scalar is a reference to a
-column, SQL text written by the compiler, or an opaque expression of Spark's that only the runtime can evaluate; here
-only its text, its columns and its type are known.
+Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. A column's name is unique
+among the columns of its node, and the two sides of a join share none. It may occur in several branches of a union,
+where a pass reads one input several times (expand_distinct).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Literal
 
-
-@dataclass(frozen=True)
-class Column:
-    """A named, typed column; `type` is Spark's DDL name of the type (`decimal(12,2)`)."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The value of a column as it is."""
-
-    column: Column
-
-    @property
-    def text(self) -> str:
-        return self.column.name
-
-    @property
-    def type(self) -> str:
-        return self.column.type
-
-    @property
-    def columns(self) -> frozenset[str]:
-        return frozenset({self.column.name})
-
-
-@dataclass(frozen=True)
-class Sql:
-    """SQL text written by the compiler over unique column names; Spark parses it when the plan is lowered."""
-
-    text: str
-    type: str
-    columns: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Opaque:
-    """An expression of the user's query; `handle` is Spark's resolved expression and is never inspected here."""
-
-    text: str
-    type: str
-    columns: frozenset[str] = field(repr=False)  # a set prints in another order in every process
-    handle: object = field(default=None, compare=False, repr=False)
-
-
-Scalar = Reference | Sql | Opaque
-
-
-@dataclass(frozen=True)
-class Item:
-    """One output of a projection: `scalar AS column`."""
-
-    column: Column
-    scalar: Scalar
-
-
-@dataclass(frozen=True)
-class Call:
-    """One aggregate of a group-by.
-
-    column: its answer; function: Spark's class name in lower case (`sum`); arguments: columns of the child;
-    mode: Spark's overflow mode (ansi, legacy, try) where it matters; answer: Spark's final expression over `buffers`
-    (the columns Spark itself would keep per group), which the accumulator computes from its state columns;
-    handle: Spark's own aggregate expression, for groups that are recomputed.
-    """
-
-    column: Column
-    function: str
-    arguments: tuple[Column, ...]
-    text: str
-    buffers: tuple[Column, ...] = ()
-    answer: Scalar | None = None
-    distinct: bool = False
-    mode: str = "ansi"
-    handle: object = field(default=None, compare=False, repr=False)
+from incremental.algebra.plan.checks import check_join, check_projection, check_unique, check_used
+from incremental.algebra.plan.expressions import Call, Column, Item, Opaque, Scalar
 
 
 class NoInput:
@@ -112,7 +38,10 @@ class SourceRead(NoInput):
     relation: str
     fields: tuple[tuple[str, Column], ...]
 
-    @property
+    def __post_init__(self) -> None:
+        check_unique(f"source {self.relation}", self.columns)
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(column for _, column in self.fields)
 
@@ -124,6 +53,9 @@ class StateRead(NoInput):
     state: str
     columns: tuple[Column, ...]
 
+    def __post_init__(self) -> None:
+        check_unique(self.state, self.columns)
+
 
 @dataclass(frozen=True)
 class Values(NoInput):
@@ -133,6 +65,9 @@ class Values(NoInput):
     text: str
     handle: object = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        check_unique("a relation of constants", self.columns)
+
 
 @dataclass(frozen=True)
 class Project(OneInput):
@@ -141,7 +76,10 @@ class Project(OneInput):
     child: Plan
     items: tuple[Item, ...]
 
-    @property
+    def __post_init__(self) -> None:
+        check_projection(self.items, self.child)
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(item.column for item in self.items)
 
@@ -152,6 +90,9 @@ class Filter(OneInput):
 
     child: Plan
     condition: Scalar
+
+    def __post_init__(self) -> None:
+        check_used("a filter", [self.condition], self.child)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -167,7 +108,11 @@ class Generate(OneInput):
     outer: bool
     produced: tuple[Column, ...]
 
-    @property
+    def __post_init__(self) -> None:
+        check_used("a generator", [self.generator], self.child)
+        check_unique("a generator", self.columns)
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.child.columns + self.produced
 
@@ -179,6 +124,10 @@ class Expand(OneInput):
     child: Plan
     projections: tuple[tuple[Scalar, ...], ...]
     columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        for projection in self.projections:
+            check_projection([Item(*pair) for pair in zip(self.columns, projection, strict=True)], self.child)
 
 
 @dataclass(frozen=True)
@@ -211,11 +160,14 @@ class Join:
     exists: Column | None = None
     parts: tuple[Scalar, ...] = field(default=(), repr=False)
 
+    def __post_init__(self) -> None:
+        check_join(self)
+
     @property
     def conjuncts(self) -> tuple[Scalar, ...]:
         return self.parts or (() if self.condition is None else (self.condition,))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         if self.exists is not None:
             return (*self.left.columns, self.exists)
@@ -235,12 +187,10 @@ class Aggregate(OneInput):
     calls: tuple[Call, ...]
 
     def __post_init__(self) -> None:
-        known = {column.name for column in self.child.columns}
-        used = [column.name for column in self.keys] + [c.name for call in self.calls for c in call.arguments]
-        if missing := [name for name in used if name not in known]:
-            raise ValueError(f"an aggregate uses columns its input lacks: {', '.join(missing)}")
+        check_used("an aggregate", [*self.keys, *(c for call in self.calls for c in call.arguments)], self.child)
+        check_unique("an aggregate", self.columns)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.keys + tuple(call.column for call in self.calls)
 
@@ -265,6 +215,10 @@ class GroupwiseOp(OneInput):
     text: str
     undetermined: Undetermined | None = None
     handle: tuple[object, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_used(f"a {self.kind}", self.keys, self.child)
+        check_unique(f"a {self.kind}", self.columns)
 
 
 UnsupportedReason = Literal[
