@@ -32,9 +32,9 @@ from incremental.compiler.cost import estimate_cost
 from incremental.compiler.draft import Draft, Publish
 from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
 from incremental.compiler.plan_text import outline_plan
+from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.query import Ordering, Query, QueryText, evaluate, settings
 from incremental.language.reading import column_types, reading
-from incremental.language.ties import settled
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental
@@ -162,7 +162,7 @@ class Compilation:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
         spark = self.spark if callable(self.text) else isolated(self.spark)
-        return settled(spark, evaluate(spark, self.text, frames, self.schemas))
+        return break_ties(spark, evaluate(spark, self.text, frames, self.schemas))
 
     @cached_property
     def _constraints(self) -> tuple[Constraint, ...]:

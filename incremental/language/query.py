@@ -20,10 +20,10 @@ from incremental.algebra.canonical import fingerprint_text
 from incremental.algebra.errors import QueryError, Refusal
 from incremental.algebra.plan import Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
+from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
-from incremental.language.subqueries import leaves
-from incremental.language.ties import determined
+from incremental.language.subqueries import leaves_with_subqueries
 from incremental.language.translate import Translation
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -105,8 +105,8 @@ def read_query(
     relations = {relation_number(frame): name for name, frame in frames.items()}
     plan = catalyst.analysed(evaluate(clone, query, frames, {}))
     translation = Translation(clone, relations, names)
-    normal = normal_form(clone, determined(clone, plan))
-    algebra = translation.whole(normal)
+    normal = normal_form(clone, break_ties_before_translation(clone, plan))
+    algebra = translation.translate_query(normal)
     check_complete(clone, normal, relations, algebra)
     user_names = [str(a.name()) for a in catalyst.sequence(plan.output())]
     columns = [translation.names.column(a) for a in catalyst.sequence(normal.output())]
@@ -118,13 +118,15 @@ def read_query(
         tuple(translation.scalars.forbidden),
         settings(clone),
         translation.names.attributes,
-        tuple(translation.names.made),
+        tuple(translation.names.created),
     )
 
 
 def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
     """Refuse a query that reads a source where the translation does not see it: a change of it would be missed."""
-    numbers = {int(leaf.rdd().id()) for leaf in leaves(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"}
+    numbers = {
+        int(leaf.rdd().id()) for leaf in leaves_with_subqueries(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"
+    }
     unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
     if unseen:
         raise QueryError(

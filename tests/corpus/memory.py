@@ -26,8 +26,8 @@ from incremental.lake.files import File, Identity
 from incremental.lake.physical_layout import Storage
 from incremental.lake.protocol import Clause
 from incremental.landing.landing import types
+from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.query import QueryText, evaluate, read_query
-from incremental.language.ties import settled
 from incremental.refresh.constraint_checks import check
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.full_recompute import Recomputed
@@ -246,7 +246,7 @@ class MemoryView:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The query as Spark runs it."""
         session = self.spark if callable(self.sql) else catalyst.isolated(self.spark)
-        return settled(session, evaluate(session, self.sql, frames, self._schemas))
+        return break_ties(session, evaluate(session, self.sql, frames, self._schemas))
 
     def expected(self) -> DataFrame:
         """Spark's answer at the versions of the last refresh."""

@@ -27,7 +27,7 @@ def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
         f"update {table} set k = 0",
         "set spark.sql.session.timeZone = Asia/Tokyo",
     ):
-        with pytest.raises(QueryError, match="a view is a query that reads"):
+        with pytest.raises(QueryError, match="not a query"):
             shop.view(command).explain()
     assert [tuple(row) for row in shop.spark.table(table).orderBy("k").collect()] == [(1, "a"), (2, "b")]
     assert not Path(new).exists()
@@ -35,7 +35,7 @@ def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
 
 @pytest.mark.parametrize("clock", ["timestamp 'now'", 'DATE "today"', "timestamp_ntz ' yesterday '"])
 def test_the_clock_as_a_literal(shop: Scene, clock: str) -> None:
-    with pytest.raises(QueryError, match="is the clock"):
+    with pytest.raises(QueryError, match="clock in the query"):
         shop.view(f"select k, {clock} n from t").explain()
     assert (
         "project" in shop.view("select k, 'today' d /* timestamp 'now' */ from t where s <> 'date' -- 'now'").explain()
