@@ -168,11 +168,11 @@ def test_rebuilt_by_policy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
     report = checked(new)
     assert (report.verdict, report.generation, report.epoch) == ("resumed", 2, 1)
     assert "changed since its state was built" in report.sentence
-    assert "the answer: + v int" in report.because
+    assert "answer column: + v int" in report.because
     scene.sql("delete from {t} where k = 1")
     assert (checked(new).verdict, new.history()[-1].because) == ("applied", ())
     report = checked(scene.view(nested, on_change="rebuild"))
-    assert (report.verdict, report.generation, report.because[0]) == ("rebuilt", 3, "the answer: - v int")
+    assert (report.verdict, report.generation, report.because[0]) == ("rebuilt", 3, "answer column: - v int")
     with pytest.raises(QueryError, match=r"on_change cannot be 'shout': use refuse or rebuild"):
         scene.view(nested, on_change="shout")
 
@@ -218,9 +218,10 @@ def test_columns_of_a_source(scene: Scene) -> None:
         scene.sql("insert into {t} (k, v) values (1, -5)")
         assert checked(view).verdict == "applied", harmless
     scene.sql("alter table {t} alter column v type bigint")
-    assert "column v of source t was int and is bigint" in refusal(view)
+    assert "column v of source t changed from int to bigint" in refusal(view)
     assert (
-        checked(scene.view(view.query, on_change="rebuild")).because[0] == "column v of source t was int and is bigint"
+        checked(scene.view(view.query, on_change="rebuild")).because[0]
+        == "column v of source t changed from int to bigint"
     )
     with pytest.raises(SourceError, match=r"source t has v as int at version 1, where .* reads v as bigint"):
         view.refresh({"t": 1})
@@ -247,7 +248,7 @@ def test_a_table_written_anew_with_another_schema(scene: Scene) -> None:
         checked(view, chunk=1)
     frame = scene.spark.createDataFrame([("5", 5, 5)], "k string, v int, p int")
     frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(scene.path("t"))
-    assert "column k of source t was int and is string" in refusal(view)
+    assert "column k of source t changed from int to string" in refusal(view)
 
 
 def test_an_invariant_source_gets_a_column(scene: Scene) -> None:

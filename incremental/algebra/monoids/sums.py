@@ -39,7 +39,7 @@ class Sum:
         components = (*self.components, COUNT_X)
         if self.unsummed is None:
             return Group(name, components, buffers, self.unit_weights)
-        deletions = "deletions subtract, except that of NaN, infinities and out-of-range values, which recomputes"
+        deletions = "deletions subtract, but that of NaN, an infinity or an out-of-range value recomputes the group"
         condition = f"{{u[{self.unsummed.name}]}} > 0"
         return Monoid(name, components, buffers, (self.unsummed,), condition, self.unit_weights, deletions)
 

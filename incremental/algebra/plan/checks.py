@@ -1,4 +1,4 @@
-"""Checks of plan constructors: a pass that loses or repeats a column fails where it does so, not in Spark."""
+"""Checks of plan constructors: a pass that loses a column, or confuses two, fails where it does so and not in Spark."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ def check_used(node: str, scalars: Iterable[Scalar | Column], *inputs: Plan) -> 
 
 
 def check_projection(items: Sequence[Item], child: Plan) -> None:
-    """Refuse a projection of unknown columns, or onto one name twice; raises ValueError."""
-    check_unique("a projection", [item.column for item in items])
+    """Refuse a projection that gives two values one name, or uses columns that its input lacks; raises ValueError."""
+    check_unique("a projection", [item.column for item in dict.fromkeys(items)])
     check_used("a projection", [item.scalar for item in items], child)
 
 
 def check_join(join: Join) -> None:
-    """Refuse a join whose sides share columns, or whose conditions use others; raises ValueError."""
-    check_unique("a join", join.left.columns + join.right.columns)
+    """Refuse a join whose sides share a name, or whose conditions use other columns; raises ValueError."""
+    right = {column.name for column in join.right.columns}
+    if shared := dict.fromkeys(column.name for column in join.left.columns if column.name in right):
+        raise ValueError(f"both sides of a join have columns named {', '.join(shared)}")
     check_used("a join", join.conjuncts, join.left, join.right)
     check_used("a join", [left for left, _, _ in join.keys], join.left)
     check_used("a join", [right for _, right, _ in join.keys], join.right)

@@ -1,8 +1,9 @@
 """The nodes of relational algebra, as frozen dataclasses whose constructors refuse wrong plans.
 
-Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. A column's name is unique
-among the columns of its node, and the two sides of a join share none. It may occur in several branches of a union,
-where a pass reads one input several times (expand_distinct).
+Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. Within a node a name stands
+for one value: a column may be repeated as it is (Spark passes the key of a group to a Pandas function beside its rows),
+but two values never share a name, and neither do the two sides of a join. In several branches of a union a name may
+recur, where a pass reads one input several times (expand_distinct).
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Filter(OneInput):
 
 @dataclass(frozen=True)
 class Generate(OneInput):
-    """A table-generating function such as explode: `produced` columns beside those of the child."""
+    """A table-generating function such as explode: `produced` columns beside, or in place of, those of the child."""
 
     child: Plan
     generator: Opaque
@@ -110,11 +111,11 @@ class Generate(OneInput):
 
     def __post_init__(self) -> None:
         check_used("a generator", [self.generator], self.child)
-        check_unique("a generator", self.columns)
+        check_unique("a generator", self.produced)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return self.child.columns + self.produced
+        return (*(column for column in self.child.columns if column not in self.produced), *self.produced)
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,6 @@ class GroupwiseOp(OneInput):
 
     def __post_init__(self) -> None:
         check_used(f"a {self.kind}", self.keys, self.child)
-        check_unique(f"a {self.kind}", self.columns)
 
 
 UnsupportedReason = Literal[

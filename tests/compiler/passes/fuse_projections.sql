@@ -1,8 +1,22 @@
 -- case: choosing columns of a computation
-select s + 1 as t, origin from (select origin, sum(seats) s from flights group by origin)
+select distinct number, lk as order_key from lines where price > 10
 
--- case: an answer in another order than its group-by
-select n, upper(carrier) as c from (select carrier, count(*) n from flights group by carrier) where n > 1
+-- case: a projection that changes nothing
+select distinct ok, status, placed from orders
 
 -- case: a computation over a computation stays
 select count(*) n from (select distinct carrier, seats * 2 as twice from flights)
+-- before:
+--   group by (): count(1)
+--     project 1 AS count_of
+--       project 
+--         distinct carrier, twice
+--           project carrier, (seats * 2) AS twice
+--             source flights (carrier, seats)
+-- after:
+--   group by (): count(1)
+--     project 1 AS count_of
+--       project 
+--         distinct carrier, twice
+--           project carrier, (seats * 2) AS twice
+--             source flights (carrier, seats)
