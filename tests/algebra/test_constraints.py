@@ -1,4 +1,4 @@
-"""Declared constraints: what contradicts itself is refused, and by which equalities rows refer to others."""
+"""Declared constraints: contradictions are refused, and references between plans are found."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ EQUAL = ((Reference(K), Reference(K2)),)
 
 
 def refused(**declared: Delta) -> str:
-    with pytest.raises(SourceError) as said:
+    with pytest.raises(SourceError) as error:
         collect_facts(declared, TYPES, declared)
-    return str(said.value)
+    return str(error.value)
 
 
 def foreign(*columns: str, to: str = "o") -> Delta:
     return Delta("l", foreign_keys=(ForeignKey(columns, to),))
 
 
-def test_what_declarations_say() -> None:
-    """A query sees a foreign key where it reads both sides."""
+def test_facts_of_declarations() -> None:
+    """A foreign key counts if the query reads both sides."""
     declared = {"o": Delta("o", primary_key=("k",)), "l": foreign("f")}
     facts = collect_facts(declared, TYPES, "lo")
     assert facts == (PrimaryKeyFact("o", ("k",)), ForeignKeyFact("l", ("f",), "o", ("k",)))
@@ -46,7 +46,7 @@ def test_what_declarations_say() -> None:
     assert collect_facts({"n": Delta("n", primary_key=("any",))}, {}, "n") == (PrimaryKeyFact("n", ("any",)),)
 
 
-def test_what_is_wrong_with_another_source_stops_nobody() -> None:
+def test_declarations_of_other_sources_are_not_checked() -> None:
     """Protects a view from declarations of sources that it does not read, and of what these refer to."""
     declared = {"o": Delta("o", primary_key=("gone",)), "l": foreign("f"), "x": Delta("x", append_only=True)}
     assert collect_facts(declared, TYPES, "lx") == (AppendOnlyFact("x"),)
@@ -54,8 +54,8 @@ def test_what_is_wrong_with_another_source_stops_nobody() -> None:
         collect_facts(declared, TYPES, "lo")
 
 
-def test_keys_that_do_not_fit_the_sources() -> None:
-    """What, where, what to do."""
+def test_keys_that_do_not_match_the_sources() -> None:
+    """The message names the source, the columns and the fix."""
     o = Delta("o", primary_key=("k",))
     unknown = refused(o=Delta("o", primary_key=("K",)))
     assert "unknown column 'K' in its primary key" in unknown and "k, x, m" in unknown
@@ -67,7 +67,7 @@ def test_keys_that_do_not_fit_the_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "fault"),
     [
         ({"primary_key": "k"}, "write ('k',) instead of 'k'"),
         ({"primary_key": ("k", "k")}, "names a column twice"),
@@ -75,12 +75,12 @@ def test_keys_that_do_not_fit_the_sources() -> None:
         ({"foreign_keys": (ForeignKey(("k",), "o"),) * 2}, "declares a foreign key twice"),
     ],
 )
-def test_declarations_that_contradict_themselves(arguments: dict[str, Any], said: str) -> None:
-    """Refused where they are written."""
+def test_declarations_that_contradict_themselves(arguments: dict[str, Any], fault: str) -> None:
+    """Refused when they are written."""
     for make in (lambda: Delta("x", **arguments), lambda: Files("x", "csv", "k INT", **arguments)):
         with pytest.raises(SourceError) as refusal:
             make()
-        assert said in str(refusal.value)
+        assert fault in str(refusal.value)
     with pytest.raises(SourceError, match="names no column"):
         ForeignKey((), "o")
 
@@ -98,13 +98,13 @@ def test_declarations_that_contradict_themselves(arguments: dict[str, Any], said
         (project(T, Item(K, Sql("k + 1", "int", frozenset({"k"})))), D, False),
     ],
 )
-def test_through_what_a_reference_is_seen(left: Plan, right: Plan, found: bool) -> None:
-    """The referring columns as they are, the referred rows one by one."""
+def test_operators_that_pass_a_reference_on(left: Plan, right: Plan, found: bool) -> None:
+    """The referring columns must be unchanged, and the referred rows read one by one."""
     assert (find_reference(FACTS, left, right, EQUAL) is not None) is found
 
 
 def test_only_equalities_of_the_whole_key_refer() -> None:
-    """Columns of a composite key that come from two occurrences of a source are no reference."""
+    """Columns of a composite key from two occurrences of a source do not refer to one row."""
     facts = (PrimaryKeyFact("d", ("k2", "name")), ForeignKeyFact("t", ("K", "Q"), "d", ("k2", "name")))
     name = Column("name", "string")
     whole = (*EQUAL, (Reference(Q), Reference(name)))
@@ -116,8 +116,8 @@ def test_only_equalities_of_the_whole_key_refer() -> None:
     assert find_reference(facts, twice, D, (*EQUAL, (Reference(Column("q_2", "int")), Reference(name)))) is None
 
 
-def test_ranks() -> None:
-    """The query's order as far as can be; a circle is cut somewhere."""
+def test_rank_inputs() -> None:
+    """The query's order as far as possible; a cycle is broken."""
     assert rank_inputs(3, []) == (0, 1, 2)
     assert rank_inputs(3, [(2, 0), (1, 2)]) == (2, 0, 1)
     assert sorted(rank_inputs(2, [(0, 1), (1, 0)])) == [0, 1]

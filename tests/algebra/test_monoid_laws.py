@@ -55,7 +55,7 @@ class Laboratory:
         return Lowering(self.spark, self.query.attributes)
 
     def frame(self, weighted: bool) -> DataFrame:
-        """Every bag of every case as rows; the group number tells case and bag."""
+        """Every bag of every case as rows; the group number encodes case and bag."""
         schema = f"{self.kind.schema}, {WEIGHT} bigint"
         made = [
             (case * len(MADE) + NUMBERED[name], *row, -1 if name == "minus A" else 1)
@@ -120,19 +120,19 @@ class Wide:
         }
 
     def merged(self, left: dict[str, str], right: dict[str, str], slot: Slot) -> dict[str, str]:
-        """⊗ as the merge writes it."""
+        """⊗ as the merge computes it."""
         parts = slot.accumulator.components
         return {p.name: f"CAST({p.merge.format(t=left, u=right)} AS {p.type})" for p in parts}
 
     def values(self, name: str, slot: Slot, value: dict[str, str]) -> str:
-        """Remember what a value is under a name, and give that name's columns."""
+        """Record the SQL of a value under a name, and return the name."""
         for part, sql in value.items():
             self.columns[f"{name}/{slot.call.column.name}/{part}"] = sql
         return name
 
 
 def test_laws(laboratory: Laboratory) -> None:
-    """A law that fails for one value of one type makes a view wrong for ever, in silence.
+    """A law that fails for one value of one type makes views wrong without any error.
 
     Changes may be cut into any refreshes: (A ⊗ B) ⊗ C and A ⊗ (B ⊗ C) are h(A ∪ B ∪ C).
     """
@@ -203,8 +203,8 @@ def same(one: Any, other: Any, slack: float) -> bool:
     return type(one) is type(other) and one == other
 
 
-def test_nothing_is_zero(laboratory: Laboratory) -> None:
-    """h of no rows is the zero that merges and the filter of cancelled groups rely on."""
+def test_h_of_no_rows_is_zero(laboratory: Laboratory) -> None:
+    """Merges and the filter of cancelled groups rely on it."""
     total = replace(laboratory.state, keys=(), bucket_by=())
     frame = laboratory.spark.createDataFrame([], f"{laboratory.kind.schema}, {WEIGHT} bigint")
     h = laboratory.homomorphic(frame, Layout(total, None, 1))
@@ -236,7 +236,7 @@ def test_answers_are_sparks(laboratory: Laboratory) -> None:
 
 
 def answered(laboratory: Laboratory, h: DataFrame) -> DataFrame:
-    """The answer a over h, in the order of the query."""
+    """The answer over h, in the order of the query."""
     layout = laboratory.layout
     values = layout.answer_values(laboratory.lowering, lambda name: f"`{name}`")
     columns = {name: catalyst.column(laboratory.spark, value).alias(name) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""A tree of inner joins is one product, and each input's change finds a way through the others."""
+"""A tree of inner joins is one product, and each input's change is joined with the others in a good order."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def order(plan: Plan, start: int) -> list[int]:
     return [step.position for step in flatten_joins(plan).steps(start)]
 
 
-def test_a_change_meets_its_neighbours_first() -> None:
-    """Never two inputs that nothing ties together."""
+def test_a_change_is_joined_with_its_neighbours_first() -> None:
+    """Two inputs without a common condition would be a cross product."""
     assert flatten_joins(CHAIN).inputs == (A, B, C, D)
     assert [order(CHAIN, start) for start in range(4)] == [[1, 2, 3], [0, 2, 3], [1, 0, 3], [2, 1, 0]]
 
 
 def test_every_condition_is_tested_once() -> None:
-    """As soon as all of its columns are there."""
+    """As soon as all of its columns are known."""
     for start in range(4):
         tested = [c.text for step in flatten_joins(CHAIN).steps(start) for c in step.conditions]
         assert sorted(tested) == ["a = b", "b_v = c", "c_v = d"]
 
 
-def test_filters_and_narrowing_projections_are_looked_through() -> None:
-    """Spark's own rules put them between the joins."""
+def test_filters_and_narrowing_projections_are_flattened() -> None:
+    """Spark's own rules insert them between the joins."""
     inner = where(project(equal(A, B, "a", "b"), *A.columns, B.columns[1]), "a_v > b_v")
     found = flatten_joins(equal(inner, C, "b_v", "c"))
     assert found.inputs == (A, B, C)
@@ -49,7 +49,7 @@ def test_filters_and_narrowing_projections_are_looked_through() -> None:
 
 
 def test_a_computing_projection_is_an_input() -> None:
-    """Its columns are not the inputs' own."""
+    """Its columns are not those of the inputs."""
     computed = Project(equal(A, B, "a", "b"), (*project(A, A.columns[0]).items,))
     assert len(flatten_joins(equal(computed, C, "a", "c")).inputs) == 3
     sums = project(equal(A, B, "a", "b"), *A.columns)
@@ -58,19 +58,19 @@ def test_a_computing_projection_is_an_input() -> None:
 
 
 def test_outer_joins_are_inputs() -> None:
-    """They are not products."""
+    """They do not commute with the others."""
     left = Join(A, B, "left", None)
     assert flatten_joins(equal(left, C, "a", "c")).inputs == (left, C)
 
 
-def test_null_safe_equalities_tie_but_give_no_range() -> None:
-    """A range would drop the rows whose key is NULL."""
+def test_null_safe_equalities_connect_without_a_range() -> None:
+    """A range of keys would drop the rows whose key is NULL."""
     step = flatten_joins(equal(A, B, "a", "b", null_safe=True)).steps(0)[0]
     assert step.equalities == () and len(step.conditions) == 1
 
 
 def test_no_condition_at_all() -> None:
-    """A cross product goes in the query's order."""
+    """A cross product follows the query's order."""
     plan = Join(Join(A, B, "inner", None), C, "inner", None)
     assert order(plan, 1) == [0, 2]
     assert all(step.conditions == () for step in flatten_joins(plan).steps(1))

@@ -17,7 +17,7 @@ BUILT = Recipe(
 TYPES = {"t": {"k": "int", "v": "int", "more": "string"}}
 
 
-def test_back_from_json() -> None:
+def test_a_recipe_survives_json() -> None:
     assert Recipe.from_json(BUILT.to_json()) == BUILT
     assert Recipe.from_json('{"fingerprint": "f", "of_a_later_release": 1}') == Recipe("f")
 
