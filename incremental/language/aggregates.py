@@ -22,7 +22,6 @@ from incremental.spark.catalyst import J
 
 INTEGERS = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
 WITHOUT_ORDER = {"First", "Last", "NthValue"}  # they take the first row that they see
-WITH_MODE = {"Sum", "Average"}
 MOMENTS = {"StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "CovSample", "CovPopulation", "Corr"}
 
 
@@ -159,9 +158,13 @@ class Aggregates:
 
     def _overflow_mode(self, function: J) -> str:
         """Return Spark's overflow mode of an aggregate: ansi, legacy or try."""
-        if catalyst.kind(function) not in WITH_MODE:
-            return self._mode
-        return str(function.evalContext().evalMode().toString()).lower()
+        match catalyst.kind(function):
+            case "Sum":
+                return str(function.evalContext().evalMode().toString()).lower()
+            case "Average":
+                return str(function.evalMode().toString()).lower()
+            case _:
+                return self._mode
 
     def _argument(self, name: str, expression: J) -> J:
         """Undo the widening of integers to double for moments: the integers can be summed exactly."""
