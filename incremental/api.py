@@ -17,12 +17,12 @@ from incremental.algebra.address import Address, is_same_name, sql_name_fault
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Description, Landing, Report, Verification
-from incremental.algebra.secrets import covered
+from incremental.algebra.secrets import mask_secrets
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, is_name
 from incremental.algebra.tuning import Tuning
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
-from incremental.compiler.strategy import Publish
+from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.query import QueryText
@@ -150,7 +150,7 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
     default = catalyst.default_file_system(spark)
     if not default.startswith("file:"):
         raise SourceError(
-            f"warehouse {root}: Spark would put its tables on {covered(default)}, the default file system. "
+            f"warehouse {root}: Spark would put its tables on {mask_secrets(default)}, the default file system. "
             "Set spark.hadoop.fs.defaultFS to file:///, and name tables on other file systems by their whole URI"
         )
 

@@ -18,22 +18,24 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
-from incremental.algebra.plan import Column, Source, walk
+from incremental.algebra.plan import Column, SourceRead
 from incremental.algebra.program import Program
 from incremental.algebra.recipe import Current, Recipe
 from incremental.algebra.report import Description, StateDescription
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import quoted
-from incremental.compiler.compile import check_outputs, check_rows, compiled, incomparable_rows
-from incremental.compiler.cost import estimate
-from incremental.compiler.explain import explain, explain_refusal, outline
-from incremental.compiler.lineage import shown_key
-from incremental.compiler.partitions import partition_key
-from incremental.compiler.strategy import Publish
+from incremental.algebra.traversal import walk
+from incremental.compiler.answer_columns import find_group_key, find_partition_key
+from incremental.compiler.choose_publication import check_answer_table, refuse_answer_table
+from incremental.compiler.compile import check_outputs, compile_query
+from incremental.compiler.cost import estimate_cost
+from incremental.compiler.draft import Draft, Publish
+from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
+from incremental.compiler.plan_text import outline_plan
+from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
-from incremental.language.ties import settled
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental
@@ -125,14 +127,16 @@ class Compilation:
 
     def sample(self, share: float, epoch: int) -> Sample | None:
         """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""
-        return sample_of(self.schema, shown_key(self.query.plan, self.query.outputs), share, epoch)
+        return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)
 
-    def explain(self, chosen: Choice) -> str:
-        """How the view is maintained, or why it is recomputed."""
-        reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
+    def explain(self, chosen: Choice, trace: bool = False) -> str:
+        """Return how the view is maintained, or why it is recomputed; trace: also the plan after each compiler pass."""
         if isinstance(chosen.maintenance, Incremental):
-            return explain(self.name, chosen.maintenance.program, self.sources.views) + reason
-        return explain_refusal(self.name, self._refusals, self.policy) + reason
+            text = explain_program(self.name, chosen.maintenance.program)
+        else:
+            text = explain_refusal(self.name, self._refusals, self.policy)
+        reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
+        return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""
@@ -170,12 +174,12 @@ class Compilation:
     def partition_key(self) -> str | None:
         """The answer's column that holds a partition of a source as it is."""
         partitioned_by = {name: self.sources.partitioned_by(name) for name in self.query.sources}
-        return partition_key(self.query.plan, self.query.outputs, partitioned_by)
+        return find_partition_key(self.query.plan, self.query.outputs, partitioned_by)
 
     @cached_property
     def mode_policy(self) -> ModePolicy:
         """How the view may be kept under its policy; raises RefusedError."""
-        program, recomputable = self._program, not incomparable_rows(self.query.outputs)
+        program, recomputable = self._program, not refuse_answer_table(self.query.outputs)
         if isinstance(program, RefusedError):
             # where two runs of the batch query differ, recomputing cannot help
             if not self.query.determined or self.policy == "incremental":
@@ -183,8 +187,8 @@ class Compilation:
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
             return Fixed(self.current, self._incremental(program))
         elif self.policy == "auto":
-            return CostBased(self.current, self._incremental(program), self._recomputed, estimate)
-        check_rows(self.query.outputs)
+            return CostBased(self.current, self._incremental(program), self._recomputed, estimate_cost)
+        check_answer_table(self.query.outputs)
         return Fixed(self.current, self._recomputed)
 
     @cached_property
@@ -194,10 +198,10 @@ class Compilation:
         read: dict[str, dict[str, str]] = {source: {} for source in query.sources}
         known = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
         for node in walk(query.plan):
-            if isinstance(node, Source):
+            if isinstance(node, SourceRead):
                 read[node.relation] |= {name: known[node.relation][name] for name, _ in node.fields}
         recipe = Recipe(
-            query.fingerprint, outline(query.plan), tuple((c.name, c.type) for c in self.columns), read,
+            query.fingerprint, outline_plan(query.plan), tuple((c.name, c.type) for c in self.columns), read,
             dict(query.settings), query.functions, query.names, releases(self.spark),
         )  # fmt: skip
         return Current(recipe, self._types)
@@ -216,7 +220,7 @@ class Compilation:
             schema = None if name in frames else self.sources.schema(name)
             return frames.get(name) if schema is None else empty(spark, schema)
 
-        return settled(spark, evaluate(spark, self.text, self.sources.names, frame))
+        return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame))
 
     @property
     def _types(self) -> ColumnTypes:
@@ -228,12 +232,15 @@ class Compilation:
         return self.sources.constraints(self.query.sources)
 
     @cached_property
-    def _program(self) -> Program | RefusedError:
+    def _draft(self) -> Draft:
         query = self.query
-        forbidden = [(f.text, f.because, f.instead) for f in query.forbidden]
-        facts = self.sources.invariant, self.publish, self._constraints
+        options = query.forbidden, self.sources.invariant, self.publish, self._constraints, self.sources.views
+        return Draft(query.plan, query.outputs, query.fingerprint, *options)
+
+    @cached_property
+    def _program(self) -> Program | RefusedError:
         try:
-            return compiled(query.plan, query.outputs, query.fingerprint, forbidden, *facts)
+            return compile_query(self._draft)
         except RefusedError as error:
             return error
 

@@ -20,7 +20,7 @@ from incremental.algebra.report import Description, Report, Verification
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy
-from incremental.compiler.strategy import Publish
+from incremental.compiler.draft import Publish
 from incremental.lake.protocol import VersionedTable
 from incremental.language.query import QueryText
 from incremental.operations.branch import branched, dropped
@@ -67,10 +67,13 @@ class View:
         """`incremental` or `recompute`."""
         return self._resolved.choice.maintenance.mode
 
-    def explain(self) -> str:
-        """How the view is maintained, or why it is recomputed; raises RefusedError when it is neither."""
+    def explain(self, trace: bool = False) -> str:
+        """Return how the view is maintained, or why it is recomputed; raises RefusedError if it is refused.
+
+        trace: also the query's plan after each pass of the compiler.
+        """
         resolved = self._resolved
-        return resolved.compilation.explain(resolved.choice)
+        return resolved.compilation.explain(resolved.choice, trace)
 
     def description(self) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from incremental.algebra.upkeep import amount, counted
+from incremental.algebra.upkeep import format_bytes, format_count
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Upkeep, Verification
@@ -43,13 +43,17 @@ def cell(value: object) -> str:
 def landing(done: Landing) -> str:
     """One line: what a landing changed in its source, and how much of it is in quarantine."""
     total = sum(done.quarantined.values())
-    held = [f"{counted(total, 'row')} in quarantine"] if total else []
+    held = [f"{format_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
         return f"{done.source}: {', '.join(['nothing new has been dropped', *held])}"
-    parts = [f"{counted(len(done.landed), 'partition')} landed, {counted(done.rows, 'row')}"] if done.landed else []
-    parts += [f"{counted(len(done.removed), 'partition')} removed"] if done.removed else []
+    parts = (
+        [f"{format_count(len(done.landed), 'partition')} landed, {format_count(done.rows, 'row')}"]
+        if done.landed
+        else []
+    )
+    parts += [f"{format_count(len(done.removed), 'partition')} removed"] if done.removed else []
     parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
-    parts += [f"{counted(done.left_out, 'malformed row')} left out"] if done.left_out else []
+    parts += [f"{format_count(done.left_out, 'malformed row')} left out"] if done.left_out else []
     return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
 
 
@@ -116,7 +120,7 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
     """One line of the status: the lag by source where it has any."""
     lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
     behind = [
-        f"{source} {counted(versions, 'version')}" + ("" if rows is None else f", {counted(rows, 'row')}")
+        f"{source} {format_count(versions, 'version')}" + ("" if rows is None else f", {format_count(rows, 'row')}")
         for source, versions, rows in lags
         if versions
     ]
@@ -124,7 +128,7 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
     sizes, age = row.get("sizes") or {}, row.get("age")
     told = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
     kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
-    held = [f"{source} {counted(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
+    held = [f"{source} {format_count(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
     lists = ("; ".join(behind) or "-", "; ".join(held) or "-")
     return (row["name"], state, *told, *lists, *kept, row.get("problem", "-"))
 
@@ -133,24 +137,26 @@ def size(told: Mapping[str, int] | None) -> str:
     """Bytes and files, and what `maintain` would rewrite."""
     if told is None:
         return "-"
-    worn = f", {counted(told['worn'], 'partition')} worn" if told["worn"] else ""
-    return f"{amount(told['bytes'])} in {counted(told['files'], 'file')}{worn}"
+    worn = f", {format_count(told['worn'], 'partition')} worn" if told["worn"] else ""
+    return f"{format_bytes(told['bytes'])} in {format_count(told['files'], 'file')}{worn}"
 
 
 def duration(seconds: float) -> str:
     """A time for people, in its largest unit."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            return counted(int(seconds // length), unit)
-    return counted(int(seconds), "second")
+            return format_count(int(seconds // length), unit)
+    return format_count(int(seconds), "second")
 
 
 def upkeep(done: Upkeep) -> str:
     """The sentence, a line for each table that was touched, and what is kept for how long."""
     lines = [done.sentence]
     for name, each in done.tables.items():
-        rewritten = f"{counted(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
-        removed = f"{counted(each.removed, 'old file')} removed, {amount(each.freed)}"
+        rewritten = (
+            f"{format_count(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
+        )
+        removed = f"{format_count(each.removed, 'old file')} removed, {format_bytes(each.freed)}"
         parts = ([rewritten] if each.partitions else []) + ([removed] if each.removed else [])
         lines += [f"  {name}: {'; '.join(parts)}"] if parts else []
     return "\n".join([*lines, *(f"  kept: {kept}" for kept in done.keeps)])

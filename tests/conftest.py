@@ -21,12 +21,19 @@ os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
+    parser.addoption("--regenerate-golden", action="store_true", help="rewrite expected texts; then read the diff")
 
 
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     """Whether whole matrices are asked for, not samples."""
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture
+def regenerate(request: pytest.FixtureRequest) -> bool:
+    """Whether expected texts are to be rewritten from what is found."""
+    return bool(request.config.getoption("--regenerate-golden"))
 
 
 @pytest.fixture(scope="session")

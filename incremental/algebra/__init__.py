@@ -1,1 +1,4 @@
-"""What things are, in pure Python: plan nodes, monoids, the Z-set reference model, programs, errors."""
+"""Plans, monoids, compiled programs, source declarations, reports and errors, in pure Python.
+
+Every other room builds on this one; it imports neither Spark nor Delta Lake nor Dagster.
+"""

@@ -1,13 +1,13 @@
-"""Algebra room: declared constraints as facts, and what follows for a plan. In: declarations, plans. Out: facts.
+"""Declared constraints as facts, and what follows from them for a plan.
 
-With o₀ ⊆ rows before, o₁ after, and a foreign key l.fk → o.pk that holds before and after:
+With o₀ ⊆ rows before a refresh, o₁ after it, and a foreign key l.fk → o.pk that is valid before and after:
 
-| what a refresh does to o | what follows | because |
+| the refresh | result | because |
 | --- | --- | --- |
-| rows only come | before(l) ⋈ Δo = ∅ | what l₀ refers to is in o₀, and no new row has a key of o₀ |
-| rows only leave | after(l) ⋈ Δo = ∅ | what l₁ refers to is in o₁, and no row that left has a key of o₁ |
+| only adds rows to o | before(l) ⋈ Δo = ∅ | l₀ refers to keys of o₀, and no added row has one of these |
+| only removes rows from o | after(l) ⋈ Δo = ∅ | l₁ refers to keys of o₁, and no removed row has one of these |
 
-where o is seen row by row, and l through whatever hands the key columns on; NULL refers to nothing.
+where o is read row by row, and l through any operators that pass the key columns on. NULL refers to nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from incremental.algebra.errors import SourceError
-from incremental.algebra.plan import Filter, Generate, Join, Plan, Project, Reference, Scalar, Source
+from incremental.algebra.plan import Filter, Generate, Join, Plan, Project, Reference, Scalar, SourceRead
 from incremental.algebra.sources import SourceDeclaration
+from incremental.algebra.sqltext import is_unordered
 
 Types = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class Key:
+class PrimaryKeyFact:
     """No two rows of a source share the values of these columns, none of which is NULL."""
 
     source: str
@@ -31,13 +32,13 @@ class Key:
 
     @property
     def text(self) -> str:
-        """The constraint in words, the same in every process."""
+        """The constraint for readers, the same in every process."""
         return f"{self.source}: primary key ({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
-class Referring:
-    """The values of these columns, where none is NULL, are those of the key of some row of another source."""
+class ForeignKeyFact:
+    """The values of these columns, if none is NULL, are those of the key of some row of another source."""
 
     source: str
     columns: tuple[str, ...]
@@ -46,147 +47,148 @@ class Referring:
 
     @property
     def text(self) -> str:
-        """The constraint in words, the same in every process."""
+        """The constraint for readers, the same in every process."""
         return f"{self.source}: foreign key ({', '.join(self.columns)}) to {self.to} ({', '.join(self.key)})"
 
 
 @dataclass(frozen=True)
-class AppendOnly:
-    """Rows come and never leave."""
+class AppendOnlyFact:
+    """Rows are added and never removed or changed."""
 
     source: str
 
     @property
     def text(self) -> str:
-        """The constraint in words, the same in every process."""
+        """The constraint for readers, the same in every process."""
         return f"{self.source}: append-only"
 
 
-Constraint = Key | Referring | AppendOnly
+Constraint = PrimaryKeyFact | ForeignKeyFact | AppendOnlyFact
 
 
-def constraints(
+def collect_facts(
     declared: Mapping[str, SourceDeclaration], types: Types, read: Collection[str]
 ) -> tuple[Constraint, ...]:
-    """What the declarations of some sources say, a foreign key where both sides are among them.
+    """Return the declared constraints of the sources that a query reads; a foreign key only if it reads both sides.
 
-    types: the columns of the sources that have a schema by now; read: the sources that a query reads, so that what is
-    wrong with another one does not stop it.
-    Raises SourceError for columns and sources that are not there, and for keys that cannot be compared.
+    types: the columns of the sources whose schema is known. Declarations of other sources are not checked.
+    Raises SourceError for unknown columns and sources, and for keys that cannot be compared.
     """
     found: list[Constraint] = []
     for name, declaration in declared.items():
         if name not in read:
             continue
         if declaration.primary_key:
-            known(name, declaration.primary_key, "primary key", types)
-            found.append(Key(name, declaration.primary_key))
+            check_key_columns(name, declaration.primary_key, "primary key", types)
+            found.append(PrimaryKeyFact(name, declaration.primary_key))
         for foreign in declaration.foreign_keys:
-            known(name, foreign.columns, "foreign key", types)
+            check_key_columns(name, foreign.columns, "foreign key", types)
             if foreign.source in declared and foreign.source not in read:
                 continue
-            found.append(referring(name, foreign.columns, foreign.source, declared, types))
+            found.append(resolve_foreign_key(name, foreign.columns, foreign.source, declared, types))
         if declaration.append_only:
-            found.append(AppendOnly(name))
+            found.append(AppendOnlyFact(name))
     return tuple(found)
 
 
-def referring(
+def resolve_foreign_key(
     name: str, columns: tuple[str, ...], to: str, declared: Mapping[str, SourceDeclaration], types: Types
-) -> Referring:
-    """A foreign key, checked against what it refers to."""
-    what = f"source {name}: its foreign key ({', '.join(columns)}) refers to {to}"
+) -> ForeignKeyFact:
+    """Return a foreign key, checked against the primary key that it refers to."""
+    what = f"source {name}: foreign key ({', '.join(columns)}) refers to {to}"
     if to not in declared:
-        raise SourceError(f"{what}, which is not declared: declare that source, or remove the foreign key")
+        raise SourceError(f"{what}, which is not declared. Declare that source, or remove the foreign key.")
     key = declared[to].primary_key
     if not key:
-        raise SourceError(f"{what}, which declares no primary key: declare it there, or remove the foreign key")
+        raise SourceError(f"{what}, which declares no primary key. Declare it there, or remove the foreign key.")
     if len(key) != len(columns):
-        raise SourceError(f"{what}, whose primary key is ({', '.join(key)}): name one column for each, in that order")
-    known(to, key, "primary key", types)
+        raise SourceError(f"{what}, whose primary key is ({', '.join(key)}). Name one column for each, in that order.")
+    check_key_columns(to, key, "primary key", types)
     for one, other in zip(columns, key, strict=True):
         kinds = types.get(name, {}).get(one), types.get(to, {}).get(other)
         if None not in kinds and kinds[0] != kinds[1]:
             raise SourceError(
-                f"{what}, but {one} is of type {kinds[0]} and {other} of type {kinds[1]}: "
-                "give both the same type, or remove the foreign key"
+                f"{what}, but {one} has type {kinds[0]} and {other} type {kinds[1]}. "
+                "Give both the same type, or remove the foreign key."
             )
-    return Referring(name, columns, to, key)
+    return ForeignKeyFact(name, columns, to, key)
 
 
-def known(name: str, columns: Iterable[str], what: str, types: Types) -> None:
-    """Refuse columns that a source lacks, or whose values Spark does not group by."""
+def check_key_columns(name: str, columns: Iterable[str], what: str, types: Types) -> None:
+    """Refuse columns that a source lacks, or whose values Spark cannot group by; raises SourceError."""
     if name not in types:
         return
     for column in columns:
         type_ = types[name].get(column)
         if type_ is None:
+            known = ", ".join(types[name])
             raise SourceError(
-                f"source {name}: its {what} names {column!r}, which is none of its columns "
-                f"({', '.join(types[name])}): correct the name"
+                f"source {name}: unknown column {column!r} in its {what}. "
+                f"Correct the name; the source has the columns {known}."
             )
-        if any(part in type_ for part in ("map<", "variant")):
+        if is_unordered(type_):
             raise SourceError(
-                f"source {name}: its {what} names {column!r}, but no key can be of type {type_}: remove it"
+                f"source {name}: column {column!r} in its {what} has type {type_}, whose values cannot be compared. "
+                "Remove the column from the key."
             )
 
 
-def reference(
+def find_reference(
     facts: Iterable[Constraint], plan: Plan, other: Plan, equalities: Iterable[tuple[Scalar, Scalar]]
-) -> Referring | None:
-    """The foreign key by which rows of a plan refer to those rows of another that they are equal to.
+) -> ForeignKeyFact | None:
+    """Return the foreign key by which rows of `plan` refer to the rows of `other` that they are equal to.
 
-    equalities: (of the plan, of the other); the other has to see one source, row by row.
+    equalities: (of the plan, of the other). The other plan must read one source row by row.
     """
-    referred = only_source(other)
+    referred = find_only_source(other)
     if referred is None:
         return None
-    tied: dict[Source, set[tuple[str, str]]] = {}
+    equated: dict[SourceRead, set[tuple[str, str]]] = {}
     for one, two in equalities:
-        left, right = origin(plan, one), origin(other, two)
+        left, right = trace_to_source(plan, one), trace_to_source(other, two)
         if left is not None and right is not None:
-            tied.setdefault(left[0], set()).add((left[1], right[1]))
+            equated.setdefault(left[0], set()).add((left[1], right[1]))
     for fact in facts:
-        if isinstance(fact, Referring) and fact.to == referred.relation:
+        if isinstance(fact, ForeignKeyFact) and fact.to == referred.relation:
             pairs = set(zip(fact.columns, fact.key, strict=True))
-            if any(source.relation == fact.source and pairs <= found for source, found in tied.items()):
+            if any(source.relation == fact.source and pairs <= found for source, found in equated.items()):
                 return fact
     return None
 
 
-def only_source(plan: Plan) -> Source | None:
-    """The source whose single rows the plan's rows come from, if it sees no other input."""
+def find_only_source(plan: Plan) -> SourceRead | None:
+    """Return the source that a plan reads row by row, None if it has other inputs or operators on several rows."""
     while isinstance(plan, Project | Filter | Generate):
         plan = plan.child
-    return plan if isinstance(plan, Source) else None
+    return plan if isinstance(plan, SourceRead) else None
 
 
-def origin(plan: Plan, scalar: Scalar) -> tuple[Source, str] | None:
-    """The source and its column whose values a scalar has (or NULL, beside an outer join); None: it is computed."""
+def trace_to_source(plan: Plan, scalar: Scalar) -> tuple[SourceRead, str] | None:
+    """Return the source column whose values a scalar has (or NULL, beside an outer join), None if it is computed."""
     if not isinstance(scalar, Reference):
         return None
     name = scalar.column.name
     match plan:
-        case Source(fields=fields):
+        case SourceRead(fields=fields):
             return next(((plan, field) for field, column in fields if column.name == name), None)
         case Project(child=child, items=items):
-            return next((origin(child, item.scalar) for item in items if item.column.name == name), None)
+            return next((trace_to_source(child, item.scalar) for item in items if item.column.name == name), None)
         case Filter() | Generate() | Join():
-            found = [origin(child, scalar) for child in plan.children if scalar.column in child.columns]
+            found = [trace_to_source(child, scalar) for child in plan.children if scalar.column in child.columns]
             return found[0] if found else None
         case _:
             return None
 
 
-def distinct_by_key(facts: Iterable[Constraint], plan: Plan, columns: Iterable[str]) -> Key | None:
-    """The primary key that makes all rows of a plan differ in these columns."""
+def find_distinguishing_key(facts: Iterable[Constraint], plan: Plan, columns: Iterable[str]) -> PrimaryKeyFact | None:
+    """Return the primary key by which all rows of a plan differ in these columns, None if there is none."""
     node = plan
     while isinstance(node, Project | Filter):
         node = node.child
-    if not isinstance(node, Source):
+    if not isinstance(node, SourceRead):
         return None
     by_name = {column.name: column for column in plan.columns}
-    origins = (origin(plan, Reference(by_name[name])) for name in columns)
+    origins = (trace_to_source(plan, Reference(by_name[name])) for name in columns)
     kept = {found[1] for found in origins if found is not None}
-    keys = (fact for fact in facts if isinstance(fact, Key) and fact.source == node.relation)
+    keys = (fact for fact in facts if isinstance(fact, PrimaryKeyFact) and fact.source == node.relation)
     return next((key for key in keys if set(key.columns) <= kept), None)

@@ -1,6 +1,6 @@
-"""Algebra room: what can go wrong, said to a person. In: facts from every other room. Out: one sentence each.
+"""The errors that callers can act on, one class for each kind of remedy.
 
-Each class is one kind of answer a caller can act on; `str(error)` says what happened, where, and what to do.
+`str(error)` is the complete message, `what: cause. fix.`; no traceback is needed to understand it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 
 class DeltafoldError(Exception):
-    """Anything Deltafold refuses or cannot do; the message is complete, no traceback is needed to understand it.
+    """Base class of all errors that Deltafold raises.
 
-    logged: what logs are told, where the message itself shows values of rows.
+    logged: the message for logs, given where the message itself shows values of rows.
     """
 
     def __init__(self, message: str, logged: str | None = None) -> None:
@@ -20,7 +20,7 @@ class DeltafoldError(Exception):
 
     @property
     def logged(self) -> str:
-        """The message, with no value of a row in it."""
+        """The message without any value of a row."""
         return str(self) if self._logged is None else self._logged
 
 
@@ -37,15 +37,15 @@ class BusyError(DeltafoldError):
 
 
 class ChangedQueryError(DeltafoldError):
-    """The query (or a source's schema) is not the one that the stored state was built for."""
+    """The query, or the schema of a source, differs from the one that the stored state was built from."""
 
 
 class StateError(DeltafoldError):
-    """The stored state is not what its journal says: damaged, newer than this product, or removed."""
+    """The stored state contradicts its journal: damaged, removed, or written by a newer release."""
 
 
 class StorageError(DeltafoldError):
-    """The disk is full, or does not let this user write; what was begun goes on when that is mended."""
+    """The disk is full or not writable for this user; the next refresh resumes once that is fixed."""
 
 
 class CatalogError(DeltafoldError):
@@ -72,7 +72,7 @@ class Refusal:
 
 
 class RefusedError(DeltafoldError):
-    """The compiler refuses the query; `refusals` holds every reason, the first one also as attributes."""
+    """The compiler refuses the query; `refusals` lists every reason, the first one also as attributes."""
 
     def __init__(self, refusals: tuple[Refusal, ...]) -> None:
         super().__init__("\n".join(str(refusal) for refusal in refusals))

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, SourceError
-from incremental.algebra.secrets import covered
+from incremental.algebra.secrets import mask_secrets
 
 URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)  # one letter is a drive
 FILE_URI = re.compile(r"\s*file:(?://localhost/+|/+)", re.IGNORECASE)
@@ -32,7 +32,7 @@ def local_path(
     """
     text = os.fspath(address)
     if fault := uri_fault(text):
-        raise kind(f"{what} {covered(text)}: {fault}")
+        raise kind(f"{what} {mask_secrets(text)}: {fault}")
     path = Path(plain(text))
     return (path.expanduser() if home else path).absolute()
 

@@ -1,20 +1,20 @@
-"""Algebra room: what the compiler hands to the runtime. In: plans and monoids. Out: states, answer, publication.
+"""The compiled program, the interface between the compiler and the runtime, and its expected cost.
 
-A program is the split q = a ∘ h: `states` holds, inputs first, every homomorphism with its merge; `answer` is the plan
-over their tables that gives the view.
+A program is the split q = a ∘ h: `states` lists every homomorphism with its merge, inputs first; `answer` is the plan
+over their tables that computes the view.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
+from incremental.algebra.canonical import digest_text
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.monoids import Monoid, Part
-from incremental.algebra.plan import Call, Column, Item, Plan, Source, StateRead, walk
+from incremental.algebra.monoids.kinds import Accumulator, Component, Group, Recomputed
+from incremental.algebra.plan import Call, Column, Item, Plan
+from incremental.algebra.traversal import source_names
 
 BUCKET, ROWS, WEIGHT = "__bucket", "__rows", "__weight"
 RESERVED = "__"
@@ -22,14 +22,14 @@ RESERVED = "__"
 
 @dataclass(frozen=True)
 class Slot:
-    """One aggregate in a state: its call and its monoid; part p is stored in column `__<answer column>_p`."""
+    """One aggregate in a state: its call and its accumulator; component c is stored as `__<answer column>_c`."""
 
     call: Call
-    monoid: Monoid
+    accumulator: Accumulator
 
-    def stored(self, part: Part) -> str:
-        """The name of a part's column in the state table."""
-        return f"{RESERVED}{self.call.column.name}_{part.name}"
+    def stored(self, component: Component) -> str:
+        """Return the name of a component's column in the state table."""
+        return f"{RESERVED}{self.call.column.name}_{component.name}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class State:
     """One homomorphism: h groups `input` by the lineage key, ⊗ merges into the table `name`.
 
     keys: the lineage key in storage order, outer keys first; bucket_by: the prefix of it that buckets are hashed by;
-    slots: the aggregates; the group row count is kept in every state.
+    slots: the aggregates. Every state also stores the row count of each group.
     """
 
     name: str
@@ -49,28 +49,28 @@ class State:
     @property
     def invertible(self) -> bool:
         """Whether every deletion subtracts."""
-        return all(slot.monoid.invertible for slot in self.slots)
+        return all(isinstance(slot.accumulator, Group) for slot in self.slots)
 
     @property
-    def whole(self) -> bool:
-        """Whether every touched group is computed anew, because an aggregate of it has no merge."""
-        return any(slot.monoid.whole for slot in self.slots)
+    def recompute_always(self) -> bool:
+        """Whether every touched group is recomputed, because one of its aggregates does not merge."""
+        return any(isinstance(slot.accumulator, Recomputed) for slot in self.slots)
 
     @property
     def reads(self) -> tuple[Column, ...]:
-        """The columns of its input that h reads."""
+        """The columns of the input that h reads."""
         arguments = [column for slot in self.slots for column in slot.call.arguments]
         return tuple(dict.fromkeys([*self.keys, *arguments]))
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What readers of the state see: keys and answers."""
+        """The columns that readers of the state see: keys and answers."""
         return self.keys + tuple(slot.call.column for slot in self.slots)
 
 
 @dataclass(frozen=True)
 class InPlace:
-    """The answer is a function of one row of one state: its columns stand in the state table itself."""
+    """The answer is a function of one row of one state, so its columns are stored in the state table itself."""
 
     state: str
     items: tuple[Item, ...]
@@ -78,18 +78,18 @@ class InPlace:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The answer is a table of its own, changed by the answer's change."""
+class OwnTable:
+    """The answer has a table of its own, to which its change is applied."""
 
     because: str
 
 
-Publication = InPlace | Table
+Publication = InPlace | OwnTable
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one node of the query is maintained, for explain: the node's line, the rule, what is kept and read."""
+    """How one node of the query is maintained, for explain: its line, the rule, and its depth in the plan."""
 
     node: str
     rule: str
@@ -112,36 +112,37 @@ class Program:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Every source the query reads, in order of first occurrence."""
+        """The names of the sources that the query reads, in order of first occurrence."""
         plans = (*(state.input for state in self.states), self.answer)
-        return tuple(dict.fromkeys(n.relation for plan in plans for n in walk(plan) if isinstance(n, Source)))
+        return tuple(dict.fromkeys(name for plan in plans for name in source_names(plan)))
 
     def digests(self, circumstances: object) -> dict[str, str]:
-        """What each state holds, whatever it and its aggregates are called: 16 hexadecimal digits by name.
+        """Return a digest of what each state contains, whatever it and its aggregates are called.
 
-        circumstances: what else the rows depend on. The same in every process.
+        circumstances: what else the rows depend on. A digest has 16 hexadecimal digits, the same in every process.
         """
         found: dict[str, str] = {}
-        for state in self.states:  # those that others read come first
+        for state in self.states:  # a state comes after those that it reads
             calls = tuple(replace(slot.call, column=Column("", slot.call.column.type)) for slot in state.slots)
-            monoids = tuple(slot.monoid for slot in state.slots)
-            holds = canonical((state.input, state.keys, calls, monoids, circumstances), found)
-            found[state.name] = hashlib.sha256(holds.encode()).hexdigest()[:16]
+            accumulators = tuple(slot.accumulator for slot in state.slots)
+            text = digest_text((state.input, state.keys, calls, accumulators, circumstances), found)
+            found[state.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return found
 
 
-def canonical(value: Any, states: Mapping[str, str]) -> str:
-    """A text that differs where two plans do; states: what stands for the name of a state."""
-    match value:
-        case StateRead(state=state, columns=columns):
-            return f"StateRead({states[state]}, {canonical(columns, states)})"
-        case frozenset():
-            return str(sorted(canonical(each, states) for each in cast("frozenset[Any]", value)))
-        case tuple():
-            return f"({', '.join(canonical(each, states) for each in cast('tuple[Any, ...]', value))})"
-        case _ if dataclasses.is_dataclass(value):
-            shown = [field.name for field in dataclasses.fields(value) if field.repr]
-            parts = [f"{name}={canonical(getattr(value, name), states)}" for name in shown]
-            return f"{type(value).__name__}({', '.join(parts)})"
-        case _:
-            return repr(value)
+@dataclass(frozen=True)
+class Volume:
+    """The size of each source by name: all bytes, the bytes of added and removed files, the number of columns."""
+
+    total: Mapping[str, float]
+    change: Mapping[str, float]
+    columns: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Expected seconds of a refresh and of a full recompute; least: of a recompute whose operators cost nothing."""
+
+    refresh: float
+    recompute: float
+    least: float

@@ -1,7 +1,7 @@
-"""Algebra room: what a state is built from, as a person reads it. In: two recipes. Out: what differs, in words.
+"""Everything that a stored answer depends on, in readable form, and the differences between two such recipes.
 
-The fingerprint tells whether a state fits a query; the recipe tells what of it changed. It is kept beside the journal
-for each fingerprint, and is bounded: a line that is too long is cut, and of many lines the first are kept.
+The fingerprint decides whether a state fits a query; the recipe explains what changed. It is stored beside the journal
+for each fingerprint and is bounded: a long line is cut, and only the first lines of a long plan are kept.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MOST_SHOWN = 20  # lines of the plan in a message
 
 @dataclass(frozen=True)
 class Recipe(Json):
-    """A query with all that its answer depends on.
+    """A query with everything that its answer depends on.
 
-    plan: its operators, one a line, the answer first; columns: name and type of the answer's; sources: the type of each
-    column that it reads, by source; settings: those of Spark that count; functions: a digest of each Python function;
-    names: those of the plan's columns in the order of their making, which tables of states are named by;
+    plan: its operators, one a line, the answer first; columns: name and type of the answer's columns; sources: the type
+    of each column that it reads, by source; settings: the relevant ones of Spark; functions: a digest of each Python
+    function; names: the plan's column names in the order of their creation, which state tables are named by;
     made_by: the releases of Deltafold and Spark.
     """
 
@@ -44,64 +44,62 @@ class Recipe(Json):
 
 @dataclass(frozen=True)
 class Current:
-    """A view's query as it is now, beside the types of all columns of its sources."""
+    """The recipe of a view's query today, and the types of all columns of its sources."""
 
     recipe: Recipe
     types: Mapping[str, Mapping[str, str]]
 
     def since(self, kept: Recipe | None) -> tuple[str, ...]:
-        """What changed since a state was built from another recipe, one thing a line."""
+        """Return what changed since a state was built from another recipe, one change a line."""
         if kept is None:
-            return ("what it was is not known: the release that built the state did not note it",)
-        return difference(kept, self.recipe, self.types)
+            return ("the earlier query is unknown: the release that built the state did not record it",)
+        return describe_changes(kept, self.recipe, self.types)
 
 
-def moved_columns(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What became of the source columns that a recipe reads; now: the types of all columns of the sources."""
-    said: list[str] = []
+def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return what happened to the source columns that a recipe reads; now: the types of all columns of the sources."""
+    lines: list[str] = []
     for source, columns in old.sources.items():
-        for name, was in columns.items():
+        for name, type_then in columns.items():
             if source not in now:
-                said.append(f"source {source} is not declared any more, or its table is gone")
+                lines.append(f"source {source} is no longer declared, or its table is missing")
                 break
-            is_now = now[source].get(name)
-            if is_now is None:
-                said.append(f"column {name} of source {source} is gone: it was dropped or renamed")
-            elif is_now != was:
-                said.append(f"column {name} of source {source} was {was} and is {is_now}")
-    return said
+            type_now = now[source].get(name)
+            if type_now is None:
+                lines.append(f"column {name} of source {source} was dropped or renamed")
+            elif type_now != type_then:
+                lines.append(f"column {name} of source {source} changed from {type_then} to {type_now}")
+    return lines
 
 
-def difference(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """What of a query changed, one thing a line; now: the types of all columns of the sources."""
-    said = moved_columns(old, now)
-    for name, was, is_now in altered(old.settings, new.settings):
-        said.append(f"the setting {name} was {was or 'not set'} and is {is_now or 'not set'}")
-    for name, was, is_now in altered(old.functions, new.functions):
-        which = "is another one" if was and is_now else "is new" if is_now else "is not used any more"
-        said.append(f"the Python function {name} {which}")
-    said += [
-        f"the answer: {line}"
-        for line in edited(*([" ".join(column) for column in each.columns] for each in (old, new)))
-    ]
-    plan = list(edited(old.plan, new.plan))
-    said += plan[:MOST_SHOWN]
+def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """Return what changed between two recipes, one change a line; now: the types of all columns of the sources."""
+    lines = describe_column_changes(old, now)
+    for name, then, today in compare_mappings(old.settings, new.settings):
+        lines.append(f"setting {name} changed from {then or 'not set'} to {today or 'not set'}")
+    for name, then, today in compare_mappings(old.functions, new.functions):
+        change = "changed" if then and today else "was added" if today else "is no longer used"
+        lines.append(f"Python function {name} {change}")
+    columns = [[" ".join(column) for column in each.columns] for each in (old, new)]
+    lines += [f"answer column: {line}" for line in diff_lines(*columns)]
+    plan = list(diff_lines(old.plan, new.plan))
+    lines += plan[:MOST_SHOWN]
     if len(plan) > MOST_SHOWN:
-        said.append(f"… and {len(plan) - MOST_SHOWN} more lines of the plan")
-    for name, was, is_now in altered(old.made_by, new.made_by):
-        said.append(f"it was built with {name} {was or 'none'}, and this is {is_now or 'none'}")
-    return tuple(said) or ("the difference is in a part of the plan that is too long to be kept in words",)
+        lines.append(f"… and {len(plan) - MOST_SHOWN} more lines of the plan")
+    for name, then, today in compare_mappings(old.made_by, new.made_by):
+        lines.append(f"{name} changed from {then or 'none'} to {today or 'none'}")
+    return tuple(lines) or ("the change is in a part of the plan that is too long to be recorded",)
 
 
-def altered(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Name, old and new value of what differs; empty where there is none."""
+def compare_mappings(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, old and new value of each difference; a missing value is empty."""
     for name in dict.fromkeys([*old, *new]):
         if old.get(name) != new.get(name):
             yield name, old.get(name, ""), new.get(name, "")
 
 
-def edited(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """The lines that went and came, as `- line` and `+ line`; indentation alone is no difference."""
+def diff_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yield removed and added lines, as `- line` and `+ line`; indentation is ignored."""
     compared = difflib.unified_diff([line.strip() for line in old], [line.strip() for line in new], lineterm="", n=0)
     for line in [*compared][2:]:  # the first two name files
         if line[0] in "-+":

@@ -1,6 +1,7 @@
-"""Algebra room: what a refresh, a landing and a verification say of themselves. In: facts. Out: plain data, JSON.
+"""The results of refreshes, landings and verifications, and the description of a view, as plain data and JSON.
 
-Pure data, so that other processes (an orchestrator's pages, scripts) read it without a Spark.
+Other processes (an orchestrator's pages, scripts) read them without Spark. Journals store reports: a field may be added
+and never renamed.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Any, Self, cast
 
 
 class Json:
-    """Dataclasses to and from JSON text."""
+    """Converts dataclasses to and from JSON text."""
 
     def to_json(self) -> str:
-        """One line of JSON with sorted keys."""
+        """Return one line of JSON with sorted keys."""
         return json.dumps(dataclasses.asdict(cast(Any, self)), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`; fields this release does not know are ignored."""
+        """Return the inverse of `to_json`; fields unknown to this release are ignored."""
         given: dict[str, Any] = json.loads(text)
         known = {f.name for f in dataclasses.fields(cast(Any, cls))}
         return cls(**{key: value for key, value in given.items() if key in known})
@@ -30,14 +31,14 @@ class Json:
 class Report(Json):
     """One refresh.
 
-    verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: per source Delta version before → after;
+    verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: Delta version before → after, by source;
     change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
-    rows_read: records Spark read in all scans, Delta's own logs included; rows_written: records written to tables;
-    seconds and phases: wall clock; expected: under policy auto, the seconds that each mode was expected to take, from
-    the compiler's estimates and earlier epochs; below: what was done first with the views that this one reads;
-    because: what changed of the query or its sources, line by line, where the view was rebuilt;
-    partitions: the values of the answer's partition key (see Description) among the rows, or the groups of a state that
-    holds the answer, that this epoch touched; None where there is no such key, or too many were touched.
+    rows_read: records read by all of Spark's scans, including Delta's logs; rows_written: records written to tables;
+    seconds and phases: wall clock; expected: under policy auto, the expected seconds of each mode, from the compiler's
+    estimates and earlier epochs; below: the reports of the views that this one reads, refreshed first;
+    because: what changed in the query or its sources, line by line, if the view was rebuilt;
+    partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
+    among the groups of a state that stores the answer; None if there is no such key, or too many were touched.
     """
 
     view: str
@@ -73,9 +74,9 @@ class Report(Json):
 
 @dataclass(frozen=True)
 class Landing(Json):
-    """Files brought into a source's landed table: partitions that changed, were unchanged, were removed.
+    """One landing: the partitions that were loaded into a source's landed table, were unchanged, or were removed.
 
-    quarantined: the rows that its quarantine holds after it, by partition.
+    quarantined: the number of rows in its quarantine afterwards, by partition.
     """
 
     source: str
@@ -89,15 +90,15 @@ class Landing(Json):
 
     @property
     def left_out(self) -> int:
-        """How many rows of the landed partitions are in quarantine."""
+        """The number of rows of the landed partitions that are in quarantine."""
         return sum(self.quarantined.get(partition, 0) for partition in self.landed)
 
 
 @dataclass(frozen=True)
 class Verification(Json):
-    """The view against the batch query at the versions of its last epoch, duplicates counted.
+    """The comparison of a view with its batch query at the versions of its last epoch, duplicates counted.
 
-    rows: of the view, among those that were compared; sample: some that differ; share: the part of keys compared.
+    rows: the number of compared rows of the view; sample: some rows that differ; share: the share of keys compared.
     """
 
     view: str
@@ -113,7 +114,7 @@ class Verification(Json):
 
 @dataclass(frozen=True)
 class StateDescription:
-    """A state as an orchestrator's graph shows it."""
+    """A state in an orchestrator's graph."""
 
     name: str
     keys: tuple[str, ...]
@@ -122,9 +123,9 @@ class StateDescription:
 
 @dataclass(frozen=True)
 class Description(Json):
-    """A compiled view as plain data: what a graph needs to know without a Spark.
+    """A compiled view, for an orchestrator's graph.
 
-    partition_key: the answer's column that holds a partition of a source as it is, or ''.
+    partition_key: the answer's column that shows a partition column of a source, or ''.
     """
 
     name: str

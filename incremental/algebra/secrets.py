@@ -1,4 +1,4 @@
-"""Algebra room: what must not be written down. In: names and values of settings, addresses. Out: whether they tell."""
+"""Recognise passwords and keys in settings and addresses, and mask them in texts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ INSTEAD = (
 
 
 def is_secret(setting: str, value: str = "") -> bool:
-    """Whether a setting of this name, or with this value, holds a password or a key, to judge by how it looks."""
-    return bool(NAME.search(setting)) or covered(value) != value
+    """Return whether a setting, judged by its name and value, contains a password or a key."""
+    return bool(NAME.search(setting)) or mask_secrets(value) != value
 
 
 def has_password(address: str) -> bool:
-    """Whether an address says who, and with which password: s3a://who:password@bucket."""
+    """Return whether an address contains user and password: s3a://user:password@bucket."""
     return bool(ADDRESS.search(address))
 
 
-def covered(text: str) -> str:
-    """A text with every secret that shows itself in it replaced."""
+def mask_secrets(text: str) -> str:
+    """Return the text with every recognisable secret replaced by an ellipsis."""
     return VALUE.sub(r"\1…", ADDRESS.sub(r"\1…@", text))

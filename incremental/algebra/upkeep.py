@@ -1,4 +1,4 @@
-"""Algebra room: what upkeep did to a view's tables, and where a view stands. In: facts. Out: plain data, JSON."""
+"""The status of a view and the result of its maintenance, as plain data and JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from incremental.algebra.report import Json
 
-VIEW = "view"  # the table of an answer that stands in no state
+VIEW = "view"  # the name of the answer's own table
 
 
 @dataclass(frozen=True)
 class TableUpkeep:
-    """One table.
+    """The maintenance of one table.
 
-    work: `sorted`, `compacted` or `as it was`; partitions: how many were rewritten; files: of the latest version,
-    before and after; removed, freed: old files that went, and their bytes; kept: for whom old files stay.
+    work: `sorted`, `compacted` or `as it was`; partitions: the number rewritten; files: of the latest version, before
+    and after; removed, freed: the number of old files removed, and their bytes; kept: the readers that keep old files.
     """
 
     work: str
@@ -27,10 +27,10 @@ class TableUpkeep:
 
 @dataclass(frozen=True)
 class Upkeep(Json):
-    """One upkeep of a view.
+    """One maintenance run of a view.
 
     tables: by name, a landed source's as `landed/<source>`, its quarantine as `quarantine/<source>`; generations: those
-    whose folders were removed; entries: of the journal that were removed; keeps: in words, what is kept for how long.
+    whose folders were removed; entries: the number of journal entries removed; keeps: what is retained, for readers.
     """
 
     view: str
@@ -46,9 +46,9 @@ class Upkeep(Json):
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a base source has gone on since the last epoch.
+    """The lag of a view behind a base source: the versions since the last epoch.
 
-    rows: those in files that came and that left; None where the log does not tell.
+    rows: the rows in added and removed files; None if the log does not record them.
     """
 
     versions: int
@@ -57,7 +57,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class Size:
-    """A table's latest version; worn: how many of its partitions the next upkeep would rewrite."""
+    """The size of a table's latest version; worn: the number of partitions that the next maintenance would rewrite."""
 
     files: int
     bytes: int
@@ -66,11 +66,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Status(Json):
-    """Where a view stands.
+    """The status of a view.
 
     epoch, generation, verdict, finished: of the last finished epoch; age: seconds since then; lag: by base source;
-    tables: by name, the one with the answer last; unfinished: the epoch that was interrupted; quarantined: by landed
-    source, how many rows of its files are in quarantine, where there are any.
+    tables: by name, the one with the answer last; unfinished: an interrupted epoch; quarantined: by landed source, the
+    number of its rows in quarantine, if any.
     """
 
     view: str
@@ -86,23 +86,23 @@ class Status(Json):
 
     @property
     def current(self) -> bool:
-        """Whether no row has come or gone since the last epoch, as far as the log tells."""
+        """Whether no row was added or removed since the last epoch, as far as the log records."""
         return self.epoch is not None and not any(lag.versions and lag.rows != 0 for lag in self.lag.values())
 
     @property
     def state(self) -> Size:
-        """All state tables together."""
+        """The total size of the state tables."""
         states = [size for name, size in self.tables.items() if name != VIEW]
         return Size(*(sum(getattr(size, each) for size in states) for each in ("files", "bytes", "worn")))
 
     @property
     def answer(self) -> Size | None:
-        """The table of the answer; None where the answer stands in a state."""
+        """The size of the answer's own table; None if the answer is stored in a state."""
         return self.tables.get(VIEW)
 
 
-def amount(size: float) -> str:
-    """Bytes for people."""
+def format_bytes(size: float) -> str:
+    """Format a number of bytes: 12 bytes, 3.4 MB."""
     if abs(size) < 1000:
         return f"{size:.0f} bytes"
     for unit in ("KB", "MB", "GB"):
@@ -112,6 +112,6 @@ def amount(size: float) -> str:
     return f"{size / 1000:.1f} TB"
 
 
-def counted(number: int, what: str) -> str:
-    """So many of something, for people: 1 row, 2,000 rows."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def format_count(number: int, noun: str) -> str:
+    """Format a number of things: 1 row, 2,000 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,1 +1,1 @@
-"""Plan to plan to program, in pure Python: passes, lineage keys, monoid inference, factoring, strategy, explain."""
+"""Compile a query plan into a maintainable program: a tuple of passes (compile.py), its cost, and its explanation."""

@@ -1,70 +1,43 @@
-"""Compiler room: a translated query → a program. In: plan, outputs, options. Out: `Program`, or a refusal.
-
-The passes, in order; each is one pure function in one file.
-"""
+"""Compile a translated query into a program that a refresh runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from incremental.algebra.constraints import Constraint
-from incremental.algebra.errors import QueryError, Refusal, RefusedError
-from incremental.algebra.plan import Column, Plan
-from incremental.algebra.program import RESERVED, Program, Table
-from incremental.compiler.distinct import undistinct
-from incremental.compiler.factor import factor
-from incremental.compiler.fuse import fused
-from incremental.compiler.refuse import incomparable, refusals, unheld
-from incremental.compiler.strategy import Publish, publication
-from incremental.compiler.unique import needless, unique
-from incremental.compiler.verdicts import notes, verdicts
+from incremental.algebra.errors import QueryError
+from incremental.algebra.program import RESERVED, Program
+from incremental.compiler.choose_publication import choose_publication
+from incremental.compiler.draft import Draft, Outputs, Pass
+from incremental.compiler.drop_keyed_distinct import drop_keyed_distinct
+from incremental.compiler.expand_distinct import expand_distinct
+from incremental.compiler.explain_rules import explain_rules
+from incremental.compiler.fuse_projections import fuse_projections
+from incremental.compiler.refuse_unmaintainable import refuse_unmaintainable
+from incremental.compiler.split_states import split_states
 
-Outputs = tuple[tuple[Column, str], ...]
-
-
-def compiled(
-    plan: Plan,
-    outputs: Outputs,
-    fingerprint: str,
-    forbidden: Sequence[tuple[str, str, str]],
-    invariant: frozenset[str],
-    publish: Publish = "auto",
-    constraints: tuple[Constraint, ...] = (),
-) -> Program:
-    """Compile a query; raises RefusedError with every reason when it cannot be maintained incrementally.
-
-    forbidden: expressions without a fixed value as (text, because, instead); constraints: those of its sources.
-    """
-    reasons = tuple(Refusal(*found) for found in forbidden)
-    plan = undistinct(plan)
-    said = needless(plan, constraints)
-    plan = fused(unique(plan, constraints))
-    reasons += refusals(plan) + tuple(unheld(shown(outputs)))
-    if reasons:
-        raise RefusedError(tuple(dict.fromkeys(reasons)))
-    states, answer = factor(plan)
-    target = publication(states, answer, outputs, publish)
-    if isinstance(target, Table):
-        check_rows(outputs)
-    told = verdicts(plan, invariant, constraints)
-    return Program(fingerprint, states, answer, outputs, target, told, notes(states) + said, invariant, constraints)
+PASSES: tuple[Pass, ...] = (
+    expand_distinct,
+    drop_keyed_distinct,
+    fuse_projections,
+    refuse_unmaintainable,
+    explain_rules,
+    split_states,
+    choose_publication,
+)
 
 
-def check_rows(outputs: Outputs) -> None:
-    """Refuse a view table that Delta does not store, or whose rows cannot be compared; raises RefusedError."""
-    if reasons := incomparable_rows(outputs):
-        raise RefusedError(reasons)
+def compile_query(draft: Draft) -> Program:
+    """Compile a query; raises RefusedError with every reason if it cannot be maintained incrementally."""
+    for _, after in run_passes(draft):
+        draft = after
+    return draft.program()
 
 
-def incomparable_rows(outputs: Outputs) -> tuple[Refusal, ...]:
-    """The reasons against a view table of its own."""
-    found = tuple(unheld(shown(outputs)))
-    return found or tuple(incomparable(shown(outputs), "two rows of the view"))
-
-
-def shown(outputs: Outputs) -> tuple[Column, ...]:
-    """The answer's columns under the user's names."""
-    return tuple(Column(name, column.type) for column, name in outputs)
+def run_passes(draft: Draft) -> Iterator[tuple[str, Draft]]:
+    """Yield the name of each pass and the draft after it; raises RefusedError from the pass that refuses the query."""
+    for each in PASSES:
+        draft = each(draft)
+        yield each.__name__, draft
 
 
 def check_outputs(outputs: Outputs) -> None:
@@ -73,12 +46,13 @@ def check_outputs(outputs: Outputs) -> None:
     for _, name in outputs:
         if name.lower() in seen:
             other = seen[name.lower()]
-            names = repr(name) if other == name else f"{other!r} and {name!r}, which are one name"
-            raise QueryError(f"the answer has two columns named {names}: give one of them another name with AS")
+            cause = "it occurs twice" if other == name else f"it differs from {other!r} only in case"
+            raise QueryError(f"duplicate answer column {name!r}: {cause}. Rename one of the two with AS.")
         if name.startswith(RESERVED):
             raise QueryError(
-                f"the answer column {name!r} starts with {RESERVED!r}, which is reserved: rename it with AS"
+                f"reserved answer column {name!r}: names that start with {RESERVED!r} belong to Deltafold. "
+                "Rename it with AS."
             )
         seen[name.lower()] = name
     if not outputs:
-        raise QueryError("the answer has no columns: select at least one")
+        raise QueryError("empty answer: the query selects no column. Select at least one.")

@@ -1,63 +1,90 @@
-"""Compiler room: a program as text for people. In: a `Program` or the refusals of a query. Out: deterministic lines."""
+"""Explain a compiled program, a refusal, or the passes of the compiler as deterministic text."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
-from incremental.algebra.errors import Refusal
-from incremental.algebra.plan import Plan
-from incremental.algebra.program import InPlace, Program, State
-from incremental.compiler.verdicts import verdicts
+from incremental.algebra.errors import Refusal, RefusedError
+from incremental.algebra.program import InPlace, OwnTable, Program, Publication, State
+from incremental.compiler.compile import PASSES, run_passes
+from incremental.compiler.draft import Draft
+from incremental.compiler.plan_text import plan_lines
 
-DIGEST = re.compile(r" ~ python \S+ [0-9a-f]{12}")
+WIDEST_NODE = 78
 
 
-def explain(name: str, program: Program, views: frozenset[str] = frozenset()) -> str:
-    """The split, the states, the publication, and each node with the rule that maintains it; views: among sources."""
+def explain_program(name: str, program: Program) -> str:
+    """Return the split, the states, the publication, and each node with the rule that maintains it."""
     lines = [f"view {name}: incremental  (fingerprint {program.fingerprint})", ""]
     for state in program.states:
-        lines += state_lines(state)
-    match program.publication:
-        case InPlace(state=state_name, because=because):
-            lines.append(f"answer: columns of {state_name}, one MERGE and one commit ({because})")
-        case table:
-            lines.append(f"answer: a table of its own, changed and never rewritten ({table.because})")
+        lines += _state_lines(state)
+    lines.append(f"answer: {_publication_text(program.publication)}")
     lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
-    nodes = ["  " * v.depth + said(v.node, views) for v in program.verdicts]
-    width = min(max(map(len, nodes)), 78)
+    nodes = ["  " * verdict.depth + verdict.node for verdict in program.verdicts]
+    width = min(max(map(len, nodes)), WIDEST_NODE)
     lines += [f"{node:<{width}}  | {v.rule}" for node, v in zip(nodes, program.verdicts, strict=True)]
     lines += [f"note: {note}" for note in program.notes]
     return "\n".join(lines)
 
 
-def outline(plan: Plan) -> tuple[str, ...]:
-    """The operators of a query as it was written, one a line, without the digests of functions."""
-    found = verdicts(plan, frozenset())
-    return tuple("  " * verdict.depth + DIGEST.sub("", verdict.node) for verdict in found)
+def explain_refusal(name: str, refusals: Sequence[Refusal], policy: str = "incremental") -> str:
+    """Return that a query is refused, or recomputed under another policy, and the reasons."""
+    verdict = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
+    return "\n".join([f"view {name}: {verdict}", *(f"  {refusal}" for refusal in refusals)])
 
 
-def said(node: str, views: frozenset[str]) -> str:
-    """A node's line; a source that is the answer of a view says so."""
-    kind, _, rest = node.partition(" ")
-    return f"view {rest}" if kind == "source" and rest.split(" ")[0] in views else node
+def explain_passes(draft: Draft) -> str:
+    """Return the plan of a translated query, and the plan after each pass; a refused query ends at its refusal."""
+    shown = draft_lines(draft)
+    lines, pending = ["translated:", *_indented(shown)], [each.__name__ for each in PASSES]
+    try:
+        for name, after in run_passes(draft):
+            pending.remove(name)
+            before, shown = shown, draft_lines(after)
+            lines += [f"{name}: no change"] if shown == before else [f"{name}:", *_indented(shown)]
+    except RefusedError as error:
+        lines += [f"{pending[0]}: refused", *_indented([str(refusal) for refusal in error.refusals])]
+    return "\n".join(lines)
 
 
-def state_lines(state: State) -> list[str]:
-    """One state: lineage key, buckets, monoid columns."""
+def draft_lines(draft: Draft) -> list[str]:
+    """Return what the passes have made of a query: its states, its publication and its plan."""
+    lines: list[str] = []
+    for state in draft.states:
+        lines += [
+            f"{state.name} by ({', '.join(key.name for key in state.keys)}):",
+            *_indented(plan_lines(state.input)),
+        ]
+    if draft.publication is not None:
+        lines.append(f"publish {_publication_text(draft.publication)}")
+    return [*lines, *plan_lines(draft.plan)]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _publication_text(publication: Publication) -> str:
+    match publication:
+        case InPlace(state=state, because=because):
+            return f"columns of {state}, one MERGE and one commit ({because})"
+        case OwnTable(because=because):
+            return f"a table of its own, updated and never rewritten ({because})"
+        case _:
+            assert_never(publication)
+
+
+def _state_lines(state: State) -> list[str]:
+    """Return lineage key, buckets, accumulators and merge of a state."""
     keys = f"({', '.join(column.name for column in state.keys)})" if state.keys else "() (one row)"
     buckets = ", ".join(column.name for column in state.bucket_by) or "none"
-    stored = ["group row count", *(f"{slot.call.column.name}: {slot.monoid.name}" for slot in state.slots)]
+    stored = ["group row count", *(f"{slot.call.column.name}: {slot.accumulator.name}" for slot in state.slots)]
     merge = "additive" if state.invertible else "deletions subtract, or recompute the groups they reach"
-    if state.whole:
-        merge = "none: touched groups are computed anew"
+    if state.recompute_always:
+        merge = "none: touched groups are recomputed"
     return [
         f"{state.name}: lineage key {keys}, buckets by {buckets}",
         f"  keeps {'; '.join(stored)}",
         f"  merge {merge}",
     ]
-
-
-def explain_refusal(name: str, refusals: tuple[Refusal, ...], policy: str = "incremental") -> str:
-    """That a query is refused, or recomputed under another policy, and what is against maintaining it."""
-    what = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
-    return "\n".join([f"view {name}: {what}", *(f"  {refusal}" for refusal in refusals)])

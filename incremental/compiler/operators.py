@@ -1,18 +1,19 @@
-"""Compiler room: the rule of each kind of operator, in words. In: nothing. Out: the rows of explain and of the README.
+"""The rule of each kind of operator: the source of explain and of the documented table of operators.
 
-`python -m incremental.compiler.operators` prints the README's table.
+`python -m incremental.compiler.operators` prints the table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from incremental.algebra.monoids import monoid
+from incremental.algebra.monoids.family import infer_monoid
+from incremental.algebra.monoids.kinds import Group, Monoid, Recomputed
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A kind of operator: how it is maintained, what is kept for it, what is read, and what deletions do."""
+    """A kind of operator: how it is maintained, the state stored for it, what is read, and what deletions do."""
 
     name: str
     rule: str
@@ -21,34 +22,26 @@ class Operator:
     deletions: str
 
 
-# Spark's class names of aggregates and the argument types by which each is classified
+# Spark's class names of aggregates, the argument types by which each is classified, and its name in SQL
 AGGREGATES = (
-    ("sum", "int"), ("count", "int"), ("average", "int"), ("stddevsamp", "int"), ("variancesamp", "int"),
-    ("bitxoragg", "int"), ("sum", "double"), ("average", "double"), ("min", "int"), ("max", "int"), ("minby", "int"),
-    ("maxby", "int"), ("bitandagg", "int"), ("bitoragg", "int"), ("stddevsamp", "double"), ("variancesamp", "double"),
-    ("covsample", "double"), ("corr", "double"), ("percentile", "int"), ("mode", "int"), ("collectlist", "int"),
-    ("collectset", "int"), ("listagg", "string"), ("approximatepercentile", "int"),
-    ("hyperloglogplusplus", "int"), ("skewness", "double"), ("histogramnumeric", "int"),
+    ("sum", "int", "sum"), ("count", "int", "count"), ("average", "int", "avg"),
+    ("stddevsamp", "int", "stddev of ints"), ("variancesamp", "int", "variance of ints"),
+    ("bitxoragg", "int", "bit_xor"), ("min", "int", "min"),
+    ("max", "int", "max"), ("minby", "int", "min_by"), ("maxby", "int", "max_by"),
+    ("bitandagg", "int", "bit_and and bool_and"), ("bitoragg", "int", "bit_or and bool_or"),
+    ("stddevsamp", "double", "stddev of doubles"), ("variancesamp", "double", "variance of doubles"),
+    ("covsample", "double", "covar"), ("corr", "double", "corr"), ("percentile", "int", "percentile, median"),
+    ("mode", "int", "mode"), ("collectlist", "int", "collect_list"), ("collectset", "int", "collect_set"),
+    ("listagg", "string", "listagg"), ("approximatepercentile", "int", "approx_percentile"),
+    ("hyperloglogplusplus", "int", "approx_count_distinct"), ("skewness", "double", "skewness"),
+    ("histogramnumeric", "int", "histogram_numeric and every other"),
 )  # fmt: skip
-NAMES = {
-    "average": "avg", "stddevsamp": "stddev", "variancesamp": "variance", "bitxoragg": "bit_xor", "minby": "min_by",
-    "maxby": "max_by", "bitandagg": "bit_and and bool_and", "bitoragg": "bit_or and bool_or", "covsample": "covar",
-    "collectlist": "collect_list", "collectset": "collect_set", "percentile": "percentile, median",
-    "approximatepercentile": "approx_percentile", "hyperloglogplusplus": "approx_count_distinct",
-    "histogramnumeric": "histogram_numeric and every other",
-}  # fmt: skip
 
 
-def classified(kind: str) -> str:
-    """The aggregates of a kind (subtract, recompute, none), as the monoids say."""
-    found: list[str] = []
-    for function, type_ in AGGREGATES:
-        inferred = monoid(function, (type_, type_), "ansi", 2)
-        here = "none" if inferred is None else "subtract" if inferred.deletions.startswith("subtract") else "recompute"
-        if here == kind:
-            of = f" of {type_}s" if function in ("stddevsamp", "variancesamp") else ""
-            found.append(NAMES.get(function, function) + of)
-    return ", ".join(dict.fromkeys(found))
+def list_aggregates(kind: type[Group | Monoid | Recomputed]) -> str:
+    """Return the names of the aggregates whose accumulator is of a kind."""
+    found = [(infer_monoid(function, (type_, type_), "ansi", 2), name) for function, type_, name in AGGREGATES]
+    return ", ".join(name for monoid, name in found if (Recomputed if monoid is None else type(monoid)) is kind)
 
 
 KEYED = "the group row count, and the aggregates' own columns, by lineage key"
@@ -67,16 +60,16 @@ OUTER = Operator(
     "none; one for each GROUP BY within", "both inputs, within the intervals of the change's keys", "as any change",
 )  # fmt: skip
 ADDITIVE = Operator(
-    f"GROUP BY and totals: {classified('subtract')}", "state ⊗ h(ΔS), one MERGE", KEYED, "touched buckets of the state",
-    "subtract",
+    f"GROUP BY and totals: {list_aggregates(Group)}", "state ⊗ h(ΔS), one MERGE", KEYED,
+    "touched buckets of the state", "subtract",
 )  # fmt: skip
 EXTREME = Operator(
-    f"GROUP BY and totals: {classified('recompute')}", ADDITIVE.rule, KEYED,
+    f"GROUP BY and totals: {list_aggregates(Monoid)}", ADDITIVE.rule, KEYED,
     "touched buckets of the state; where a deletion reaches a group's value, the rows of that group",
     "recompute the groups whose value they reach",
 )  # fmt: skip
 UNMERGED = Operator(
-    f"GROUP BY and totals: {classified('none')} aggregate of Spark's", "touched groups are computed anew",
+    f"GROUP BY and totals: {list_aggregates(Recomputed)} aggregate of Spark's", "touched groups are computed anew",
     "the answer of each group", "the rows of touched groups", "computed anew",
 )  # fmt: skip
 DISTINCT = Operator(
@@ -94,12 +87,12 @@ WHOLE = Operator(
 OPERATORS = (LINEAR, INNER, OUTER, ADDITIVE, EXTREME, UNMERGED, DISTINCT, WINDOW, WHOLE)
 
 
-def table() -> str:
-    """All operators as Markdown."""
+def operator_table() -> str:
+    """Return all operators as a Markdown table."""
     lines = ["| operator | how it is maintained | state kept | what is read | deletions |", "| --- " * 5 + "|"]
     lines += [f"| {o.name} | {o.rule} | {o.state} | {o.reads} | {o.deletions} |" for o in OPERATORS]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    print(table(), end="")
+    print(operator_table(), end="")

@@ -21,25 +21,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from incremental.algebra.constraints import Constraint, only_source, reference
+from incremental.algebra.constraints import Constraint, find_only_source, find_reference
 from incremental.algebra.plan import (
     Aggregate,
     Column,
     Expand,
     Filter,
-    Foreign,
     Generate,
+    GroupwiseOp,
     Item,
     Join,
-    KeyLocal,
     Plan,
     Project,
     Reference,
     Scalar,
-    Source,
+    SourceRead,
     Sql,
     StateRead,
     Union,
+    Unsupported,
     Values,
 )
 from incremental.dataflow.inner_joins import InnerJoins
@@ -60,7 +60,7 @@ class DeltaRules:
 
     def changed(self, plan: Plan) -> bool:
         """True if anything the plan reads changed."""
-        if isinstance(plan, Source | StateRead):
+        if isinstance(plan, SourceRead | StateRead):
             return self._leaves.changed(plan)
         return any(self.changed(child) for child in plan.children)
 
@@ -68,13 +68,13 @@ class DeltaRules:
         """The rows before this refresh."""
         if self._leaves.initial:
             return self._lowering.empty(plan.columns)
-        if isinstance(plan, Source | StateRead):
+        if isinstance(plan, SourceRead | StateRead):
             return self._leaves.before(plan)
         return self._lowering.rows(plan, [self.before(child) for child in plan.children])
 
     def after(self, plan: Plan) -> Relation:
         """The rows after this refresh."""
-        if isinstance(plan, Source | StateRead):
+        if isinstance(plan, SourceRead | StateRead):
             return self._leaves.after(plan)
         return self._lowering.rows(plan, [self.after(child) for child in plan.children])
 
@@ -85,7 +85,7 @@ class DeltaRules:
         if not self.changed(plan):
             return None
         match plan:
-            case Source() | StateRead():
+            case SourceRead() | StateRead():
                 return self._leaves.change(plan)
             case Project(child=child) | Filter(child=child) | Generate(child=child) | Expand(child=child):
                 inner = self.change(child)
@@ -97,10 +97,10 @@ class DeltaRules:
                 return self._inner.change(plan)
             case Join(left=left, right=right):
                 return self._join(plan, self.change(left), self.change(right))
-            case KeyLocal(child=child):
+            case GroupwiseOp(child=child):
                 inner = self.change(child)
                 return None if inner is None else self._groupwise(plan, inner)
-            case Values() | Foreign():
+            case Values() | Unsupported():
                 return None
             case Aggregate():
                 raise TypeError("the change of an aggregate is read from its state")
@@ -109,14 +109,14 @@ class DeltaRules:
 
     def direction(self, plan: Plan) -> Direction | None:
         """Whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
-        source = only_source(plan)
+        source = find_only_source(plan)
         return None if source is None else self._leaves.direction(source)
 
     def _reference_direction(
         self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]
     ) -> Direction | None:
         """The direction of a plan that another one refers to by a foreign key; None if unknown, or without a key."""
-        if reference(self._facts, referring, referred, keys) is None:
+        if find_reference(self._facts, referring, referred, keys) is None:
             return None
         return self.direction(referred)
 
@@ -181,7 +181,7 @@ class DeltaRules:
         new, old = (self._lowering.join(node, left, side) for side in (after, before))
         return [(columns, new), self._lowering.negated(columns, old)]
 
-    def _groupwise(self, node: KeyLocal, change: Relation) -> Relation | None:
+    def _groupwise(self, node: GroupwiseOp, change: Relation) -> Relation | None:
         """F(after ⋉ K) − F(before ⋉ K); of all rows if F has no key."""
         child = node.child
         if not node.keys:

@@ -17,7 +17,8 @@ from typing import Protocol
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Join, Plan
-from incremental.algebra.product import Product, produced, product, ranks
+from incremental.algebra.product import Product, flatten_joins, rank_inputs
+from incremental.algebra.traversal import all_column_names
 from incremental.dataflow.leaves import Direction
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning import Pruning
@@ -51,7 +52,7 @@ class InnerJoins:
 
     def change(self, node: Join) -> Relation | None:
         """The sum of the terms of the inputs that changed."""
-        joined = product(node)
+        joined = flatten_joins(node)
         rank, empty = self._order(joined)
         changes = [None if i in empty else self._rules.change(plan) for i, plan in enumerate(joined.inputs)]
         terms = [self._term(node, joined, rank, i, change) for i, change in enumerate(changes) if change is not None]
@@ -67,7 +68,7 @@ class InnerJoins:
             if direction is not None:
                 earlier.append((referred, referring) if direction == "added" else (referring, referred))
                 wanted.append((referred, earlier[-1]))
-        rank = ranks(len(joined.inputs), earlier)
+        rank = rank_inputs(len(joined.inputs), earlier)
         return rank, frozenset(referred for referred, (one, other) in wanted if rank[one] < rank[other])
 
     def _term(
@@ -78,14 +79,14 @@ class InnerJoins:
         columns = [column for column in joined.inputs[start].columns if column.name in needed]
         steps = joined.steps(start)
         term = self._pruning.product_term(columns, [joined.inputs[step.position] for step in steps], change)
-        inside = produced(joined.inputs[start])
+        inside = all_column_names(joined.inputs[start])
         for step in steps:
             plan = joined.inputs[step.position]
             side = self._rules.after(plan) if rank[step.position] < rank[start] else self._rules.before(plan)
-            found = self._pruning.next_input(term, columns, step, plan, side, bool(inside & produced(plan)))
+            found = self._pruning.next_input(term, columns, step, plan, side, bool(inside & all_column_names(plan)))
             if found is None:
                 return None
-            inside = produced(plan) | (inside if found[0].rows is term.rows else frozenset[str]())
+            inside = all_column_names(plan) | (inside if found[0].rows is term.rows else frozenset[str]())
             term, side = found
             term = term.joined(self._lowering.product(term.rows, side, step.conditions))
             columns += [column for column in plan.columns if column.name in needed]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from incremental.algebra.plan import Source, StateRead
+from incremental.algebra.plan import SourceRead, StateRead
 from incremental.dataflow.lowering import Relation
 
-Leaf = Source | StateRead
+Leaf = SourceRead | StateRead
 Direction = Literal["added", "removed"]
 """What happened to all rows of a change that goes one way only."""
 
@@ -36,7 +36,7 @@ class Leaves(Protocol):
         """The Z-set from before to after; asked only if it changed."""
         ...
 
-    def direction(self, leaf: Source) -> Direction | None:
+    def direction(self, leaf: SourceRead) -> Direction | None:
         """Whether its changed rows were all added or all removed; None if unknown or mixed."""
         ...
 

@@ -20,20 +20,20 @@ from incremental.algebra.plan import (
     Column,
     Expand,
     Filter,
-    Foreign,
     Generate,
+    GroupwiseOp,
     Item,
     Join,
-    KeyLocal,
     Opaque,
     Plan,
     Project,
     Reference,
     Scalar,
-    Source,
+    SourceRead,
     Sql,
     StateRead,
     Union,
+    Unsupported,
     Values,
 )
 from incremental.algebra.program import WEIGHT
@@ -192,7 +192,7 @@ class Lowering:
 
         return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, named))
 
-    def key_local(self, node: KeyLocal, child: Relation) -> Relation:
+    def key_local(self, node: GroupwiseOp, child: Relation) -> Relation:
         """Spark's own operators over other rows."""
         plan = child.plan
         for operator in reversed(node.handle):
@@ -211,11 +211,11 @@ class Lowering:
                 return self.join(node, *children)
             case Aggregate():
                 return self.aggregate(node, children[0])
-            case KeyLocal():
+            case GroupwiseOp():
                 return self.key_local(node, children[0])
             case Values(handle=handle):
                 return Relation(handle)
-            case Source() | StateRead() | Foreign():
+            case SourceRead() | StateRead() | Unsupported():
                 raise TypeError(f"{type(node).__name__} is not an operator")
             case _:
                 assert_never(node)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from incremental.algebra.monoids.kinds import recompute_condition
 from incremental.algebra.program import BUCKET, ROWS
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering
@@ -63,15 +64,18 @@ class Merge:
         rows = kept.select(*(columns[name].alias(name) for name in self._layout.columns))
         table.overwrite(self._written(rows), mark, BUCKET)
 
-    def disturbed(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
-        """Keys of groups whose value a deletion may have changed and that still have rows."""
+    def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
+        """Return the keys of groups that still have rows and whose value a deletion may have changed."""
         tests = [
-            slot.monoid.disturbed.format(
-                t={p.name: f"t.{quoted(slot.stored(p))}" for p in slot.monoid.parts},
-                u={p.name: f"u.{quoted(slot.stored(p))}" for p in (*slot.monoid.parts, *slot.monoid.watched)},
+            condition.format(
+                t={c.name: f"t.{quoted(slot.stored(c))}" for c in slot.accumulator.components},
+                u={
+                    c.name: f"u.{quoted(slot.stored(c))}"
+                    for c in (*slot.accumulator.components, *slot.accumulator.watched)
+                },
             )
             for slot in self._layout.state.slots
-            if slot.monoid.disturbed is not None
+            if (condition := recompute_condition(slot.accumulator)) is not None
         ]
         joined = homomorphic.alias("u").join(stored.alias("t"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"))
         reached = joined.where(" OR ".join(f"({test})" for test in tests))
@@ -111,7 +115,9 @@ class Merge:
         if name == ROWS:
             return self._rows
         slot, part = next((slot, part) for slot, part, stored in self._layout.parts if stored == name)
-        sides = {side: {p.name: f"{side}.{quoted(slot.stored(p))}" for p in slot.monoid.parts} for side in "tu"}
+        sides = {
+            side: {p.name: f"{side}.{quoted(slot.stored(p))}" for p in slot.accumulator.components} for side in "tu"
+        }
         return f"CAST(if(u.{REPLACE}, u.{quoted(name)}, {part.merge.format(**sides)}) AS {part.type})"
 
     def _either(self, name: str) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.datatypes import orderless
-from incremental.algebra.monoids import Part
-from incremental.algebra.plan import Join, KeyLocal, Plan, Source, walk
+from incremental.algebra.monoids.kinds import Component, Recomputed
+from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
-from incremental.algebra.sqltext import quoted
+from incremental.algebra.sqltext import is_unordered, quoted
+from incremental.algebra.traversal import walk
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.state_schema import Layout
 from incremental.dataflow.touched_partitions import known_partitions, partitions
@@ -26,7 +26,7 @@ def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
     """h of a change; plain rows count as weight 1."""
     weighted = WEIGHT in change.columns
     state = layout.state
-    if weighted and any(slot.monoid.unit for slot in state.slots):
+    if weighted and any(slot.accumulator.unit_weights for slot in state.slots):
         change = unit_weights(change)
     weight = quoted(WEIGHT) if weighted else "1L"
     measures = [
@@ -46,16 +46,16 @@ def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
     return grouped.withColumn(BUCKET, F.expr(layout.bucket_sql))
 
 
-def measure(slot: Slot, part: Part, weight: str, lowering: Lowering, change: DataFrame) -> Column:
+def measure(slot: Slot, part: Component, weight: str, lowering: Lowering, change: DataFrame) -> Column:
     """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are computed anew."""
-    if not slot.monoid.whole:
+    if not isinstance(slot.accumulator, Recomputed):
         return F.expr(lift_sql(slot, part, weight))
     if weight == quoted(WEIGHT):
         return F.lit(None).cast(part.type)
     return lowering.over(change, slot.call.handle).cast(part.type)
 
 
-def lift_sql(slot: Slot, part: Part, weight: str) -> str:
+def lift_sql(slot: Slot, part: Component, weight: str) -> str:
     """One column of h as SQL."""
     arguments = dict(zip("xy", (quoted(column.name) for column in slot.call.arguments), strict=False))
     return f"CAST({part.lift.format(w=weight, **arguments)} AS {part.type})"
@@ -86,10 +86,10 @@ def consolidated(state: State, change: DataFrame) -> DataFrame:
 
     A row that one term adds and another removes was never there; one that was only written again costs time.
     """
-    loose = [column.name for column in state.reads if orderless(column.type)]
+    loose = [column.name for column in state.reads if is_unordered(column.type)]
     if WEIGHT not in change.columns or state.invertible or not cancels(state.input):
         return change
-    if loose and state.whole:
+    if loose and state.recompute_always:
         return change  # nothing is taken from it but which groups it touches
     # only a count reads a map or a variant of these states: whether it is NULL
     exact = [F.col(quoted(column.name)) for column in state.reads if column.name not in loose]
@@ -102,8 +102,8 @@ def consolidated(state: State, change: DataFrame) -> DataFrame:
 def cancels(plan: Plan) -> bool:
     """Whether a change of the plan may have equal rows that come and go."""
     nodes = tuple(walk(plan))
-    loose = any(orderless(column.type) for node in nodes if isinstance(node, Source) for column in node.columns)
-    return loose or any(isinstance(node, Join | KeyLocal) for node in nodes)
+    loose = any(is_unordered(column.type) for node in nodes if isinstance(node, SourceRead) for column in node.columns)
+    return loose or any(isinstance(node, Join | GroupwiseOp) for node in nodes)
 
 
 def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | None, most: int) -> Touched:
@@ -112,7 +112,7 @@ def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | N
     partition_key: the answer's column that holds a partition; most: the partitions that are named.
     """
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
-    seen = "true" if layout.state.whole else seen
+    seen = "true" if layout.state.recompute_always else seen
     row = homomorphic.agg(
         F.count(F.lit(1)).alias("groups"),
         F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),

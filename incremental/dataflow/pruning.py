@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from incremental.algebra.plan import Column, Join, Plan, Reference, Scalar, Source, StateRead, walk
-from incremental.algebra.product import Step, produced
+from incremental.algebra.plan import Column, Join, Plan, Reference, Scalar, SourceRead, StateRead
+from incremental.algebra.product import JoinStep
+from incremental.algebra.traversal import all_column_names, walk
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.key_ranges import KeyRanges, expected_bytes, hinted, key_ranges, within
 from incremental.dataflow.leaves import Leaves
@@ -66,7 +67,7 @@ class Pruning:
 
     def pays_off(self, plan: Plan) -> bool:
         """True if the plan's inputs are large enough for pruning to pay off."""
-        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, Source | StateRead))
+        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead))
         return sum(self._leaves.bytes(leaf) for leaf in leaves) > self._tuning.prune_above_bytes
 
     def once(self, columns: Sequence[Column], rows: Relation) -> Relation:
@@ -78,7 +79,9 @@ class Pruning:
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left.columns, change)
         if not keys or not self.pays_off(node.right) or expected_bytes(frame) > self._tuning.change_bytes:
-            mixed = produced(node.left) & produced(node.right)  # Spark confuses columns that both sides produce
+            mixed = all_column_names(node.left) & all_column_names(
+                node.right
+            )  # Spark confuses columns that both sides produce
             return (self.once(node.left.columns, change) if mixed else change), right
         rows = self._checkpoint(frame)
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
@@ -153,7 +156,7 @@ class Pruning:
         return ProductTerm(change, few)
 
     def next_input(
-        self, term: ProductTerm, columns: Sequence[Column], step: Step, plan: Plan, side: Relation, mixed: bool
+        self, term: ProductTerm, columns: Sequence[Column], step: JoinStep, plan: Plan, side: Relation, mixed: bool
     ) -> tuple[ProductTerm, Relation] | None:
         """The term and its next input, restricted to what the term's few rows can match; None where none are left.
 

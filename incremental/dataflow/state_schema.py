@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from incremental.algebra.monoids import Part
+from incremental.algebra.monoids.kinds import Component, Recomputed
 from incremental.algebra.plan import Column, Item, Reference
 from incremental.algebra.program import BUCKET, RESERVED, ROWS, InPlace, Program, Slot, State
 from incremental.algebra.sqltext import quoted
@@ -76,9 +76,11 @@ class Layout:
         )
 
     @property
-    def parts(self) -> tuple[tuple[Slot, Part, str], ...]:
+    def parts(self) -> tuple[tuple[Slot, Component, str], ...]:
         """Every stored monoid column with its name."""
-        return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.monoid.parts)
+        return tuple(
+            (slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.accumulator.components
+        )
 
     @property
     def merged(self) -> tuple[str, ...]:
@@ -86,9 +88,9 @@ class Layout:
         return (*self.keys, *(name for _, _, name in self.parts))
 
     @property
-    def watched(self) -> tuple[tuple[Slot, Part, str], ...]:
+    def watched(self) -> tuple[tuple[Slot, Component, str], ...]:
         """Every column of the change that only tells whether a deletion reaches a group."""
-        return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.monoid.watched)
+        return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.accumulator.watched)
 
     @property
     def shown(self) -> tuple[Item, ...]:
@@ -112,13 +114,14 @@ class Layout:
         """The answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
         values: dict[str, J] = {}
         for slot in self.state.slots:
-            parts = {part.name: sql_of(slot.stored(part)) for part in slot.monoid.parts}
-            if slot.monoid.whole:
-                values[slot.call.column.name] = catalyst.parsed(lowering.spark, parts["v"])
+            parts = {part.name: sql_of(slot.stored(part)) for part in slot.accumulator.components}
+            if isinstance(slot.accumulator, Recomputed):
+                stored = parts[slot.accumulator.answer.name]
+                values[slot.call.column.name] = catalyst.parsed(lowering.spark, stored)
                 continue
             buffers = {
                 buffer.name: catalyst.parsed(lowering.spark, f"CAST({template.format(**parts)} AS {buffer.type})")
-                for buffer, template in zip(slot.call.buffers, slot.monoid.buffers, strict=True)
+                for buffer, template in zip(slot.call.buffers, slot.accumulator.buffers, strict=True)
             }
             assert slot.call.answer is not None
             values[slot.call.column.name] = lowering.substituted(slot.call.answer, buffers)

@@ -16,9 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from incremental.algebra.datatypes import orderless
 from incremental.algebra.program import WEIGHT
-from incremental.algebra.sqltext import quoted
+from incremental.algebra.sqltext import is_unordered, quoted
 from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 
@@ -95,7 +94,7 @@ def consolidated(change: DataFrame) -> DataFrame:
         return [of_map(column).alias(name) if name in maps else column for name, column in columns]
 
     listed = change.select(*each(F.map_entries), WEIGHT)
-    if any(orderless(field.dataType.simpleString()) for field in listed.schema):
+    if any(is_unordered(field.dataType.simpleString()) for field in listed.schema):
         return change
     keys = [F.col(quoted(field.name)) for field in fields]
     summed = listed.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)

@@ -1,1 +1,1 @@
-"""Text to plan: Spark SQL, DataFrame functions and MRQL come in, plans of the algebra go out."""
+"""Translate Spark SQL and DataFrame functions into plans of the algebra, through Spark's own analyser."""

@@ -1,7 +1,7 @@
-"""Language room: deterministic unique column names. In: Catalyst attributes in traversal order. Out: names, attributes.
+"""Give the columns of a plan unique names that are the same in every process.
 
-The same query gets the same names in every process, because a name depends on the order of the traversal alone and
-never on Spark's expression identifiers. Names become state columns.
+A name depends on the order of the traversal alone and never on Spark's expression identifiers. Names become columns of
+state tables.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from incremental.spark.catalyst import J
 
 
 def type_text(data_type: J) -> str:
-    """Spark's DDL text of a type: lower case unless it has field names, whose case matters.
+    """Return Spark's DDL text of a type, in lower case unless it has field names, whose case matters.
 
-    Nothing at any depth is claimed never to be NULL: state tables keep no such claim, and Spark casts none back.
+    Every part of it is nullable: state tables do not record NOT NULL, and Spark does not cast back to it.
     """
     text = str(data_type.asNullable().sql())
     return text if "STRUCT" in text else text.lower()
@@ -28,22 +28,24 @@ def type_text(data_type: J) -> str:
 class Names:
     """Unique names by expression identifier, and the renamed attribute of each name (`attributes`).
 
-    given: the names to take, in the order of their making, before any are made; `made`: all names so far, in order.
+    given: names to use, in the order of creation, before new ones are created; `created`: all names so far, in order.
     """
 
     def __init__(self, spark: SparkSession, given: Sequence[str] = ()) -> None:
         self._spark, self._given = spark, given
-        self.made: list[str] = []
+        self.created: list[str] = []
         self._taken: set[str] = set(given)
         self._columns: dict[int, Column] = {}
         self.attributes: dict[str, J] = {}
 
     def fresh(self, wish: str) -> str:
-        """A name nobody has: the wish itself, else with a number; only letters, digits and underscores."""
-        self.made.append(self._given[len(self.made)] if len(self.made) < len(self._given) else self._wished(wish))
-        return self.made[-1]
+        """Return an unused name: the wish itself, else with a number; only letters, digits and underscores."""
+        self.created.append(
+            self._given[len(self.created)] if len(self.created) < len(self._given) else self._unused(wish)
+        )
+        return self.created[-1]
 
-    def _wished(self, wish: str) -> str:
+    def _unused(self, wish: str) -> str:
         wish = re.sub(r"^(_\w+?)_\d+$", r"\1", wish)  # Catalyst numbers its own names by process
         stem = re.sub(r"\W+", "_", wish).strip("_").lower() or "c"
         stem = stem if stem[0].isalpha() else f"c{stem}"
@@ -55,25 +57,25 @@ class Names:
         return name
 
     def column(self, attribute: J, wish: str | None = None) -> Column:
-        """The column of a Catalyst attribute, named at its first sight."""
+        """Return the column of a Catalyst attribute, which is named when it is first asked for."""
         identifier = attribute.exprId().id()
         if identifier not in self._columns:
             self._columns[identifier] = self._add(attribute, attribute.exprId(), wish or str(attribute.name()))
         return self._columns[identifier]
 
     def expression(self, like: J, wish: str) -> Column:
-        """A new column with the type and nullability of an expression."""
+        """Return a new column with the type of an expression."""
         identifier = catalyst.module(catalyst.catalyst(self._spark).expressions, "NamedExpression").newExprId()
         column = self._add(like, identifier, wish)
         self._columns[identifier.id()] = column
         return column
 
     def attribute(self, column: Column) -> J:
-        """The renamed Catalyst attribute of a column."""
+        """Return the renamed Catalyst attribute of a column."""
         return self.attributes[column.name]
 
     def _add(self, like: J, identifier: J, wish: str) -> Column:
         name = self.fresh(wish)
-        # Above an outer join or a union the same attribute may hold NULL: never claim that it cannot.
+        # Above an outer join or a union the same attribute may be NULL.
         self.attributes[name] = catalyst.attribute(self._spark, name, like.dataType(), True, identifier)
         return Column(name, type_text(like.dataType()))

@@ -1,7 +1,4 @@
-"""Language room: Catalyst's own rules as «unnest and normalise». In: an analysed plan. Out: its normal form.
-
-This is the step of that name in MRQL (section 6).
-"""
+"""Normalise an analysed plan by Catalyst's own rules: the step «unnest and normalise» of MRQL (section 6)."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ UNNESTING = (
     "optimizer:ReplaceDistinctWithAggregate",
     "optimizer:ReplaceDeduplicateWithAggregate",
     "optimizer:RewriteWithExpression",
-    "optimizer:EliminateLimits",  # of what has no more rows than that: any order will do
+    "optimizer:EliminateLimits",  # of an input that has no more rows: any order will do
 )
-# Each of these may bring a subquery of a subquery to light, whose own correlation is still inside it.
+# Each of these may expose a subquery of a subquery, which still contains its own correlation.
 SUBQUERIES = (
     "optimizer:OptimizeOneRowRelationSubquery",
     "optimizer:RewritePredicateSubquery",
@@ -38,11 +35,11 @@ SUBQUERIES = (
     "optimizer:RewriteCorrelatedScalarSubquery",
 )
 MOST_ROUNDS = 8
-# What only names, hints or orders rows.
+# nodes that only name, hint or order rows
 TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
 }  # fmt: skip
-# Comma joins come as products under a filter; these bring the keys into the joins and drop unused columns.
+# Comma joins arrive as products under a filter; these rules move the keys into the joins and drop unused columns.
 SIMPLIFYING = (
     "optimizer:PushDownPredicates",
     "optimizer:ColumnPruning",
@@ -51,31 +48,31 @@ SIMPLIFYING = (
 )
 
 
-def rule(spark: SparkSession, name: str) -> J:
-    """Catalyst's rule of a name above: its package and object."""
-    room, rule_name = name.split(":")
-    return module(getattr(catalyst(spark), room), rule_name)
-
-
-def inlined(spark: SparkSession, plan: J) -> J:
-    """The plan with each common table expression where it is used."""
+def inline_common_tables(spark: SparkSession, plan: J) -> J:
+    """Return the plan with each common table expression inlined where it is used."""
     return catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
 
 
 def normal_form(spark: SparkSession, plan: J) -> J:
-    """The plan without common table expressions after Catalyst's rules: unnesting, push-down and pruning, in order."""
-    # a subquery within a subquery shows itself when the outer one has become a join
-    plan = repeated(plan, [rule(spark, name) for name in UNNESTING + SUBQUERIES])
-    plan = repeated(plan, [rule(spark, name) for name in SIMPLIFYING])
-    return rule(spark, "analysis:EliminateSubqueryAliases").apply(plan)
+    """Return the plan after Catalyst's rules: unnesting, push-down and pruning, in order."""
+    # a subquery within a subquery appears once the outer one has become a join
+    plan = _apply_repeatedly(plan, [_rule(spark, name) for name in UNNESTING + SUBQUERIES])
+    plan = _apply_repeatedly(plan, [_rule(spark, name) for name in SIMPLIFYING])
+    return _rule(spark, "analysis:EliminateSubqueryAliases").apply(plan)
 
 
-def repeated(plan: J, rules: list[J]) -> J:
-    """The plan after rules in their order, again and again until nothing changes."""
+def _rule(spark: SparkSession, name: str) -> J:
+    """Return Catalyst's rule by its package and object."""
+    package, rule_name = name.split(":")
+    return module(getattr(catalyst(spark), package), rule_name)
+
+
+def _apply_repeatedly(plan: J, rules: list[J]) -> J:
+    """Apply rules in their order until nothing changes."""
     for _ in range(MOST_ROUNDS):
         before = plan
-        for each in rules:
-            plan = each.apply(plan)
+        for rule in rules:
+            plan = rule.apply(plan)
         if plan.fastEquals(before):
             break
     return plan

@@ -18,15 +18,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import QueryError
-from incremental.algebra.plan import Column, KeyLocal, Plan, sources, walk
+from incremental.algebra.canonical import fingerprint_text
+from incremental.algebra.errors import QueryError, Refusal
+from incremental.algebra.plan import Column, GroupwiseOp, Plan
+from incremental.algebra.traversal import source_names, walk
+from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.mentions import NoDataError, called, mentions
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
-from incremental.language.scalars import Forbidden
 from incremental.language.statement import check_statement
-from incremental.language.subqueries import leaves
-from incremental.language.ties import determined
+from incremental.language.subqueries import leaves_with_subqueries
 from incremental.language.translate import Translation
 from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
 from incremental.spark import catalyst
@@ -62,7 +63,7 @@ class Query:
     plan: Plan
     outputs: tuple[tuple[Column, str], ...]
     ordering: tuple[Ordering, ...]
-    forbidden: tuple[Forbidden, ...]
+    forbidden: tuple[Refusal, ...]
     settings: Settings
     attributes: Mapping[str, Any]
     names: tuple[str, ...] = ()
@@ -70,26 +71,26 @@ class Query:
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources the query reads."""
-        return sources(self.plan)
+        return source_names(self.plan)
 
     @property
     def determined(self) -> bool:
         """Whether two runs over the same rows give the same answer."""
-        return not self.forbidden and not any(isinstance(n, KeyLocal) and n.ambiguous for n in walk(self.plan))
+        return not self.forbidden and not any(isinstance(n, GroupwiseOp) and n.undetermined for n in walk(self.plan))
 
     @property
     def fingerprint(self) -> str:
         """The same for the same query in every process: 16 hexadecimal digits."""
         names = tuple(name for _, name in self.outputs)
         columns = tuple(column.name for column, _ in self.outputs)
-        text = repr((self.plan, columns, names, self.settings))
+        text = fingerprint_text((self.plan, columns, names, self.settings))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def functions(self) -> dict[str, str]:
         """The digests of its Python functions by their names; of several with one name all."""
         found = dict[str, str]()
-        for name, digest in sorted(set(FUNCTION.findall(repr(self.plan)))):
+        for name, digest in sorted(set(FUNCTION.findall(fingerprint_text(self.plan)))):
             found[name] = f"{found[name]} {digest}" if name in found else digest
         return found
 
@@ -109,7 +110,7 @@ class Analysis:
     @cached_property
     def normal(self) -> J:
         """The plan that is translated."""
-        return normal_form(self.spark, determined(self.spark, self.plan))
+        return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan))
 
     @property
     def replaceable(self) -> bool:
@@ -124,7 +125,7 @@ class Analysis:
     def translated(self, names: Sequence[str] = ()) -> Query:
         """The query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
         translation = Translation(self.spark, self.relations, names)
-        algebra = translation.whole(self.normal)
+        algebra = translation.translate_query(self.normal)
         check_complete(self.spark, self.normal, self.relations, algebra)
         columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
         outputs = tuple(zip(columns, (column.name for column in self.columns), strict=True))
@@ -135,7 +136,7 @@ class Analysis:
             tuple(translation.scalars.forbidden),
             self.settings,
             translation.names.attributes,
-            tuple(translation.names.made),
+            tuple(translation.names.created),
         )
 
 
@@ -196,8 +197,10 @@ def unknown(error: QueryError) -> str:
 
 def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
     """Refuse a query that reads a source where the translation does not see it: a change of it would be missed."""
-    numbers = {int(leaf.rdd().id()) for leaf in leaves(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"}
-    unseen = {relations[number] for number in numbers if number in relations} - set(sources(algebra))
+    numbers = {
+        int(leaf.rdd().id()) for leaf in leaves_with_subqueries(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"
+    }
+    unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
     if unseen:
         raise QueryError(
             f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule: "

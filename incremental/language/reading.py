@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
-from incremental.algebra.recipe import Recipe, moved_columns
+from incremental.algebra.recipe import Recipe, describe_column_changes
 from incremental.language.query import Analysis, Query
 
 
@@ -60,7 +60,7 @@ def citing_moved_columns(types: ColumnTypes, kept: Recipe | None) -> Generator[N
     try:
         yield
     except QueryError as error:
-        if kept is None or not (moved := moved_columns(kept, types)):
+        if kept is None or not (moved := describe_column_changes(kept, types)):
             raise
         raise QueryError(
             f"{error}. Since the state was built, {'; '.join(moved)}: restore it, or change the query and rebuild the "

@@ -1,4 +1,4 @@
-"""Language room: what Catalyst's plans look like. In: a node or an expression. Out: yes or no, or its parts."""
+"""Recognise the shapes of Catalyst's plans and expressions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from incremental.spark.catalyst import J
 
 
 def is_session(key: J) -> bool:
-    """Whether a grouping key is a session: which rows share one depends on the rows between them."""
+    """Return whether a grouping key is a session, whose rows depend on the rows between them."""
     return catalyst.kind(key) == "AttributeReference" and bool(key.metadata().contains("spark.sessionWindow"))
 
 
-def conjuncts(condition: J) -> list[J]:
-    """What a condition is the conjunction of."""
+def split_conjuncts(condition: J) -> list[J]:
+    """Return the conditions that a condition is the conjunction of."""
     if catalyst.kind(condition) != "And":
         return [condition]
-    return [part for side in catalyst.sequence(condition.children()) for part in conjuncts(side)]
+    return [part for side in catalyst.sequence(condition.children()) for part in split_conjuncts(side)]
 
 
 def is_projected_sort(node: J) -> bool:
-    """Whether a projection only stands between a limit and the order that decides what it keeps."""
+    """Return whether a node is a projection between a limit and the order that decides which rows it keeps."""
     return catalyst.kind(node) == "Project" and catalyst.kind(node.child()) == "Sort"
 
 
-def unaliased(named: J) -> J:
-    """The value of a named expression."""
+def without_alias(named: J) -> J:
+    """Return the value of a named expression."""
     return named.child() if catalyst.kind(named) == "Alias" else named

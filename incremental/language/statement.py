@@ -1,6 +1,6 @@
-"""Language room: what a text may be. In: the text of a query. Out: nothing, or a QueryError.
+"""Check the text of a query before Spark analyses it.
 
-Spark runs a command as soon as it analyses one, and makes the clock a literal as soon as it parses it.
+Spark runs a command as soon as it analyses one, and replaces the clock by a literal as soon as it parses it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ CLOCK = re.compile(
 
 
 def check_statement(spark: SparkSession, text: str) -> None:
-    """Refuse a text that does not only read, before Spark analyses it; one that cannot be parsed is left to Spark."""
+    """Refuse a text that does more than read; raises QueryError. Text that cannot be parsed is left to Spark."""
     if found := CLOCK.search(COMMENT.sub(" ", text)):
         raise QueryError(
-            f"{found[0]} is the clock, so that two runs of the query differ: compare with a column, or with a constant"
+            f"clock in the query: {found[0]} differs from run to run. Compare with a column or a constant instead."
         )
     try:
         plan = catalyst.parsed_plan(spark, text)
     except JavaError:
         return
-    for node in nodes(plan):
+    for node in all_nodes(plan):
         if catalyst.kind(node) == "UnresolvedExecuteImmediate":
             raise QueryError("EXECUTE IMMEDIATE runs another text, which may be a command: write that query itself")
         if any(catalyst.is_a(spark, node, f"plans.logical.{name}") for name in ("Command", "ParsedStatement")):
-            kind = catalyst.kind(node)
-            raise QueryError(f"a view is a query that reads, and this one is a command ({kind}): write a SELECT")
+            raise QueryError(f"not a query: {catalyst.kind(node)} is a command, and a view only reads. Write a SELECT.")
 
 
-def nodes(plan: J) -> list[J]:
-    """A plan and all below it."""
-    return [plan, *(node for child in catalyst.sequence(plan.children()) for node in nodes(child))]
+def all_nodes(plan: J) -> list[J]:
+    """Return a plan and all nodes below it."""
+    return [plan, *(node for child in catalyst.sequence(plan.children()) for node in all_nodes(child))]

@@ -1,6 +1,6 @@
-"""Language room: scalar subqueries without correlation. In: a subquery's plan. Out: a plan with exactly one row.
+"""Uncorrelated scalar subqueries as plans with exactly one row.
 
-They are met where a projection, a condition or a group-by reads them; elsewhere they are refused.
+They are joined where a projection, a condition or a group-by reads them; elsewhere they are refused.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from incremental.language.determinism.orderability import is_orderable
 from incremental.language.normalise import TRANSPARENT, normal_form
-from incremental.language.ranks import is_orderable
-from incremental.language.shapes import unaliased
+from incremental.language.shapes import without_alias
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 
 def one_row(spark: SparkSession, node: J) -> J:
-    """A scalar subquery's plan with exactly one row: NULL for none, an error for several, as Spark has it."""
+    """Return a scalar subquery's plan with exactly one row: NULL for no row, an error for several, as in Spark."""
     below = node
     while catalyst.kind(below) in ("Project", *TRANSPARENT):
         below = below.child()
     if catalyst.kind(below) == "Aggregate" and below.groupingExpressions().isEmpty():
         return node
-    if catalyst.kind(node) == "GlobalLimit" and all(e.foldable() for e in constants(node.child().child())):
+    if catalyst.kind(node) == "GlobalLimit" and all(e.foldable() for e in _outputs(node.child().child())):
         node = node.child().child()  # EXISTS, as Spark writes it: the first of equal rows is as good as all
         single = "min({0})"
     else:
         error = "raise_error('a subquery used as an expression gave more than one row')"
-        # what has no order, a map or a variant, has no least value: of one row any order will do
+        # maps and variants have no least value; of a single row any aggregate will do
         pick = "min({0})" if is_orderable(spark, node.output().apply(0)) else "max_by({0}, 1)"
         single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)
@@ -37,13 +37,13 @@ def one_row(spark: SparkSession, node: J) -> J:
 
 
 def has_subquery(spark: SparkSession, expression: J) -> bool:
-    """Whether a query stands within an expression, or a plan."""
+    """Return whether an expression or a plan contains a subquery."""
     pattern = catalyst.module(catalyst.catalyst(spark).trees, "TreePattern").PLAN_EXPRESSION()
     return bool(expression.containsPattern(pattern))
 
 
 def subqueries(spark: SparkSession, node: J) -> list[J]:
-    """The subqueries within the expressions of one node."""
+    """Return the subqueries within the expressions of one node."""
     if not has_subquery(spark, node):
         return []
     parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
@@ -51,56 +51,56 @@ def subqueries(spark: SparkSession, node: J) -> list[J]:
 
 
 def inner_plans(spark: SparkSession, node: J) -> list[J]:
-    """Their plans."""
+    """Return the plans of the subqueries within the expressions of one node."""
     return [subquery.plan() for subquery in subqueries(spark, node)]
 
 
-def with_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, bool], J]) -> J:
-    """A node whose subqueries have other plans, each told with whether it refers to the query around it."""
+def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, bool], J]) -> J:
+    """Return a node with other subquery plans; `replace` gets each plan and whether it is correlated."""
     replaced = catalyst.module(catalyst.jvm(spark).scala.collection.immutable, "Map").empty()
     for subquery in subqueries(spark, node):
         old = subquery.plan()
         new = replace(old, not subquery.children().isEmpty())
         if new is not old:
             replaced = replaced.updated(subquery, subquery.withNewPlan(new))
-    # a Map is a partial function, as Spark wants one
+    # a Map is a partial function, which Spark expects
     return node if replaced.isEmpty() else node.transformExpressions(replaced)
 
 
-def told_by_rows(spark: SparkSession, node: J) -> list[J]:
-    """The same, but for an order by the subquery alone: its value is that of every row, whatever it is."""
+def row_dependent_plans(spark: SparkSession, node: J) -> list[J]:
+    """Return the plans of a node's subqueries, without those that a Sort orders by alone, equal for every row."""
     if catalyst.kind(node) != "Sort":
         return inner_plans(spark, node)
-    return inner_plans(spark, node) if any(has_subquery(spark, order) for order in telling(node)) else []
+    return inner_plans(spark, node) if any(has_subquery(spark, order) for order in _row_dependent_orders(node)) else []
 
 
-def telling(sort: J) -> list[J]:
-    """What of an order differs between rows: not a subquery alone."""
-    return [order for order in catalyst.sequence(sort.order()) if catalyst.kind(order.child()) != "ScalarSubquery"]
-
-
-def sorted_by_rows(spark: SparkSession, node: J) -> J:
-    """A Sort by what differs between rows; any other node as it is."""
-    if catalyst.kind(node) != "Sort" or len(orders := telling(node)) == node.order().size():
+def sort_by_rows(spark: SparkSession, node: J) -> J:
+    """Return a Sort without the orders that are equal for every row; any other node as it is."""
+    if catalyst.kind(node) != "Sort" or len(orders := _row_dependent_orders(node)) == node.order().size():
         return node
     sort = catalyst.catalyst(spark).plans.logical.Sort
     return sort(catalyst.vector(spark, orders), True, node.child(), node.hint())
 
 
-def leaves(spark: SparkSession, plan: J) -> Iterator[J]:
-    """The leaves of a plan, and of all subqueries within its expressions."""
+def _row_dependent_orders(sort: J) -> list[J]:
+    """Return the orders of a Sort that differ between rows: those that are more than a subquery."""
+    return [order for order in catalyst.sequence(sort.order()) if catalyst.kind(order.child()) != "ScalarSubquery"]
+
+
+def leaves_with_subqueries(spark: SparkSession, plan: J) -> Iterator[J]:
+    """Yield the leaves of a plan and of all subqueries within its expressions."""
     yield from catalyst.leaves(plan)
     if has_subquery(spark, plan):
         waiting = [plan]
         while waiting:
             node = waiting.pop()
             waiting += catalyst.sequence(node.children())
-            for inner in told_by_rows(spark, node):
-                yield from leaves(spark, inner)
+            for inner in row_dependent_plans(spark, node):
+                yield from leaves_with_subqueries(spark, inner)
 
 
-def constants(node: J) -> list[J]:
-    """What a projection computes; of another node its columns."""
+def _outputs(node: J) -> list[J]:
+    """Return the expressions of a projection; the columns of another node."""
     if catalyst.kind(node) != "Project":
         return catalyst.sequence(node.output())
-    return [unaliased(named) for named in catalyst.sequence(node.projectList())]
+    return [without_alias(named) for named in catalyst.sequence(node.projectList())]

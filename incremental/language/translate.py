@@ -1,17 +1,17 @@
-"""Language room: Catalyst's normal form → algebra, node by node. In: a plan of about a dozen kinds. Out: a `Plan`.
+"""Translate Catalyst's normal form into the algebra, node by node.
 
 | Catalyst | algebra |
 | --- | --- |
-| LogicalRDD of a declared source | Source |
+| LogicalRDD of a declared source | SourceRead |
 | Project, Filter, Generate, Expand, Union | the same |
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
-| Window with PARTITION BY | KeyLocal by its partition |
-| Pandas and Arrow functions of groups; sessions | KeyLocal by the group |
-| Limit, Offset, global windows | KeyLocal without keys |
+| Window with PARTITION BY | GroupwiseOp by its partition |
+| Pandas and Arrow functions of groups; sessions | GroupwiseOp by the group |
+| Limit, Offset, global windows | GroupwiseOp without keys |
 | uncorrelated scalar subquery | inner join with a one-row aggregate |
 | Sort | dropped: a view is a bag; `answer()` sorts |
-| anything else | Foreign, which the compiler refuses |
+| anything else | Unsupported, which the compiler refuses |
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from incremental.algebra.plan import (
     Column,
     Expand,
     Filter,
-    Foreign,
     Generate,
+    GroupwiseOp,
     Item,
     Join,
     JoinKind,
-    KeyLocal,
     Plan,
     Project,
     Reference,
     Scalar,
-    Source,
+    SourceRead,
     Union,
+    Unsupported,
+    UnsupportedReason,
     Values,
 )
 from incremental.language.aggregates import Aggregates
-from incremental.language.limits import is_ordered, limit_stack, limit_text
+from incremental.language.determinism.limits import is_ordered, limit_stack, limit_text
+from incremental.language.determinism.window_ties import remaining_choice
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
-from incremental.language.scalars import Scalars, numbered
-from incremental.language.shapes import conjuncts, is_session, unaliased
-from incremental.language.subqueries import inner_plans, one_row, sorted_by_rows, told_by_rows
-from incremental.language.ties import UNORDERED, left_open
-from incremental.language.used import used_attributes
+from incremental.language.scalars import Scalars, renumber
+from incremental.language.shapes import is_session, split_conjuncts, without_alias
+from incremental.language.subqueries import inner_plans, one_row, row_dependent_plans, sort_by_rows
+from incremental.language.used_columns import used_attributes
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -55,11 +56,11 @@ JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
     "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
-MEETING = {"Project", "Filter", "Aggregate", "Join"}  # with scalar subqueries within their expressions
+WITH_SUBQUERIES = {"Project", "Filter", "Aggregate", "Join"}  # whose scalar subqueries become joins
 
 
 class Translation:
-    """One query's translation; `relations` maps the RDD number of a registered source to its name."""
+    """Translates one query; `relations` maps the RDD number of a registered source to its name."""
 
     def __init__(self, spark: SparkSession, relations: Mapping[int, str], names: Sequence[str] = ()) -> None:
         self.names = Names(spark, names)
@@ -68,34 +69,30 @@ class Translation:
         self._aggregates = Aggregates(spark, self.names, self.scalars)
         self._used: set[int] = set()
 
-    def whole(self, node: J) -> Plan:
-        """The algebra of a query or subquery; its sources get only the columns that it uses."""
+    def translate_query(self, node: J) -> Plan:
+        """Return the plan of a query or subquery; its sources have only the columns that it uses."""
         self._used |= used_attributes(node)
         return self.plan(node)
 
     def plan(self, node: J) -> Plan:
-        """The algebra of a Catalyst node and all below it."""
+        """Return the plan of a Catalyst node and all below it."""
         name = catalyst.kind(node)
         if name in TRANSPARENT:
             return self.plan(node.child())
-        if name not in MEETING and (inner := inner_plans(self._spark, node)):
-            return self._foreign(
-                node, f"a subquery stands within Spark's operator {name}", "compute it in a query that is joined", inner
-            )
-        rule = getattr(self, f"_{name.lower()}", None)
+        if name not in WITH_SUBQUERIES and (inner := inner_plans(self._spark, node)):
+            return self._unsupported(node, "subquery", name, inner)
+        rule = getattr(self, f"_translate_{name.lower()}", None)
         if rule is None:
-            return self._foreign(
-                node, f"Spark's operator {name} has no incremental rule", "rewrite the query without it"
-            )
+            return self._unsupported(node, "operator", name)
         return rule(node)
 
-    def _logicalrdd(self, node: J) -> Plan:
+    def _translate_logicalrdd(self, node: J) -> Plan:
         source = self._relations[node.rdd().id()]
-        # a column nobody uses has no name here, so a new one in the source changes neither names nor fingerprint
+        # unused columns get no name, so that a new column of the source changes neither names nor fingerprint
         output = [a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used]
-        return Source(source, tuple((str(a.name()), self.names.column(a)) for a in output))
+        return SourceRead(source, tuple((str(a.name()), self.names.column(a)) for a in output))
 
-    def _values(self, node: J) -> Plan:
+    def _translate_values(self, node: J) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         names = ", ".join(column.name for column in columns)
         text = str(node.simpleString(1000)) if catalyst.kind(node) == "Range" else f"values ({names})"
@@ -104,35 +101,37 @@ class Translation:
         return Values(columns, text, node)
 
     def _content(self, node: J) -> str:
-        """A digest of constant rows, by Spark's binary form of them."""
+        """Return the digest of constant rows in Spark's binary form."""
         projections = catalyst.catalyst(self._spark).expressions
         binary = catalyst.module(projections, "UnsafeProjection").create(node.schema())
         rows = [str(binary.apply(row)) for row in catalyst.sequence(node.data())]
         return f"{len(rows)} rows {hashlib.sha256(repr(rows).encode()).hexdigest()[:12]}"
 
-    _onerowrelation = _localrelation = _range = _values
+    _translate_onerowrelation = _translate_localrelation = _translate_range = _translate_values
 
-    def _project(self, node: J) -> Plan:
+    def _translate_project(self, node: J) -> Plan:
         child = self.plan(node.child())
         named = catalyst.sequence(node.projectList())
-        child, expressions = self._with_subqueries(child, [unaliased(n) for n in named])
+        child, expressions = self._join_subqueries(child, [without_alias(n) for n in named])
         scalars = [self.scalars.scalar(e) for e in expressions]
         pairs = zip(named, scalars, strict=True)
-        return narrow(child, tuple(Item(self.names.column(n.toAttribute()), scalar) for n, scalar in pairs))
+        return project_unless_identity(
+            child, tuple(Item(self.names.column(n.toAttribute()), scalar) for n, scalar in pairs)
+        )
 
-    def _filter(self, node: J) -> Plan:
+    def _translate_filter(self, node: J) -> Plan:
         child = self.plan(node.child())
-        joined, (condition,) = self._with_subqueries(child, [node.condition()])
+        joined, (condition,) = self._join_subqueries(child, [node.condition()])
         filtered = Filter(joined, self.scalars.scalar(condition))
         if joined is child:
             return filtered
         return Project(filtered, tuple(Item(c, Reference(c)) for c in child.columns))
 
-    def _generate(self, node: J) -> Plan:
+    def _translate_generate(self, node: J) -> Plan:
         produced = tuple(self.names.column(a) for a in catalyst.sequence(node.generatorOutput()))
         return Generate(self.plan(node.child()), self.scalars.opaque(node.generator()), bool(node.outer()), produced)
 
-    def _expand(self, node: J) -> Plan:
+    def _translate_expand(self, node: J) -> Plan:
         child = self.plan(node.child())
         projections = tuple(
             tuple(self.scalars.scalar(e) for e in catalyst.sequence(projection))
@@ -140,39 +139,39 @@ class Translation:
         )
         return Expand(child, projections, tuple(self.names.column(a) for a in catalyst.sequence(node.output())))
 
-    def _union(self, node: J) -> Plan:
+    def _translate_union(self, node: J) -> Plan:
         return Union(tuple(self._ordered(child) for child in catalyst.sequence(node.children())))
 
     def _ordered(self, node: J) -> Plan:
-        """A translated node whose columns come in the order of Spark's output."""
+        """Return the plan of a node with its columns in the order of Spark's output."""
         plan = self.plan(node)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         return plan if plan.columns == columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
 
-    def _aggregate(self, node: J) -> Plan:
+    def _translate_aggregate(self, node: J) -> Plan:
         calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
         keys = catalyst.sequence(node.groupingExpressions())
-        lasting = [key for key in keys if not is_session(key)]
-        if len(lasting) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):
-            return self._grouped(node, lasting, node.aggregateExpressions())
-        return self._aggregates.translate(node, self.plan(node.child()), self._with_subqueries)
+        keys_of_rows = [key for key in keys if not is_session(key)]
+        if len(keys_of_rows) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):
+            return self._grouped(node, keys_of_rows, node.aggregateExpressions())
+        return self._aggregates.translate(node, self.plan(node.child()), self._join_subqueries)
 
-    def _flatmapgroupsinpandas(self, node: J) -> Plan:
+    def _translate_flatmapgroupsinpandas(self, node: J) -> Plan:
         function = catalyst.vector(self._spark, [node.functionExpr()])
         return self._grouped(node, catalyst.sequence(node.groupingAttributes()), function)
 
-    _flatmapgroupsinarrow = _flatmapgroupsinpandas
+    _translate_flatmapgroupsinarrow = _translate_flatmapgroupsinpandas
 
     def _grouped(self, node: J, keys: list[J], computed: J) -> Plan:
-        """An operator of Spark's on each group, which computes touched groups anew."""
+        """Return an operator of Spark's on each group, which recomputes touched groups."""
         child = self._ordered(node.child())
         scalars = [self.scalars.scalar(key) for key in keys]
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        text = "; ".join(self.scalars.opaque(unaliased(e)).text for e in catalyst.sequence(computed))
+        text = "; ".join(self.scalars.opaque(without_alias(e)).text for e in catalyst.sequence(computed))
         known = tuple(scalar.column for scalar in scalars if isinstance(scalar, Reference))
-        return KeyLocal(child, "group function", known, columns, text, None, (node,))
+        return GroupwiseOp(child, "group function", known, columns, text, None, (node,))
 
-    def _join(self, node: J) -> Plan:
+    def _translate_join(self, node: J) -> Plan:
         left, right = self.plan(node.left()), self.plan(node.right())
         join_type = node.joinType()
         exists = None
@@ -181,19 +180,16 @@ class Translation:
         else:
             kind = JOINS.get(catalyst.kind(join_type).rstrip("$"))
         if kind is None:
-            text = str(join_type.sql())
-            return self._foreign(
-                node, f"Spark's {text} join has no incremental rule", "write it as an inner or outer join"
-            )
-        condition, shown = catalyst.option(node.condition()), left
+            return self._unsupported(node, "join type", str(join_type.sql()))
+        condition, own = catalyst.option(node.condition()), left
         if condition is not None:
-            left, (condition,) = self._with_subqueries(left, [condition])
+            left, (condition,) = self._join_subqueries(left, [condition])
         scalar = None if condition is None else self.scalars.scalar(condition)
-        parts = [] if condition is None else conjuncts(condition)
+        parts = [] if condition is None else split_conjuncts(condition)
         keys = tuple(key for part in parts for key in self._equality(part, left, right))
         join = Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
-        extra = set(left.columns) - set(shown.columns)
-        return narrow(join, tuple(Item(c, Reference(c)) for c in join.columns if c not in extra))
+        extra = set(left.columns) - set(own.columns)
+        return project_unless_identity(join, tuple(Item(c, Reference(c)) for c in join.columns if c not in extra))
 
     def _equality(self, condition: J, left: Plan, right: Plan) -> list[tuple[Scalar, Scalar, bool]]:
         kind = catalyst.kind(condition)
@@ -206,7 +202,7 @@ class Translation:
                 return [(here, there, kind == "EqualNullSafe")]
         return []
 
-    def _window(self, node: J) -> Plan:
+    def _translate_window(self, node: J) -> Plan:
         child = self.plan(node.child())
         items = [Item(c, Reference(c)) for c in child.columns]
         keys: list[Column] = []
@@ -217,50 +213,51 @@ class Translation:
             keys.append(scalar.column if isinstance(scalar, Reference) else items[-1].column)
         expressions = catalyst.sequence(node.windowExpressions())
         produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
-        text = "; ".join(self.scalars.operated(unaliased(e)) for e in expressions)
-        below = narrow(child, tuple(items))
-        kind, ambiguous = left_open(node)
-        return KeyLocal(below, kind, tuple(keys), below.columns + produced, text, ambiguous, (node,))
+        text = "; ".join(self.scalars.operator_text(without_alias(e)) for e in expressions)
+        below = project_unless_identity(child, tuple(items))
+        kind, undetermined = remaining_choice(node)
+        return GroupwiseOp(below, kind, tuple(keys), below.columns + produced, text, undetermined, (node,))
 
-    def _limit(self, node: J) -> Plan:
+    def _translate_limit(self, node: J) -> Plan:
         stack = limit_stack(node)
         for each in stack:
-            if inner := told_by_rows(self._spark, each):
-                because = "a subquery stands within what a LIMIT orders or shows"
-                return self._foreign(node, because, "compute it in a query below the LIMIT", inner)
+            if inner := row_dependent_plans(self._spark, each):
+                return self._unsupported(node, "subquery in a limit", inner=inner)
         child = self.plan(stack[-1].child())
         text = limit_text(stack, self.scalars, self.names)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        ambiguous = None if is_ordered(stack) else UNORDERED
-        told = tuple(sorted_by_rows(self._spark, each) for each in stack)  # the rest would read data that is not there
-        return KeyLocal(child, "limit", (), columns, text, ambiguous, told)
+        undetermined = None if is_ordered(stack) else "limit without order"
+        # a subquery that is equal for all rows would read its empty source
+        handle = tuple(sort_by_rows(self._spark, each) for each in stack)
+        return GroupwiseOp(child, "limit", (), columns, text, undetermined, handle)
 
-    _globallimit = _locallimit = _offset = _limit
+    _translate_globallimit = _translate_locallimit = _translate_offset = _translate_limit
 
-    def _sample(self, node: J) -> Plan:
-        because = "which rows it takes depends on files and partitions"
-        instead = "take them by a hash of a key, such as WHERE pmod(xxhash64(id), 100) < 5"
+    def _translate_sample(self, node: J) -> Plan:
+        because = "which rows it returns depends on files and partitions"
+        instead = "select by a hash of a key, such as WHERE pmod(xxhash64(id), 100) < 5"
         self.scalars.forbid("TABLESAMPLE", because, instead)
         return self.plan(node.child())
 
-    def _unionloop(self, node: J) -> Plan:
-        because = "a recursive query is a fixpoint, which has no incremental rule"
-        return self._foreign(node, because, "rewrite it without recursion", name="WITH RECURSIVE")
+    def _translate_unionloop(self, node: J) -> Plan:
+        return self._unsupported(node, "recursion", text="WITH RECURSIVE")
 
-    def _unionloopref(self, node: J) -> Plan:
+    def _translate_unionloopref(self, node: J) -> Plan:
         return Values(tuple(self.names.column(a) for a in catalyst.sequence(node.output())), "what the last round gave")
 
-    def _foreign(self, node: J, because: str, instead: str, inner: Sequence[J] = (), name: str | None = None) -> Plan:
+    def _unsupported(
+        self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = (), text: str | None = None
+    ) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
-        children += tuple(self.whole(normal_form(self._spark, plan)) for plan in inner)
-        said = [numbered(str(node.simpleString(1000)))]
-        said += [self.scalars.text(e) for e in catalyst.sequence(node.expressions())]
+        children += tuple(self.translate_query(normal_form(self._spark, plan)) for plan in inner)
+        details = [renumber(str(node.simpleString(1000)))]
+        details += [self.scalars.text(e) for e in catalyst.sequence(node.expressions())]
         kind = catalyst.kind(node)
-        return Foreign(kind, name or kind, because, instead, children, columns, " ~ ".join(said))
+        return Unsupported(kind, text or kind, reason, subject, children, columns, " ~ ".join(details))
 
-    def _with_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
-        """Uncorrelated scalar subqueries become inner joins with their one row, as DESIGN section 4 says."""
+    def _join_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
+        """Join a plan with the one row of each uncorrelated scalar subquery (DESIGN section 4)."""
         joined = child
 
         def replace(node: J) -> J | None:
@@ -277,8 +274,8 @@ class Translation:
         return joined, replaced
 
 
-def narrow(child: Plan, items: tuple[Item, ...]) -> Plan:
-    """A projection, unless it would change nothing."""
+def project_unless_identity(child: Plan, items: tuple[Item, ...]) -> Plan:
+    """Return a projection, or its input if the projection would change nothing."""
     if all(item.scalar == Reference(item.column) for item in items) and tuple(i.column for i in items) == child.columns:
         return child
     return Project(child, items)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
-from incremental.algebra.secrets import covered
+from incremental.algebra.secrets import mask_secrets
 from incremental.language.mentions import NoDataError
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -133,7 +133,7 @@ def of_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
     if not files.isInstance(relation):
         return f"what {catalyst.kind(relation)} reads", COPY.format("it")
     location, format_ = relation.location(), str(relation.fileFormat().toString()).lower()
-    paths = [covered(str(path)).removeprefix("file:") for path in catalyst.sequence(location.rootPaths())]
+    paths = [mask_secrets(str(path)).removeprefix("file:") for path in catalyst.sequence(location.rootPaths())]
     named = ", ".join(paths[:MOST_PATHS]) + (", …" if len(paths) > MOST_PATHS else "")
     if str(location.getClass().getName()).startswith(DELTA):
         return f"the Delta table {named}", f"declare it with Delta({json.dumps(paths[0], ensure_ascii=False)})"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.program import BUCKET
-from incremental.algebra.upkeep import TableUpkeep, Upkeep, amount
+from incremental.algebra.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
 from incremental.lake.protocol import HOUR, Table
 from incremental.landing.folder import HIVE_NULL
@@ -198,7 +198,9 @@ def sentence(done: Upkeep) -> str:
     rewritten = [name for name, table in done.tables.items() if table.partitions]
     before, after = (sum(table.files[side] for table in tables) for side in (0, 1))
     parts = [f"{', '.join(rewritten)} compacted, {before} files to {after}" if rewritten else "nothing to compact"]
-    parts.append(f"{sum(table.removed for table in tables)} old files removed, {amount(sum(t.freed for t in tables))}")
+    parts.append(
+        f"{sum(table.removed for table in tables)} old files removed, {format_bytes(sum(t.freed for t in tables))}"
+    )
     parts += [f"generation {', '.join(map(str, done.generations))} removed"] if done.generations else []
     parts += [f"{done.entries} journal entries removed"] if done.entries else []
     return f"{done.view}: {'; '.join(parts)}; {done.seconds:.1f} s"

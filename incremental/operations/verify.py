@@ -13,11 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
-from incremental.algebra.datatypes import simple_types
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.report import Verification
-from incremental.algebra.sqltext import quoted
-from incremental.algebra.upkeep import counted
+from incremental.algebra.sqltext import quoted, simple_types
+from incremental.algebra.upkeep import format_count
 from incremental.operations.sampling import Sample
 from incremental.spark.checkpoint import held
 from incremental.store.journal import Intent
@@ -119,9 +118,9 @@ def compare(
     what = (
         "equals the batch query"
         if ok
-        else f"differs: {counted(found.missing, 'row')} missing, {found.extra:,} too many"
+        else f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} too many"
     )
     part = "" if sample is None else f" in a sample of {sample.words}"
     share = 1.0 if sample is None else sample.share
-    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({counted(rows, 'row')})"
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(rows, 'row')})"
     return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence, share)

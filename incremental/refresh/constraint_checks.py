@@ -25,7 +25,7 @@ from typing import assert_never
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.constraints import AppendOnly, Constraint, Key, Referring
+from incremental.algebra.constraints import AppendOnlyFact, Constraint, ForeignKeyFact, PrimaryKeyFact
 from incremental.algebra.errors import SourceError
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
@@ -95,11 +95,11 @@ class Checks:
         """What has to be looked at for a constraint."""
         new = fact.text not in self._epoch.intent.relied
         match fact:
-            case Key():
+            case PrimaryKeyFact():
                 return self._key(fact, new)
-            case Referring():
+            case ForeignKeyFact():
                 return self._dangling(fact, new) + (() if new else self._orphaned(fact))
-            case AppendOnly():
+            case AppendOnlyFact():
                 return self._append_only(fact)
             case _:
                 assert_never(fact)
@@ -119,7 +119,7 @@ class Checks:
                 offences.append(suspect.look(Touched(suspect.keys, few, ranges)))
         return offences
 
-    def _key(self, fact: Key, new: bool) -> tuple[Suspect | Offence, ...]:
+    def _key(self, fact: PrimaryKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
         if not new and not self._changed(fact.source):
             return ()
         names, width = key_names(fact.columns), len(fact.columns)
@@ -145,7 +145,7 @@ class Checks:
             return (offence(came),)
         return (Suspect(came.select(*names), width, look),)
 
-    def _dangling(self, fact: Referring, new: bool) -> tuple[Suspect | Offence, ...]:
+    def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
         """References that came, to keys that did not come with them."""
         if not new and not self._changed(fact.source):
             return ()
@@ -169,7 +169,7 @@ class Checks:
 
         return (Suspect(rest, width, look),)
 
-    def _orphaned(self, fact: Referring) -> tuple[Suspect | Offence, ...]:
+    def _orphaned(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
         """Keys that left, and are referred to still."""
         if not self._changed(fact.to) or not self._epoch.differences[fact.to].removed:
             return ()
@@ -187,7 +187,7 @@ class Checks:
 
         return (Suspect(gone, width, look),)
 
-    def _append_only(self, fact: AppendOnly) -> tuple[Suspect | Offence, ...]:
+    def _append_only(self, fact: AppendOnlyFact) -> tuple[Suspect | Offence, ...]:
         changed = self._epoch.differences[fact.source]
         if changed.before is None or not changed.removed:
             return ()
@@ -201,7 +201,7 @@ class Checks:
         )
         return (Offence(texts(gone, [quoted(column) for column in columns]), columns, said),)
 
-    def _referring(self, fact: Referring, new: bool) -> DataFrame:
+    def _referring(self, fact: ForeignKeyFact, new: bool) -> DataFrame:
         """The references that came (or all there are), without those that are NULL in part."""
         net = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
         names = key_names(fact.columns)

@@ -9,8 +9,8 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.constraints import AppendOnly, Constraint
-from incremental.algebra.plan import Source, StateRead
+from incremental.algebra.constraints import AppendOnlyFact, Constraint
+from incremental.algebra.plan import SourceRead, StateRead
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
@@ -137,41 +137,41 @@ class EpochLeaves:
 
     def changed(self, leaf: Leaf) -> bool:
         """Whether files of the source came or left, or the state was merged."""
-        if isinstance(leaf, Source):
+        if isinstance(leaf, SourceRead):
             return not self.epoch.differences[leaf.relation].empty
         return self.states[leaf.state].touched is not None
 
-    def direction(self, leaf: Source) -> Direction | None:
+    def direction(self, leaf: SourceRead) -> Direction | None:
         """What its files tell without being read; where a source only grows, files that left came again."""
         changed = self.epoch.differences[leaf.relation]
-        if not changed.removed or AppendOnly(leaf.relation) in self.facts:
+        if not changed.removed or AppendOnlyFact(leaf.relation) in self.facts:
             return "added"
         return None if changed.added else "removed"
 
     def bytes(self, leaf: Leaf) -> int:
         """What its table takes now."""
-        table = self.epoch.sources[leaf.relation] if isinstance(leaf, Source) else self.states[leaf.state].table
+        table = self.epoch.sources[leaf.relation] if isinstance(leaf, SourceRead) else self.states[leaf.state].table
         if table not in self._bytes:
             self._bytes[table] = table.size()[1]
         return self._bytes[table]
 
     def before(self, leaf: Leaf) -> Relation:
         """The leaf at its version before the epoch; empty where it had none."""
-        if isinstance(leaf, Source):
+        if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation].origin
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
         return self._state(leaf, self.states[leaf.state].before)
 
     def after(self, leaf: Leaf) -> Relation:
         """The leaf at its version after the epoch."""
-        if isinstance(leaf, Source):
+        if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation]
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
         return self._state(leaf, self.states[leaf.state].after)
 
     def change(self, leaf: Leaf) -> Relation:
         """The difference of a source's files, or of a state's touched groups."""
-        if isinstance(leaf, Source):
+        if isinstance(leaf, SourceRead):
             names = [name for name, _ in leaf.fields]
             changed = self.epoch.differences[leaf.relation]
             frame = changed.frame(names, self.consolidate or changed.table.rewritten)
@@ -188,7 +188,7 @@ class EpochLeaves:
         terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)
 
-    def _source(self, leaf: Source, table: VersionedTable, version: int | None) -> Relation:
+    def _source(self, leaf: SourceRead, table: VersionedTable, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
         return self.lowering.leaf(self._at(table, version), leaf.fields, False)

@@ -242,11 +242,11 @@ class Run:
         self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
     ) -> DataFrame:
         """h with the groups whose value a deletion reached recomputed from their rows."""
-        if layout.state.whole:
+        if layout.state.recompute_always:
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
         else:
             stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
-            keys = self._keep(merge.disturbed(stored, homomorphic))
+            keys = self._keep(merge.keys_to_recompute(stored, homomorphic))
         rows = self._rules.after(layout.state.input)
         if layout.state.keys:
             named = keys.toDF(*(key.name for key in layout.state.keys))
@@ -255,8 +255,8 @@ class Run:
         fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
         if not layout.state.keys:
-            return self._keep(fresh) if layout.state.whole or keys.count() else kept
-        if layout.state.whole:  # what has no rows any more is not among the fresh, and goes
+            return self._keep(fresh) if layout.state.recompute_always or keys.count() else kept
+        if layout.state.recompute_always:  # what has no rows any more is not among the fresh, and goes
             fresh = keys = self._keep(fresh)
         same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
         untouched = kept.join(keys, on=same, how="left_anti")

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from incremental.algebra.program import Program
+from incremental.algebra.program import Estimate, Program, Volume
 from incremental.algebra.recipe import Current
-from incremental.algebra.volume import Estimate, Volume
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import difference
 from incremental.refresh.full_recompute import Recomputed

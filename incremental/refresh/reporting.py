@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from incremental.algebra.report import Report
-from incremental.algebra.upkeep import counted
+from incremental.algebra.upkeep import format_count
 from incremental.refresh.compatibility import Redefinition
 from incremental.refresh.incremental_refresh import EpochResult
 from incremental.refresh.mode import Choice
@@ -95,8 +95,8 @@ def spent_by(reports: Sequence[Report]) -> Cost:
 
 def done(effect: EpochResult, cost: Cost, commits: int) -> str:
     """What was done and what it cost, in words."""
-    rows, groups = counted(effect.change_rows, "changed row"), counted(effect.groups, "group")
-    return f"{rows}, {groups}, {spent(cost)}, {counted(commits, 'Delta commit')}"
+    rows, groups = format_count(effect.change_rows, "changed row"), format_count(effect.groups, "group")
+    return f"{rows}, {groups}, {spent(cost)}, {format_count(commits, 'Delta commit')}"
 
 
 def taken_over(paths: Mapping[str, str]) -> str:
@@ -116,7 +116,7 @@ def with_cost(report: Report, cost: Cost) -> Report:
 
 def spent(cost: Cost) -> str:
     """A cost in a few words."""
-    return f"{cost.seconds:.1f} s, {counted(cost.jobs, 'Spark job')}"
+    return f"{cost.seconds:.1f} s, {format_count(cost.jobs, 'Spark job')}"
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import Constraint, constraints
+from incremental.algebra.constraints import Constraint, collect_facts
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Delta, Files, SourceDeclaration, declared
 from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
@@ -84,7 +84,7 @@ class Declared:
     def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
         """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
         schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
-        return constraints(self.sources, {name: types(found) for name, found in schemas.items()}, read)
+        return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
 
     def landings(self, name: str) -> Landings:
         """What lands a source; raises SourceError for one that is not landed."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
-from incremental.algebra.monoids import OUTGROWN
+from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
 from incremental.spark.catalyst import JavaError
 
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
@@ -97,7 +97,7 @@ def explained(places: Mapping[str, str], moving: bool) -> Generator[None]:
                 f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it): "
                 "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
             ) from error
-        if OUTGROWN in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
+        if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
             raise SourceError(
                 "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
                 "cast the column to fewer digits, or set policy: definition for this view"

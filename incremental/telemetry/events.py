@@ -26,7 +26,7 @@ from typing import Any
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.report import Landing, Report, Verification
-from incremental.algebra.secrets import covered
+from incremental.algebra.secrets import mask_secrets
 from incremental.algebra.upkeep import Upkeep
 from incremental.spark.cache import SetupError
 from incremental.telemetry.clock import now
@@ -83,7 +83,7 @@ def logged(work: str, subject: Mapping[str, object]) -> Generator[Work]:
     try:
         yield done
     except BaseException as error:
-        sentence = covered(error.logged) if isinstance(error, DeltafoldError) else None
+        sentence = mask_secrets(error.logged) if isinstance(error, DeltafoldError) else None
         seconds = round(time.monotonic() - start, 3)
         failure = {"seconds": seconds, "error": type(error).__name__, "sentence": sentence}
         log(logging.ERROR, f"{work} failed", {**fields, **failure})

@@ -1,1 +1,1 @@
-"""Tests of the algebra room: plans, the monoid family, and its laws with Spark evaluating the SQL."""
+"""Tests of the algebra: plans, declarations, the monoid family, and its laws with Spark evaluating the SQL."""

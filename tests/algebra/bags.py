@@ -1,4 +1,4 @@
-"""Random bags of values for the monoid laws: for each type its extremes, NULL, and whatever else tends to go wrong."""
+"""Random bags of values for the monoid laws: for each type its extremes, NULL, and other values that cause errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def decimals(digits: int, scale: int) -> Callable[[random.Random], Any]:
 
 
 def ordinary(r: random.Random) -> float | None:
-    """Doubles of every size that is summed exactly, with much cancellation."""
+    """Doubles of every size that is summed exactly, with cancellation."""
     return r.choice([None, 0.0, -0.0, 1e20, -1e20, r.uniform(-1, 1), r.choice([-1, 1]) * 10 ** r.uniform(-12, 28)])
 
 

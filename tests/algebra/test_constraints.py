@@ -1,4 +1,4 @@
-"""Declared constraints: what contradicts itself is refused, and by which equalities rows refer to others."""
+"""Declared constraints: contradictions are refused, and references between plans are found."""
 
 from __future__ import annotations
 
@@ -6,62 +6,68 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.constraints import AppendOnly, Key, Referring, constraints, reference
+from incremental.algebra.constraints import (
+    AppendOnlyFact,
+    ForeignKeyFact,
+    PrimaryKeyFact,
+    collect_facts,
+    find_reference,
+)
 from incremental.algebra.errors import SourceError
-from incremental.algebra.plan import Column, Item, Join, Plan, Reference, Source, Sql, Union
-from incremental.algebra.product import ranks
+from incremental.algebra.plan import Column, Item, Join, Plan, Reference, SourceRead, Sql, Union
+from incremental.algebra.product import rank_inputs
 from incremental.algebra.sources import Delta, Files, ForeignKey
 from tests.compiler.plans import K2, D, K, Q, T, grouped, opaque, project, where
 
 TYPES = {"o": {"k": "int", "x": "string", "m": "map<int,int>"}, "l": {"f": "int", "g": "bigint"}}
-FACTS = (Key("d", ("k2",)), Referring("t", ("K",), "d", ("k2",)))
+FACTS = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
+D_AGAIN = SourceRead("d", (("k2", Column("k2_2", "int")),))
 EQUAL = ((Reference(K), Reference(K2)),)
 
 
 def refused(**declared: Delta) -> str:
-    with pytest.raises(SourceError) as said:
-        constraints(declared, TYPES, declared)
-    return str(said.value)
+    with pytest.raises(SourceError) as error:
+        collect_facts(declared, TYPES, declared)
+    return str(error.value)
 
 
 def foreign(*columns: str, to: str = "o") -> Delta:
     return Delta("l", foreign_keys=(ForeignKey(columns, to),))
 
 
-def test_what_declarations_say() -> None:
-    """A query sees a foreign key where it reads both sides."""
+def test_facts_of_declarations() -> None:
+    """A foreign key counts if the query reads both sides."""
     declared = {"o": Delta("o", primary_key=("k",)), "l": foreign("f")}
-    facts = constraints(declared, TYPES, "lo")
-    assert facts == (Key("o", ("k",)), Referring("l", ("f",), "o", ("k",)))
+    facts = collect_facts(declared, TYPES, "lo")
+    assert facts == (PrimaryKeyFact("o", ("k",)), ForeignKeyFact("l", ("f",), "o", ("k",)))
     assert [fact.text for fact in facts] == ["o: primary key (k)", "l: foreign key (f) to o (k)"]
-    assert constraints(declared, TYPES, "o") == facts[:1]
-    assert constraints(declared, TYPES, "l") == ()
-    assert constraints({"n": Delta("n", primary_key=("any",))}, {}, "n") == (Key("n", ("any",)),)
+    assert collect_facts(declared, TYPES, "o") == facts[:1]
+    assert collect_facts(declared, TYPES, "l") == ()
+    assert collect_facts({"n": Delta("n", primary_key=("any",))}, {}, "n") == (PrimaryKeyFact("n", ("any",)),)
 
 
-def test_what_is_wrong_with_another_source_stops_nobody() -> None:
+def test_declarations_of_other_sources_are_not_checked() -> None:
     """Protects a view from declarations of sources that it does not read, and of what these refer to."""
     declared = {"o": Delta("o", primary_key=("gone",)), "l": foreign("f"), "x": Delta("x", append_only=True)}
-    assert constraints(declared, TYPES, "lx") == (AppendOnly("x"),)
-    with pytest.raises(SourceError, match="source o: its primary key names 'gone'"):
-        constraints(declared, TYPES, "lo")
+    assert collect_facts(declared, TYPES, "lx") == (AppendOnlyFact("x"),)
+    with pytest.raises(SourceError, match="source o: unknown column 'gone' in its primary key"):
+        collect_facts(declared, TYPES, "lo")
 
 
-def test_keys_that_do_not_fit_the_sources() -> None:
-    """What, where, what to do."""
+def test_keys_that_do_not_match_the_sources() -> None:
+    """The message names the source, the columns and the fix."""
     o = Delta("o", primary_key=("k",))
-    assert refused(o=Delta("o", primary_key=("K",))) == (
-        "source o: its primary key names 'K', which is none of its columns (k, x, m): correct the name"
-    )
-    assert "no key can be of type map<int,int>" in refused(o=Delta("o", primary_key=("m",)))
-    assert "refers to p, which is not declared: declare that source" in refused(o=o, l=foreign("f", to="p"))
-    assert "refers to o, which declares no primary key: declare it there" in refused(o=Delta("o"), l=foreign("f"))
-    assert "whose primary key is (k): name one column for each" in refused(o=o, l=foreign("f", "g"))
-    assert "but g is of type bigint and k of type int: give both the same type" in refused(o=o, l=foreign("g"))
+    unknown = refused(o=Delta("o", primary_key=("K",)))
+    assert "unknown column 'K' in its primary key" in unknown and "k, x, m" in unknown
+    assert "type map<int,int>" in refused(o=Delta("o", primary_key=("m",)))
+    assert "refers to p, which is not declared. Declare that source" in refused(o=o, l=foreign("f", to="p"))
+    assert "refers to o, which declares no primary key. Declare it there" in refused(o=Delta("o"), l=foreign("f"))
+    assert "whose primary key is (k). Name one column for each" in refused(o=o, l=foreign("f", "g"))
+    assert "but g has type bigint and k type int. Give both the same type" in refused(o=o, l=foreign("g"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "fault"),
     [
         ({"primary_key": "k"}, "write ('k',) instead of 'k'"),
         ({"primary_key": ("k", "k")}, "names a column twice"),
@@ -69,12 +75,12 @@ def test_keys_that_do_not_fit_the_sources() -> None:
         ({"foreign_keys": (ForeignKey(("k",), "o"),) * 2}, "declares a foreign key twice"),
     ],
 )
-def test_declarations_that_contradict_themselves(arguments: dict[str, Any], said: str) -> None:
-    """Refused where they are written."""
+def test_declarations_that_contradict_themselves(arguments: dict[str, Any], fault: str) -> None:
+    """Refused when they are written."""
     for make in (lambda: Delta("x", **arguments), lambda: Files("x", "csv", "k INT", **arguments)):
         with pytest.raises(SourceError) as refusal:
             make()
-        assert said in str(refusal.value)
+        assert fault in str(refusal.value)
     with pytest.raises(SourceError, match="names no column"):
         ForeignKey((), "o")
 
@@ -88,30 +94,30 @@ def test_declarations_that_contradict_themselves(arguments: dict[str, Any], said
         (Union((T, T)), D, False),
         (grouped(T, (K,)), D, False),
         (T, grouped(D, (K2,)), False),
-        (T, Join(D, D, "inner", None), False),
+        (T, Join(D, D_AGAIN, "inner", None), False),
         (project(T, Item(K, Sql("k + 1", "int", frozenset({"k"})))), D, False),
     ],
 )
-def test_through_what_a_reference_is_seen(left: Plan, right: Plan, found: bool) -> None:
-    """The referring columns as they are, the referred rows one by one."""
-    assert (reference(FACTS, left, right, EQUAL) is not None) is found
+def test_operators_that_pass_a_reference_on(left: Plan, right: Plan, found: bool) -> None:
+    """The referring columns must be unchanged, and the referred rows read one by one."""
+    assert (find_reference(FACTS, left, right, EQUAL) is not None) is found
 
 
 def test_only_equalities_of_the_whole_key_refer() -> None:
-    """Columns of a composite key that come from two occurrences of a source are no reference."""
-    facts = (Key("d", ("k2", "name")), Referring("t", ("K", "Q"), "d", ("k2", "name")))
+    """Columns of a composite key from two occurrences of a source do not refer to one row."""
+    facts = (PrimaryKeyFact("d", ("k2", "name")), ForeignKeyFact("t", ("K", "Q"), "d", ("k2", "name")))
     name = Column("name", "string")
     whole = (*EQUAL, (Reference(Q), Reference(name)))
-    assert reference(facts, T, D, whole) is not None
-    assert reference(facts, T, D, EQUAL) is None
-    assert reference(facts, T, D, ((opaque("k"), Reference(K2)), *whole[1:])) is None
-    again = Source("t", tuple((field, Column(f"{column.name}_2", column.type)) for field, column in T.fields))
+    assert find_reference(facts, T, D, whole) is not None
+    assert find_reference(facts, T, D, EQUAL) is None
+    assert find_reference(facts, T, D, ((opaque("k"), Reference(K2)), *whole[1:])) is None
+    again = SourceRead("t", tuple((field, Column(f"{column.name}_2", column.type)) for field, column in T.fields))
     twice = Join(T, again, "inner", None)
-    assert reference(facts, twice, D, (*EQUAL, (Reference(Column("q_2", "int")), Reference(name)))) is None
+    assert find_reference(facts, twice, D, (*EQUAL, (Reference(Column("q_2", "int")), Reference(name)))) is None
 
 
-def test_ranks() -> None:
-    """The query's order as far as can be; a circle is cut somewhere."""
-    assert ranks(3, []) == (0, 1, 2)
-    assert ranks(3, [(2, 0), (1, 2)]) == (2, 0, 1)
-    assert sorted(ranks(2, [(0, 1), (1, 0)])) == [0, 1]
+def test_rank_inputs() -> None:
+    """The query's order as far as possible; a cycle is broken."""
+    assert rank_inputs(3, []) == (0, 1, 2)
+    assert rank_inputs(3, [(2, 0), (1, 2)]) == (2, 0, 1)
+    assert sorted(rank_inputs(2, [(0, 1), (1, 0)])) == [0, 1]

@@ -1,4 +1,4 @@
-"""What cannot be is refused where it is said, without a Spark."""
+"""Invalid declarations and options are refused when they are made, without Spark."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_options_of_a_view(option: str, value: str, said: str) -> None:
         check_options(**{**OPTIONS, option: value})
 
 
-def test_a_format_that_is_not_landed() -> None:
+def test_an_unknown_format() -> None:
     with pytest.raises(SourceError, match="csv, json or parquet, not 'orc'"):
         Files("folder", "orc", "k int")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("versions", [[0], {"a": "0"}, {"a": True}, 3])
-def test_versions_that_are_none(versions: Any) -> None:
+def test_versions_that_are_not_numbers(versions: Any) -> None:
     """A text or a list would fail deep within a refresh."""
     with pytest.raises(QueryError, match="Delta version numbers by source"):
         check_versions(versions)

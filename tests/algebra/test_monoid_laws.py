@@ -18,9 +18,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.plan import Plan, Source
+from incremental.algebra.monoids.kinds import Group
+from incremental.algebra.plan import Plan, SourceRead
 from incremental.algebra.program import WEIGHT, InPlace, Slot, State
-from incremental.compiler.compile import compiled
+from incremental.compiler.compile import compile_query
+from incremental.compiler.draft import Draft
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import lifted
 from incremental.dataflow.state_schema import Layout
@@ -53,7 +55,7 @@ class Laboratory:
         return Lowering(self.spark, self.query.attributes)
 
     def frame(self, weighted: bool) -> DataFrame:
-        """Every bag of every case as rows; the group number tells case and bag."""
+        """Every bag of every case as rows; the group number encodes case and bag."""
         schema = f"{self.kind.schema}, {WEIGHT} bigint"
         made = [
             (case * len(MADE) + NUMBERED[name], *row, -1 if name == "minus A" else 1)
@@ -76,7 +78,7 @@ class Laboratory:
 
 
 def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:
-    if isinstance(plan, Source):
+    if isinstance(plan, SourceRead):
         return lowering.leaf(frame, plan.fields, WEIGHT in frame.columns)
     (child,) = plan.children
     return lowering.linear(plan, lowered(lowering, child, frame))
@@ -86,7 +88,7 @@ def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:
 def laboratory(request: pytest.FixtureRequest, spark: SparkSession) -> Laboratory:
     kind = KINDS[request.param]
     query = read_query(spark, kind.query, {"t": schema(spark, kind)})
-    program = compiled(query.plan, query.outputs, query.fingerprint, [], frozenset())
+    program = compile_query(Draft(query.plan, query.outputs))
     assert not query.forbidden and len(program.states) == 1 and isinstance(program.publication, InPlace)
     return Laboratory(spark, kind, query, program.states[0], program.publication, bags(kind, CASES, SEED))
 
@@ -112,22 +114,25 @@ class Wide:
 
     def bag(self, name: str, slot: Slot) -> dict[str, str]:
         """SQL of each part of a bag; an empty bag is zero."""
-        return {p.name: f"CAST(coalesce(`{name}.{slot.stored(p)}`, {p.zero}) AS {p.type})" for p in slot.monoid.parts}
+        return {
+            p.name: f"CAST(coalesce(`{name}.{slot.stored(p)}`, {p.zero}) AS {p.type})"
+            for p in slot.accumulator.components
+        }
 
     def merged(self, left: dict[str, str], right: dict[str, str], slot: Slot) -> dict[str, str]:
-        """⊗ as the merge writes it."""
-        parts = slot.monoid.parts
+        """⊗ as the merge computes it."""
+        parts = slot.accumulator.components
         return {p.name: f"CAST({p.merge.format(t=left, u=right)} AS {p.type})" for p in parts}
 
     def values(self, name: str, slot: Slot, value: dict[str, str]) -> str:
-        """Remember what a value is under a name, and give that name's columns."""
+        """Record the SQL of a value under a name, and return the name."""
         for part, sql in value.items():
             self.columns[f"{name}/{slot.call.column.name}/{part}"] = sql
         return name
 
 
 def test_laws(laboratory: Laboratory) -> None:
-    """A law that fails for one value of one type makes a view wrong for ever, in silence.
+    """A law that fails for one value of one type makes views wrong without any error.
 
     Changes may be cut into any refreshes: (A ⊗ B) ⊗ C and A ⊗ (B ⊗ C) are h(A ∪ B ∪ C).
     """
@@ -135,7 +140,7 @@ def test_laws(laboratory: Laboratory) -> None:
     equal: list[tuple[str, str, Slot]] = []
     for slot in laboratory.state.slots:
         a, b, c = (wide.bag(name, slot) for name in "ABC")
-        zero = {part.name: f"CAST({part.zero} AS {part.type})" for part in slot.monoid.parts}
+        zero = {part.name: f"CAST({part.zero} AS {part.type})" for part in slot.accumulator.components}
         ab, bc = wide.merged(a, b, slot), wide.merged(b, c, slot)
         abc, whole = wide.merged(ab, c, slot), wide.bag("ABC", slot)
         laws = {
@@ -147,7 +152,7 @@ def test_laws(laboratory: Laboratory) -> None:
             "homomorphism of three": (whole, abc),
             "homomorphism of a part": (whole, wide.merged(wide.bag("AB", slot), c, slot)),
         }
-        if slot.monoid.invertible:
+        if isinstance(slot.accumulator, Group):
             laws["inverse"] = (wide.merged(a, wide.bag("minus A", slot), slot), zero)
         for name, (one, other) in laws.items():
             equal.append((wide.values(f"{name} 1", slot, one), wide.values(f"{name} 2", slot, other), slot))
@@ -164,9 +169,9 @@ def evaluated(wide: Wide) -> list[Row]:
 def check(laboratory: Laboratory, found: list[Row], slot: Slot, one: str, other: str) -> None:
     for row in found:
         slack = rounding(laboratory, row["case"])
-        for part in slot.monoid.parts:
+        for part in slot.accumulator.components:
             left, right = (row[f"{name}/{slot.call.column.name}/{part.name}"] for name in (one, other))
-            if not_finite(left) and not_finite(right) and slot.monoid.name.endswith("moments"):
+            if not_finite(left) and not_finite(right) and slot.accumulator.name.endswith("moments"):
                 continue  # the mean may be infinite here and NaN there: the second moment is NaN in any case
             said = f"{one}: {slot.call.text}, part {part.name}, case {row['case']}: {left!r} and {right!r}"
             assert same(left, right, slack), said
@@ -198,15 +203,15 @@ def same(one: Any, other: Any, slack: float) -> bool:
     return type(one) is type(other) and one == other
 
 
-def test_nothing_is_zero(laboratory: Laboratory) -> None:
-    """h of no rows is the zero that merges and the filter of cancelled groups rely on."""
+def test_h_of_no_rows_is_zero(laboratory: Laboratory) -> None:
+    """Merges and the filter of cancelled groups rely on it."""
     total = replace(laboratory.state, keys=(), bucket_by=())
     frame = laboratory.spark.createDataFrame([], f"{laboratory.kind.schema}, {WEIGHT} bigint")
     h = laboratory.homomorphic(frame, Layout(total, None, 1))
     tests = [
         F.expr(f"`{slot.stored(part)}` <=> CAST({part.zero} AS {part.type})").alias(slot.stored(part))
         for slot in total.slots
-        for part in (*slot.monoid.parts, *slot.monoid.watched)
+        for part in (*slot.accumulator.components, *slot.accumulator.watched)
     ]
     (row,) = h.select(*tests).collect()
     assert all(row), row
@@ -231,7 +236,7 @@ def test_answers_are_sparks(laboratory: Laboratory) -> None:
 
 
 def answered(laboratory: Laboratory, h: DataFrame) -> DataFrame:
-    """The answer a over h, in the order of the query."""
+    """The answer over h, in the order of the query."""
     layout = laboratory.layout
     values = layout.answer_values(laboratory.lowering, lambda name: f"`{name}`")
     columns = {name: catalyst.column(laboratory.spark, value).alias(name) for name, value in values.items()}

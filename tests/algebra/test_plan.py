@@ -1,6 +1,8 @@
-"""Plans that cannot be wrong, and programs, errors and reports as plain data."""
+"""Plans that cannot be built wrong, and errors and reports as plain data."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -8,38 +10,82 @@ from incremental.algebra.errors import DeltafoldError, Refusal, RefusedError
 from incremental.algebra.plan import (
     Aggregate,
     Column,
-    Foreign,
+    Expand,
+    Filter,
     Generate,
+    GroupwiseOp,
+    Item,
     Join,
     Opaque,
     Plan,
+    Reference,
+    SourceRead,
+    StateRead,
     Union,
-    sources,
-    walk,
+    Unsupported,
+    Values,
 )
 from incremental.algebra.report import Description, Report, StateDescription
-from incremental.algebra.rewriting import with_children
-from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, where
+from incremental.algebra.traversal import replace_children, source_names, walk
+from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, renamed, where
 
 FOUND = Column("found", "boolean")
+
+
+def explode(column: str) -> Opaque:
+    return Opaque(f"explode({column})", "int", frozenset({column}))
+
+
 UNARY = [
     project(T, K),
     where(T, "k > 1"),
     grouped(T, (K,), call("s", "sum", V)),
-    Generate(T, opaque("explode(k)", "int"), True, (Column("e", "int"),)),
+    Generate(T, explode("k"), True, (Column("e", "int"),)),
 ]
 
 
-def test_aggregate_refuses_columns_its_input_lacks() -> None:
-    """A pass that loses a column fails where it does so, not in Spark."""
-    with pytest.raises(ValueError, match="k2, name"):
-        Aggregate(T, (K2,), (call("n", "count", NAME),))
+TWICE = (("K", K), ("Q", K))
+OTHER = Column("other", "int")
+ELSEWHERE = Reference(OTHER)
+EQUALS = ((Reference(K), Reference(K2), False),)
 
 
-def test_union_refuses_inputs_of_different_widths() -> None:
-    """Columns of a union are matched by position."""
-    with pytest.raises(ValueError, match="different numbers"):
-        Union((T, D))
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: SourceRead("t", TWICE), "source t has several columns named k"),
+        (lambda: StateRead("state_1", (K, K)), "state_1 has several columns named k"),
+        (lambda: Values((K, K), "values"), "several columns named k"),
+        (lambda: project(T, K, renamed(Q, "k")), "a projection has several columns named k"),
+        (lambda: project(T, Item(K, ELSEWHERE)), "a projection uses columns its input lacks: other"),
+        (lambda: Filter(T, opaque("other > 1")), "a filter uses columns its input lacks: other"),
+        (lambda: Generate(T, explode("other"), False, (OTHER,)), "a generator uses columns its input lacks: other"),
+        (lambda: Generate(T, explode("k"), False, (OTHER, OTHER)), "a generator has several columns named other"),
+        (lambda: Expand(T, ((Reference(K),), (ELSEWHERE,)), (OTHER,)), "uses columns its input lacks: other"),
+        (lambda: Expand(T, ((Reference(K), Reference(Q)),), (OTHER,)), "argument 2"),
+        (lambda: Union((T, D)), "different numbers of columns"),
+        (lambda: Join(T, project(T, Q), "inner", None), "both sides of a join have columns named q"),
+        (lambda: Join(T, D, "inner", opaque("k = other")), "a join uses columns its input lacks: other"),
+        (lambda: Join(T, D, "inner", None, parts=(opaque("k = other"),)), "a join uses columns its input lacks: other"),
+        (lambda: Join(D, T, "inner", None, EQUALS), "a join uses columns its input lacks: k"),
+        (lambda: Join(T, D, "existence", None), "existence"),
+        (lambda: Join(T, D, "semi", None, exists=OTHER), "existence"),
+        (lambda: Aggregate(T, (K2,), (call("n", "count", NAME),)), "an aggregate uses columns its input lacks: k2, na"),
+        (lambda: Aggregate(T, (K,), (call("k", "count", Q),)), "an aggregate has several columns named k"),
+        (lambda: GroupwiseOp(T, "window", (OTHER,), T.columns, "rank()"), "a window uses columns its input lacks: oth"),
+    ],
+)
+def test_a_wrong_plan_cannot_be_built(make: Callable[[], Plan], fault: str) -> None:
+    """A pass that loses or repeats a column fails where it does so, not in Spark, or in a wrong answer."""
+    with pytest.raises(ValueError, match=fault):
+        make()
+
+
+def test_a_column_may_recur_as_it_is() -> None:
+    """Union branches may read one input twice, Pandas functions get their key twice, EXCEPT ALL repeats whole rows."""
+    assert Union((T, T)).columns == T.columns
+    assert project(T, K, K, V).columns == (K, K, V)
+    assert Generate(T, explode("k"), False, (K, OTHER)).columns == (Q, V, K, OTHER)
 
 
 @pytest.mark.parametrize(
@@ -53,34 +99,34 @@ def test_union_refuses_inputs_of_different_widths() -> None:
     ],
 )
 def test_columns_of_joins(kind: str, columns: tuple[Column, ...]) -> None:
-    """Tested sides give no columns."""
+    """The tested side of a semi join contributes no columns."""
     assert Join(T, D, kind, None, exists=FOUND if kind == "existence" else None).columns == columns  # type: ignore
 
 
 @pytest.mark.parametrize("plan", UNARY, ids=lambda plan: type(plan).__name__)
 def test_the_same_node_over_another_input(plan: Plan) -> None:
     """Passes rebuild plans bottom-up and change nothing else."""
-    assert with_children(plan, plan.children) == plan
+    assert replace_children(plan, plan.children) == plan
     other = where(T, "v")
-    assert with_children(plan, (other,)).children == (other,)
+    assert replace_children(plan, (other,)).children == (other,)
 
 
 def test_the_same_node_over_several_inputs() -> None:
-    """The sides of joins, unions and foreign nodes stay in order."""
-    for plan in (Join(T, D, "inner", None), Union((T, T)), Foreign("X", "X", "b", "i", (T, D), (K,))):
-        assert with_children(plan, plan.children[::-1]).children == plan.children[::-1]
-    assert with_children(T, ()) is T
+    """The inputs of joins, unions and unsupported nodes stay in order."""
+    for plan in (Join(T, D, "inner", None), Union((T, T)), Unsupported("X", "X", "operator", "X", (T, D), (K,))):
+        assert replace_children(plan, plan.children[::-1]).children == plan.children[::-1]
+    assert replace_children(T, ()) is T
 
 
-def test_walk_gives_inputs_first_and_left_before_right() -> None:
+def test_walk_yields_inputs_first_and_left_before_right() -> None:
     """States are numbered in this order."""
     join = Join(where(T, "k"), D, "inner", None)
-    assert [type(node).__name__ for node in walk(join)] == ["Source", "Filter", "Source", "Join"]
-    assert sources(Union((join, join))) == ("t", "d")
+    assert [type(node).__name__ for node in walk(join)] == ["SourceRead", "Filter", "SourceRead", "Join"]
+    assert source_names(Union((join, join))) == ("t", "d")
 
 
-def test_handles_are_no_part_of_equality() -> None:
-    """The fingerprint and golden tests must not see Spark's objects."""
+def test_handles_do_not_count_for_equality() -> None:
+    """Spark's objects differ in every process; a plan does not."""
     one, other = (Opaque("k + 1", "int", frozenset({"k"}), handle) for handle in (object(), object()))
     assert one == other and repr(one) == repr(other) and "object" not in repr(one)
 

@@ -1,14 +1,14 @@
-"""A tree of inner joins is one product, and each input's change finds a way through the others."""
+"""A tree of inner joins is one product, and each input's change is joined with the others in a good order."""
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Column, Join, Opaque, Plan, Project, Reference, Source
-from incremental.algebra.product import product
+from incremental.algebra.plan import Column, Join, Opaque, Plan, Project, Reference, SourceRead
+from incremental.algebra.product import flatten_joins
 from tests.compiler.plans import project, where
 
 
-def source(name: str) -> Source:
-    return Source(name, ((name, Column(name, "int")), (f"{name}_v", Column(f"{name}_v", "int"))))
+def source(name: str) -> SourceRead:
+    return SourceRead(name, ((name, Column(name, "int")), (f"{name}_v", Column(f"{name}_v", "int"))))
 
 
 A, B, C, D = (source(name) for name in "abcd")
@@ -24,53 +24,53 @@ CHAIN = equal(equal(equal(A, B, "a", "b"), C, "b_v", "c"), D, "c_v", "d")
 
 
 def order(plan: Plan, start: int) -> list[int]:
-    return [step.position for step in product(plan).steps(start)]
+    return [step.position for step in flatten_joins(plan).steps(start)]
 
 
-def test_a_change_meets_its_neighbours_first() -> None:
-    """Never two inputs that nothing ties together."""
-    assert product(CHAIN).inputs == (A, B, C, D)
+def test_a_change_is_joined_with_its_neighbours_first() -> None:
+    """Two inputs without a common condition would be a cross product."""
+    assert flatten_joins(CHAIN).inputs == (A, B, C, D)
     assert [order(CHAIN, start) for start in range(4)] == [[1, 2, 3], [0, 2, 3], [1, 0, 3], [2, 1, 0]]
 
 
 def test_every_condition_is_tested_once() -> None:
-    """As soon as all of its columns are there."""
+    """As soon as all of its columns are known."""
     for start in range(4):
-        tested = [c.text for step in product(CHAIN).steps(start) for c in step.conditions]
+        tested = [c.text for step in flatten_joins(CHAIN).steps(start) for c in step.conditions]
         assert sorted(tested) == ["a = b", "b_v = c", "c_v = d"]
 
 
-def test_filters_and_narrowing_projections_are_looked_through() -> None:
-    """Spark's own rules put them between the joins."""
+def test_filters_and_narrowing_projections_are_flattened() -> None:
+    """Spark's own rules insert them between the joins."""
     inner = where(project(equal(A, B, "a", "b"), *A.columns, B.columns[1]), "a_v > b_v")
-    found = product(equal(inner, C, "b_v", "c"))
+    found = flatten_joins(equal(inner, C, "b_v", "c"))
     assert found.inputs == (A, B, C)
     assert [c.text for c in found.steps(2)[-1].conditions] == ["a = b", "a_v > b_v"]
 
 
 def test_a_computing_projection_is_an_input() -> None:
-    """Its columns are not the inputs' own."""
+    """Its columns are not those of the inputs."""
     computed = Project(equal(A, B, "a", "b"), (*project(A, A.columns[0]).items,))
-    assert len(product(equal(computed, C, "a", "c")).inputs) == 3
+    assert len(flatten_joins(equal(computed, C, "a", "c")).inputs) == 3
     sums = project(equal(A, B, "a", "b"), *A.columns)
     other = Project(sums, (*sums.items[:1], sums.items[1].__class__(Column("x", "int"), Reference(A.columns[1]))))
-    assert product(equal(other, C, "x", "c")).inputs == (other, C)
+    assert flatten_joins(equal(other, C, "x", "c")).inputs == (other, C)
 
 
 def test_outer_joins_are_inputs() -> None:
-    """They are not products."""
+    """They do not commute with the others."""
     left = Join(A, B, "left", None)
-    assert product(equal(left, C, "a", "c")).inputs == (left, C)
+    assert flatten_joins(equal(left, C, "a", "c")).inputs == (left, C)
 
 
-def test_null_safe_equalities_tie_but_give_no_range() -> None:
-    """A range would drop the rows whose key is NULL."""
-    step = product(equal(A, B, "a", "b", null_safe=True)).steps(0)[0]
+def test_null_safe_equalities_connect_without_a_range() -> None:
+    """A range of keys would drop the rows whose key is NULL."""
+    step = flatten_joins(equal(A, B, "a", "b", null_safe=True)).steps(0)[0]
     assert step.equalities == () and len(step.conditions) == 1
 
 
 def test_no_condition_at_all() -> None:
-    """A cross product goes in the query's order."""
+    """A cross product follows the query's order."""
     plan = Join(Join(A, B, "inner", None), C, "inner", None)
     assert order(plan, 1) == [0, 2]
-    assert all(step.conditions == () for step in product(plan).steps(1))
+    assert all(step.conditions == () for step in flatten_joins(plan).steps(1))

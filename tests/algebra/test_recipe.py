@@ -1,4 +1,4 @@
-"""Recipes are bounded, come back from JSON as they were, and always find a word for a difference."""
+"""Recipes are bounded, survive JSON, and describe every difference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUILT = Recipe(
 TYPES = {"t": {"k": "int", "v": "int", "more": "string"}}
 
 
-def test_back_from_json() -> None:
+def test_a_recipe_survives_json() -> None:
     assert Recipe.from_json(BUILT.to_json()) == BUILT
     assert Recipe.from_json('{"fingerprint": "f", "of_a_later_release": 1}') == Recipe("f")
 
@@ -31,18 +31,18 @@ def test_a_recipe_is_bounded() -> None:
     assert any(line.startswith("… and ") for line in said)
 
 
-def test_each_difference_has_its_words() -> None:
+def test_each_difference_is_described() -> None:
     now = Recipe(
         "g", BUILT.plan, BUILT.columns, BUILT.sources, {"zone": "Asia/Tokyo"}, {"tidy": "2"}, (), BUILT.made_by
     )
     assert Current(now, {"t": {"k": "string"}}).since(BUILT) == (
-        "column k of source t was int and is string",
-        "column v of source t is gone: it was dropped or renamed",
-        "the setting zone was UTC and is Asia/Tokyo",
-        "the Python function clean is not used any more",
-        "the Python function tidy is new",
+        "column k of source t changed from int to string",
+        "column v of source t was dropped or renamed",
+        "setting zone changed from UTC to Asia/Tokyo",
+        "Python function clean is no longer used",
+        "Python function tidy was added",
     )
-    assert Current(BUILT, {}).since(BUILT) == ("source t is not declared any more, or its table is gone",)
+    assert Current(BUILT, {}).since(BUILT) == ("source t is no longer declared, or its table is missing",)
     assert Current(BUILT, TYPES).since(BUILT) == (
-        "the difference is in a part of the plan that is too long to be kept in words",
+        "the change is in a part of the plan that is too long to be recorded",
     )

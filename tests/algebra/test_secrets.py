@@ -1,11 +1,11 @@
-"""What is taken for a secret, and what is not."""
+"""Secrets are recognised in settings and addresses, and masked in texts."""
 
 from __future__ import annotations
 
 import pytest
 
 from incremental.algebra.errors import SourceError
-from incremental.algebra.secrets import covered, is_secret
+from incremental.algebra.secrets import is_secret, mask_secrets
 from incremental.algebra.sources import Delta
 
 
@@ -30,15 +30,15 @@ def test_names_of_secrets(name: str) -> None:
     ],
 )  # fmt: skip
 def test_other_names(name: str) -> None:
-    """Protects from a guard that nobody can work with."""
+    """Protects users from false alarms."""
     assert not is_secret(name, "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider")
 
 
 @pytest.mark.parametrize("text", ["s3a://me:hunter2@lake is gone", "secret.key=hunter2, say", "-Dx.password=hunter2"])
-def test_secrets_in_texts_are_covered(text: str) -> None:
-    assert covered(text) != text and "hunter2" not in covered(text)
+def test_secrets_in_texts_are_masked(text: str) -> None:
+    assert mask_secrets(text) != text and "hunter2" not in mask_secrets(text)
     assert (
-        covered("the keys of s3a://lake: a token of rows; a key = 1")
+        mask_secrets("the keys of s3a://lake: a token of rows; a key = 1")
         == "the keys of s3a://lake: a token of rows; a key = 1"
     )
 

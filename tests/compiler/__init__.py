@@ -1,1 +1,1 @@
-"""Tests of the compiler room, without Spark: each pass on hand-made plans."""
+"""Tests of the compiler: each pass on hand-made plans, without Spark, and on SQL (passes/)."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from incremental.algebra.plan import Aggregate, Call, Column, Filter, Item, Opaque, Plan, Project, Reference, Source
+from incremental.algebra.plan import Aggregate, Call, Column, Filter, Item, Opaque, Plan, Project, Reference, SourceRead
+from incremental.compiler.draft import Draft
 
 K, Q, V = Column("k", "int"), Column("q", "int"), Column("v", "double")
 K2, NAME = Column("k2", "int"), Column("name", "string")
-T = Source("t", (("K", K), ("Q", Q), ("V", V)))
-D = Source("d", (("k2", K2), ("name", NAME)))
+T = SourceRead("t", (("K", K), ("Q", Q), ("V", V)))
+D = SourceRead("d", (("k2", K2), ("name", NAME)))
 
 
 def opaque(text: str, type_: str = "boolean", handle: object = "spark's") -> Opaque:
@@ -23,6 +25,12 @@ def call(name: str, function: str, *arguments: Column, type_: str = "bigint", di
     buffers = tuple(Column(f"{name}_buffer_{i}", type_) for i in range({"average": 2, "minby": 2}.get(function, 1)))
     text = f"{function}({'DISTINCT ' if distinct else ''}{inside})"
     return Call(Column(name, type_), function, arguments, text, buffers, opaque(buffers[0].name, type_), distinct)
+
+
+def draft(plan: Plan, *outputs: Column | tuple[Column, str], **options: Any) -> Draft:
+    """A query that shows these columns under their names; without any, all of its plan's."""
+    named = tuple(o if isinstance(o, tuple) else (o, o.name) for o in outputs or plan.columns)
+    return Draft(plan, named, "0123", **options)
 
 
 def grouped(child: Plan, keys: tuple[Column, ...], *calls: Call) -> Aggregate:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Join, KeyLocal, Plan
-from incremental.algebra.volume import Estimate, Volume
-from incremental.compiler.compile import compiled
-from incremental.compiler.cost import SCAN_BYTES, estimate
-from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project
+from incremental.algebra.plan import GroupwiseOp, Join, Plan
+from incremental.algebra.program import Estimate, Volume
+from incremental.compiler.compile import compile_query
+from incremental.compiler.cost import SCAN_BYTES, estimate_cost
+from tests.compiler.plans import D, K, Q, T, V, call, draft, grouped, opaque, project
 
 GIGABYTE = 1e9
 SUM, LARGEST = call("s", "sum", Q), call("hi", "max", Q, type_="int")
@@ -14,9 +14,8 @@ JOINED = Join(T, D, "inner", opaque("k = k2"), ())
 
 
 def estimated(plan: Plan, t: float = GIGABYTE, change: float = 1e6, d: float = GIGABYTE) -> Estimate:
-    outputs = tuple((column, column.name) for column in plan.columns)
-    program = compiled(plan, outputs, "f", (), frozenset())
-    return estimate(program, Volume({"t": t, "d": d}, {"t": change, "d": 0.0}, {"t": 3, "d": 2}))
+    program = compile_query(draft(plan))
+    return estimate_cost(program, Volume({"t": t, "d": d}, {"t": change, "d": 0.0}, {"t": 3, "d": 2}))
 
 
 def test_large_sources_are_refreshed_and_small_ones_recomputed() -> None:
@@ -25,7 +24,7 @@ def test_large_sources_are_refreshed_and_small_ones_recomputed() -> None:
     assert small.refresh > small.recompute
 
 
-def test_a_refresh_costs_what_changed_a_recompute_what_there_is() -> None:
+def test_a_refresh_grows_with_the_change_a_recompute_with_the_source() -> None:
     small, large = (estimated(grouped(T, (K,), SUM), change=change) for change in (1e6, GIGABYTE))
     assert small.refresh < large.refresh and small.recompute == large.recompute
 
@@ -35,13 +34,13 @@ def test_a_join_reads_its_other_inputs() -> None:
     assert small.refresh < large.refresh
 
 
-def test_groups_that_may_be_computed_anew_count_as_read() -> None:
+def test_groups_that_may_be_recomputed_count_as_read() -> None:
     added, extreme = (estimated(grouped(T, (K,), aggregate)) for aggregate in (SUM, LARGEST))
     assert added.refresh < extreme.refresh and added.recompute == extreme.recompute
 
 
 def test_windows_read_their_input_twice() -> None:
-    window = KeyLocal(T, "window", (K,), T.columns, "rank()")
+    window = GroupwiseOp(T, "window", (K,), T.columns, "rank()")
     assert estimated(window).refresh > estimated(T).refresh + 1.9 * GIGABYTE / SCAN_BYTES
 
 

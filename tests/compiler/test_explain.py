@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from incremental.algebra.constraints import AppendOnly, Key, Referring
+from incremental.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Join, Plan, Reference
-from incremental.compiler.compile import compiled
-from incremental.compiler.explain import explain, explain_refusal
-from incremental.compiler.verdicts import verdicts
-from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, where
+from incremental.compiler.compile import PASSES, compile_query
+from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
+from incremental.compiler.explain_rules import explain_rules
+from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, draft, grouped, opaque, project, where
 
 SUM = call("s", "sum", V, type_="double")
 N = Column("n", "bigint")
 
 
-def lines(plan: Plan, *outputs: Column, invariant: tuple[str, ...] = ()) -> list[str]:
-    named = tuple((column, column.name.upper()) for column in outputs)
-    text = explain("totals", compiled(plan, named, "0123", [], frozenset(invariant)))
+def lines(plan: Plan, *outputs: Column, invariant: tuple[str, ...] = (), views: tuple[str, ...] = ()) -> list[str]:
+    named = [(column, column.name.upper()) for column in outputs]
+    options = {"invariant": frozenset(invariant), "views": frozenset(views)}
+    text = explain_program("totals", compile_query(draft(plan, *named, **options)))
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def test_head_states_answer_and_columns() -> None:
-    """What a user looks for first: is it incremental, what is kept, where the answer is."""
+    """The first questions of a user: is it incremental, what is stored, where is the answer."""
     shown = lines(grouped(T, (K,), SUM, call("hi", "max", V)), K, SUM.column)
     assert shown[0] == "view totals: incremental (fingerprint 0123)"
     assert shown[2:4] == [
@@ -33,50 +34,47 @@ def test_head_states_answer_and_columns() -> None:
 
 
 def test_each_node_has_its_rule() -> None:
-    """From the answer down to the sources, with the side of a join that stands still."""
+    """From the answer down to the sources; a view among them is named as one."""
     plan = grouped(Join(where(T, "v > 0"), D, "left", opaque("k = k2")), (NAME,), call("n", "count", V))
-    assert lines(plan, NAME, invariant=("d",))[-5:] == [
-        "group by name: count(v) | count(v): count, deletions subtract",
-        "left join on k = k2 | linear: d does not change",
-        "filter v > 0 | linear",
-        "source t (K, Q, V) | files that left or came between two versions",
-        "source d (k2, name) | declared invariant: no term",
-    ]
+    shown = [line.partition(" | ") for line in lines(plan, NAME, invariant=("d",), views=("d",))[-5:]]
+    assert [node for node, _, _ in shown] == [
+        "group by name: count(v)", "left join on k = k2", "filter v > 0", "source t (K, Q, V)", "view d (k2, name)",
+    ]  # fmt: skip
+    rules = [rule for _, _, rule in shown]
+    assert "deletions subtract" in rules[0] and "d does not change" in rules[1] and rules[2] == "linear"
+    assert "added or removed" in rules[3] and "invariant" in rules[4]
 
 
 def test_a_term_that_a_foreign_key_empties_is_named() -> None:
-    """With its reason; from the other side only the new rows need not be compared."""
-    facts = (Key("d", ("k2",)), Referring("t", ("K",), "d", ("k2",)))
+    """With its reason; from the other side only new rows need no comparison."""
     keys = ((Reference(K), Reference(K2), False),)
     swapped = ((Reference(K2), Reference(K), False),)
     condition = opaque("k = k2")
+    facts = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
 
     def rule(plan: Join) -> str:
-        shown = verdicts(grouped(plan, (K,), call("n", "count", V)), frozenset(), facts)
+        shown = explain_rules(draft(grouped(plan, (K,), call("n", "count", V)), facts=facts)).verdicts
         return next(verdict.rule for verdict in shown if "join" in verdict.node)
 
-    reason = "t that were there refer to no new d (foreign key K)"
-    assert rule(Join(T, D, "inner", condition, keys)).endswith(
-        f"; no term for d where its rows only came, or only left: {reason}"
-    )
-    assert rule(Join(D, T, "right", condition, swapped)).endswith(reason)
-    assert rule(Join(D, T, "left", condition, swapped)).endswith("; new d meet no t that were there (foreign key K)")
+    assert "no term for d if its rows were only added or only removed" in rule(Join(T, D, "inner", condition, keys))
+    assert "no term for d if" in rule(Join(D, T, "right", condition, swapped))
+    assert "new rows of d match no existing row of t (foreign key K)" in rule(Join(D, T, "left", condition, swapped))
     assert "foreign key" not in rule(Join(T, D, "inner", condition))
-    facts = (*facts, AppendOnly("d"))
-    assert rule(Join(T, D, "left", condition, keys)).endswith(f"; no term for d: {reason}")
+    facts = (*facts, AppendOnlyFact("d"))
+    assert "no term for d: " in rule(Join(T, D, "left", condition, keys))
 
 
-def test_distinct_rows_by_a_primary_key_keep_nothing() -> None:
-    """A filter or a projection that keeps the key leaves them different; a join below it does not."""
-    facts = (Key("d", ("k2",)),)
-    shown = compiled(grouped(where(D, "k2 > 1"), (K2, NAME)), ((K2, "k"),), "f", [], frozenset(), constraints=facts)
+def test_distinct_rows_by_a_primary_key_need_no_state() -> None:
+    """A filter or a projection that keeps the key keeps them distinct; a join below it does not."""
+    facts = (PrimaryKeyFact("d", ("k2",)),)
+    shown = compile_query(draft(grouped(where(D, "k2 > 1"), (K2, NAME)), K2, facts=facts))
     assert (shown.states, len(shown.constraints)) == ((), 1)
-    assert shown.notes == ("distinct k2, name keeps no state: its rows differ (d: primary key (k2))",)
+    assert "distinct k2, name" in shown.notes[0] and "d: primary key (k2)" in shown.notes[0]
     for plan in (grouped(D, (NAME,)), grouped(Join(D, T, "inner", None), (K2,))):
-        assert compiled(plan, ((plan.keys[0], "k"),), "f", [], frozenset(), constraints=facts).states
+        assert compile_query(draft(plan, facts=facts)).states
 
 
-def test_rewritten_query_is_shown_as_it_is_maintained() -> None:
+def test_a_rewritten_query_is_shown_as_it_is_maintained() -> None:
     """count(distinct) is a group-by one level down; a total is a state of one row."""
     inner = grouped(T, (K, Q), call("n", "count", V, distinct=True))
     shown = lines(where(grouped(project(inner, Q, N), (), call("m", "max", N)), "m > 1"), Column("m", "bigint"))
@@ -89,16 +87,34 @@ def test_rewritten_query_is_shown_as_it_is_maintained() -> None:
     assert any(line.startswith("answer: a table of its own") for line in shown)
 
 
-def test_notes_name_what_spark_leaves_open() -> None:
-    """max_by among equal orders: said once, although two columns ask for it."""
-    shown = lines(grouped(T, (K,), call("a", "minby", V, Q), call("b", "minby", V, Q)), K)
-    assert [x for x in shown if x.startswith("note:")] == [shown[-1]]
-    assert shown[-1] == "note: minby(v, q): among equal orders the smallest value is taken"
+def test_notes_come_last() -> None:
+    """Rules that settle what Spark leaves open."""
+    shown = lines(grouped(T, (K,), call("a", "minby", V, Q)), K)
+    assert [x for x in shown if x.startswith("note:")] == shown[-1:]
+    assert "smallest value" in shown[-1]
 
 
-def test_refusals_say_what_happens_then() -> None:
-    """Nothing falls back in silence."""
+def test_refusals_show_the_consequence() -> None:
+    """A fallback is always reported."""
     reasons = (Refusal("LIMIT 3", "it depends on all rows", "drop it"),)
     why = "  LIMIT 3 cannot be maintained incrementally: it depends on all rows. Instead: drop it."
     assert explain_refusal("v", reasons, "auto") == f"view v: recompute at each refresh (policy auto)\n{why}"
     assert explain_refusal("v", reasons) == f"view v: refused\n{why}"
+
+
+def test_trace_shows_the_plan_after_each_pass() -> None:
+    """A wrong plan is found by the pass that made it."""
+    shown = explain_passes(draft(grouped(T, (K,), call("n", "count", V, distinct=True)))).splitlines()
+    heads = [line.split(":")[0] for line in shown if not line.startswith(" ")]
+    assert heads == ["translated", *(each.__name__ for each in PASSES)]
+    assert shown[1:3] == ["  group by k: count(DISTINCT v)", "    source t (K, Q, V)"]
+    assert shown[shown.index("expand_distinct:") + 2] == "    distinct k, v"
+    assert "drop_keyed_distinct: no change" in shown
+    assert "  state_1 by (k, v):" in shown and any(line.startswith("  publish columns of state_2") for line in shown)
+
+
+def test_trace_of_a_refused_query_ends_at_the_refusal() -> None:
+    """The passes after it have nothing to show."""
+    shown = explain_passes(draft(T, refusals=(Refusal("rand()", "it varies", "use a hash"),))).splitlines()
+    assert shown[-2] == "refuse_unmaintainable: refused"
+    assert shown[-1].startswith("  rand() cannot be maintained")

@@ -14,19 +14,20 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import constraints
+from incremental.algebra.constraints import collect_facts
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import SourceDeclaration
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
-from incremental.compiler.compile import compiled
+from incremental.compiler.compile import compile_query
+from incremental.compiler.draft import Draft
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import File, Identity
 from incremental.lake.physical_layout import Storage
 from incremental.lake.protocol import Clause
 from incremental.landing.landing import types
+from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.query import QueryText, empty, evaluate, read_query
-from incremental.language.ties import settled
 from incremental.refresh.constraint_checks import check
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.full_recompute import Recomputed
@@ -200,14 +201,14 @@ class MemoryView:
         self._schemas = {name: nullable(table.schema()) for name, table in self.sources.items()}
         self.query = read_query(self.spark, self.sql, self._schemas)
         known = {name: types(schema) for name, schema in self._schemas.items()}
-        facts = constraints(self.declared, known, self.query.sources)
-        forbidden = [(f.text, f.because, f.instead) for f in self.query.forbidden]
+        facts = collect_facts(self.declared, known, self.query.sources)
         query = self.query
         if self.definition:
             columns = tuple(name for _, name in query.outputs)
             self.maintenance: Maintenance = Recomputed("f", query.sources, columns, self.batch, True, facts)
         else:
-            self.program = compiled(query.plan, query.outputs, "f", forbidden, self.invariant, constraints=facts)
+            draft = Draft(query.plan, query.outputs, "f", query.forbidden, self.invariant, facts=facts)
+            self.program = compile_query(draft)
             self.maintenance = Incremental(self.program, query.attributes)
         self.tables = {name: MemoryTable(self.spark, name) for name in self.maintenance.tables}
 
@@ -249,7 +250,7 @@ class MemoryView:
         def frame(name: str) -> DataFrame:
             return frames[name] if name in frames else empty(session, self._schemas[name])
 
-        return settled(session, evaluate(session, self.sql, self._schemas, frame))
+        return break_ties(session, evaluate(session, self.sql, self._schemas, frame))
 
     def expected(self) -> DataFrame:
         """Spark's answer at the versions of the last refresh."""

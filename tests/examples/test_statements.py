@@ -27,7 +27,7 @@ def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
         f"update {table} set k = 0",
         "set spark.sql.session.timeZone = Asia/Tokyo",
     ):
-        with pytest.raises(QueryError, match="a view is a query that reads"):
+        with pytest.raises(QueryError, match="not a query"):
             shop.view(command).explain()
     with pytest.raises(QueryError, match="EXECUTE IMMEDIATE runs another text"):
         shop.view(f"execute immediate 'delete from {table}'").explain()
@@ -37,7 +37,7 @@ def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
 
 @pytest.mark.parametrize("clock", ["timestamp 'now'", 'DATE "today"', "timestamp_ntz ' yesterday '"])
 def test_the_clock_as_a_literal(shop: Scene, clock: str) -> None:
-    with pytest.raises(QueryError, match="is the clock"):
+    with pytest.raises(QueryError, match="clock in the query"):
         shop.view(f"select k, {clock} n from t").explain()
     assert (
         "project" in shop.view("select k, 'today' d /* timestamp 'now' */ from t where s <> 'date' -- 'now'").explain()

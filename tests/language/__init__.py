@@ -1,1 +1,1 @@
-"""Tests of the language room: golden explains, stable names, refusals."""
+"""Tests of the translation: golden explains, stable fingerprints and names, refusals."""

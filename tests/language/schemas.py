@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import constraints
+from incremental.algebra.constraints import collect_facts
 from incremental.algebra.errors import RefusedError
-from incremental.algebra.sources import Delta, ForeignKey
-from incremental.compiler.compile import check_outputs, compiled
-from incremental.compiler.explain import explain, explain_refusal
+from incremental.algebra.sources import Delta, ForeignKey, SourceDeclaration
+from incremental.compiler.compile import check_outputs, compile_query
+from incremental.compiler.draft import Draft
+from incremental.compiler.explain import explain_program, explain_refusal
 from incremental.language.query import Query, QueryText, read_query
 from incremental.refresh.source_catalog import nullable
 
@@ -24,6 +26,7 @@ SOURCES = {
 }
 KEYED = Delta("orders", primary_key=("ok",))
 LOGGED = Delta("lines", primary_key=("lk", "number"), foreign_keys=(ForeignKey(("lk",), "orders"),), append_only=True)
+DECLARED: dict[str, SourceDeclaration] = {"orders": KEYED, "lines": LOGGED}
 INVARIANT = frozenset({"airlines"})
 
 
@@ -41,25 +44,26 @@ def fingerprint(spark: SparkSession, query: QueryText) -> str:
     return read(spark, query).fingerprint
 
 
-def explained(spark: SparkSession, name: str, query: QueryText) -> str:
-    """What explain says of a query; raises QueryError where Spark cannot analyse it."""
+def draft(spark: SparkSession, query: QueryText, declared: Mapping[str, SourceDeclaration] | None = None) -> Draft:
+    """The translated query as the compiler takes it; raises QueryError where Spark cannot analyse it."""
     found = read(spark, query)
     check_outputs(found.outputs)
-    forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
-    of = found.plan, found.outputs, found.fingerprint
+    facts = collect_facts(declared or {}, {}, found.sources)
+    return Draft(found.plan, found.outputs, found.fingerprint, found.forbidden, INVARIANT, facts=facts)
+
+
+def explained(spark: SparkSession, name: str, query: QueryText) -> str:
+    """What explain shows of a query."""
     try:
-        facts = constraints({"orders": KEYED, "lines": LOGGED}, {}, found.sources)
-        return explain(name, compiled(*of, forbidden, INVARIANT, constraints=facts))
+        return explain_program(name, compile_query(draft(spark, query, DECLARED)))
     except RefusedError as error:
         return explain_refusal(name, error.refusals)
 
 
 def refused(spark: SparkSession, query: QueryText) -> RefusedError:
     """The refusal of a query that must be refused."""
-    found = read(spark, query)
-    forbidden = [(f.text, f.because, f.instead) for f in found.forbidden]
     try:
-        compiled(found.plan, found.outputs, found.fingerprint, forbidden, INVARIANT)
+        compile_query(draft(spark, query))
     except RefusedError as error:
         return error
     raise AssertionError("the query was not refused")

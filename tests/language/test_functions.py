@@ -1,4 +1,4 @@
-"""What a Python function does is told from what it looks like: without a Spark, over functions of files."""
+"""The digest of a Python function depends on what it does, not on its layout. Without Spark."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ OTHERS = [
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A module of the user's own, which functions are pickled by the name of."""
+    """A module of the user's own, whose functions are pickled by name."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own.py").write_text(OWN)
     return tmp_path
 
 
 def meaning(folder: Path, text: str, name: str = "query") -> str:
-    """What `clean` means in a file with this text, as it comes out of Spark's pickle."""
+    """The meaning of `clean` in a file with this text, after Spark's pickle."""
     sys.modules.pop("own", None)
     path = folder / f"{name}.py"
     path.write_text(f"import own\nfrom own import scaled\n{text}")
@@ -82,7 +82,7 @@ def meaning(folder: Path, text: str, name: str = "query") -> str:
         sys.modules.pop("own", None)
 
 
-def test_looks_do_not_count(own: Path) -> None:
+def test_layout_does_not_count(own: Path) -> None:
     """Comments, formatting, documentation, the names of local variables, and the file's own name."""
     first = meaning(own, QUERY)
     for number, (was, becomes) in enumerate(HARMLESS):
@@ -90,8 +90,8 @@ def test_looks_do_not_count(own: Path) -> None:
         assert meaning(own, QUERY.replace(was, becomes), f"query_{number}") == first, becomes
 
 
-def test_all_that_runs_counts(own: Path) -> None:
-    """Also what the function refers to, in its file and in an imported module of the user's."""
+def test_everything_that_runs_counts(own: Path) -> None:
+    """Including what the function refers to, in its file and in an imported module of the user's."""
     first = meaning(own, QUERY)
     for was, becomes in OTHERS:
         assert was in QUERY
@@ -103,7 +103,7 @@ def test_all_that_runs_counts(own: Path) -> None:
 
 
 def test_every_process_finds_the_same(own: Path) -> None:
-    """Neither the order of sets nor addresses may show."""
+    """Neither the order of sets nor memory addresses may show."""
     program = f"""
 import sys
 sys.path.insert(0, {str(own)!r})

@@ -1,4 +1,4 @@
-"""Explain of real queries, text for text: a change in any pass shows here."""
+"""Explain of real queries, compared as whole texts: a change in any pass shows here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.sql"))
 
 @pytest.mark.parametrize("query", GOLDEN, ids=lambda path: path.stem)
 def test_explain(spark: SparkSession, query: Path, regenerate: bool) -> None:
-    """Fingerprint, names, states, publication and rules stay as they are unless somebody means to change them."""
+    """Protects fingerprint, names, states, publication and rules from unintended changes."""
     found = explained(spark, query.stem, query.read_text()) + "\n"
     expected = query.with_suffix(".txt")
     if regenerate:
@@ -23,7 +23,7 @@ def test_explain(spark: SparkSession, query: Path, regenerate: bool) -> None:
 
 
 def test_every_text_has_its_query() -> None:
-    """A forgotten text would never be compared."""
+    """An orphaned text would never be compared."""
     assert {p.stem for p in GOLDEN} == {p.stem for p in (Path(__file__).parent / "golden").glob("*.txt")}
     assert len(GOLDEN) >= 12
 

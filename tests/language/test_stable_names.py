@@ -1,4 +1,4 @@
-"""The same query has the same fingerprint and the same column names in every process: states depend on it."""
+"""The same query has the same fingerprint and column names in every process, because states depend on them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explained_elsewhere(seed: str, used_before: str) -> dict[str, str]:
 
 
 def test_two_processes_with_different_hash_seeds() -> None:
-    """Neither Python's hashes nor Spark's expression numbers nor what ran before may show."""
+    """Neither Python's hashes nor Spark's expression numbers nor earlier queries may show."""
     texts = {path.stem: path.with_suffix(".txt").read_text().rstrip("\n") for path in GOLDEN.glob("*.sql")}
     for seed, used_before in (("1", "0"), ("4242", "17")):
         assert explained_elsewhere(seed, used_before) == texts
@@ -62,7 +62,7 @@ def test_a_query_after_another(spark: SparkSession) -> None:
 
 
 def test_another_query_has_another_fingerprint(spark: SparkSession) -> None:
-    """Constants, operators, types, names of the answer and the order of its columns all count."""
+    """Constants, operators, types, names and order of the answer's columns all count."""
     queries = [
         "select carrier c, sum(seats) s from flights group by carrier",
         "select carrier c, sum(seats) t from flights group by carrier",
@@ -97,12 +97,12 @@ def test_another_query_has_another_fingerprint(spark: SparkSession) -> None:
 
 
 def test_refused_queries_keep_their_fingerprint_too(spark: SparkSession) -> None:
-    """Under policy auto they are recomputed, by a view that must know its own query again."""
+    """Under policy auto they are recomputed, by a view that must recognise its own query."""
     assert [fingerprint(spark, query) for query in RECOMPUTED] == [fingerprint(spark, query) for query in RECOMPUTED]
 
 
 def test_python_functions_are_part_of_the_query(spark: SparkSession) -> None:
-    """Another Python function is another query, though Spark prints both alike."""
+    """Another Python function is another query, although Spark prints both alike."""
 
     def by(function: Callable[[Any], str]) -> Callable[..., DataFrame]:
         return lambda flights, **_: flights.select(F.udf(function)("carrier").alias("c")).groupBy("c").count()

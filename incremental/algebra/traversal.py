@@ -1,0 +1,43 @@
+"""Walk and rebuild plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from incremental.algebra.plan import Join, Plan, SourceRead, StateRead, Union, Unsupported, Values
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    """Yield every node, inputs before the nodes that read them, left to right."""
+    for child in plan.children:
+        yield from walk(child)
+    yield plan
+
+
+def source_names(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the sources that a plan reads, in order of first occurrence."""
+    return tuple(dict.fromkeys(node.relation for node in walk(plan) if isinstance(node, SourceRead)))
+
+
+def column_names(plan: Plan) -> frozenset[str]:
+    """Return the names of the plan's own columns."""
+    return frozenset(column.name for column in plan.columns)
+
+
+def all_column_names(plan: Plan) -> frozenset[str]:
+    """Return the names of the columns of every node in a plan."""
+    return frozenset(column.name for node in walk(plan) for column in node.columns)
+
+
+def replace_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:
+    """Return the same node over other inputs."""
+    match plan:
+        case SourceRead() | StateRead() | Values():
+            return plan
+        case Union() | Unsupported():
+            return replace(plan, children=children)
+        case Join():
+            return replace(plan, left=children[0], right=children[1])
+        case _:
+            return replace(plan, child=children[0])

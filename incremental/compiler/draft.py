@@ -1,0 +1,55 @@
+"""The state of a compilation: what the passes hand on to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from incremental.algebra.constraints import Constraint
+from incremental.algebra.errors import Refusal
+from incremental.algebra.plan import Column, Plan
+from incremental.algebra.program import Program, Publication, State, Verdict
+
+Outputs = tuple[tuple[Column, str], ...]
+"""The plan's column and the user's name of each answer column."""
+Publish = Literal["auto", "table"]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A query between two passes; every pass is a pure function that returns another draft.
+
+    plan: what is left to compile: the whole query, or, once its states are split off, the answer over them;
+    refusals: the reasons against it found so far, at first its expressions without a fixed value;
+    invariant: the sources that are declared never to change; facts: the declared constraints of its sources;
+    views: the sources that are answers of other views.
+    """
+
+    plan: Plan
+    outputs: Outputs
+    fingerprint: str = ""
+    refusals: tuple[Refusal, ...] = ()
+    invariant: frozenset[str] = frozenset()
+    publish: Publish = "auto"
+    facts: tuple[Constraint, ...] = ()
+    views: frozenset[str] = frozenset()
+    states: tuple[State, ...] = ()
+    publication: Publication | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def with_plan(self, plan: Plan) -> Draft:
+        """Return the draft with another plan."""
+        return replace(self, plan=plan)
+
+    def program(self) -> Program:
+        """Return the compiled program, once all passes have run."""
+        assert self.publication is not None
+        return Program(
+            self.fingerprint, self.states, self.plan, self.outputs, self.publication, self.verdicts, self.notes,
+            self.invariant, self.facts,
+        )  # fmt: skip
+
+
+Pass = Callable[[Draft], Draft]

@@ -1,0 +1,137 @@
+"""Pass: refuse a query that cannot be maintained incrementally, with every reason and its way out.
+
+It runs before anything is split, so that a refused query touches no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from incremental.algebra.errors import Refusal, RefusedError
+from incremental.algebra.monoids.family import infer_accumulator
+from incremental.algebra.plan import (
+    Aggregate,
+    Column,
+    Expand,
+    Filter,
+    Generate,
+    GroupwiseOp,
+    Join,
+    Plan,
+    Project,
+    SourceRead,
+    StateRead,
+    Undetermined,
+    Union,
+    Unsupported,
+    UnsupportedReason,
+    Values,
+)
+from incremental.algebra.sqltext import first_unstored_type, is_unordered
+from incremental.algebra.traversal import walk
+from incremental.compiler.draft import Draft, Outputs
+
+# the reason, and the way out
+UNDETERMINED: Mapping[Undetermined, tuple[str, str]] = {
+    "limit without order": (
+        "which rows it keeps is undefined without an order",
+        "add ORDER BY before LIMIT; ties are broken by all columns",
+    ),
+    "peers at a frame's edge": (
+        "its RANGE frame ends among peers, whose order is undefined",
+        "use ROWS instead of RANGE; ties are broken by all columns",
+    ),
+}  # fmt: skip
+UNSUPPORTED: Mapping[UnsupportedReason, tuple[str, str]] = {
+    "operator": ("Spark's operator {} has no incremental rule", "rewrite the query without it"),
+    "subquery": ("Spark's operator {} contains a subquery", "compute the subquery in a query that is joined"),
+    "subquery in a limit": (
+        "the order or the columns of a LIMIT contain a subquery", "compute the subquery in a query below the LIMIT",
+    ),
+    "join type": ("Spark's {} join has no incremental rule", "write it as an inner or outer join"),
+    "undeclared source": ("it reads data that is not a declared source", "declare it with Warehouse.source"),
+    "recursion": ("a recursive query is a fixpoint, which has no incremental rule", "rewrite it without recursion"),
+}  # fmt: skip
+RECOMPUTE = "set policy: auto to recompute it at each refresh"
+# by the type that Delta does not store
+CONVERSIONS = {
+    "interval": "convert it to a number with timestampdiff, datediff or extract, or cast it to STRING",
+    "time": "cast it to STRING",
+    "string": "add COLLATE UTF8_BINARY, or use collation_key of it",
+    "void": "cast it to a type, or omit it",
+    "geometry": "use st_asbinary of it",
+    "geography": "use st_asbinary of it",
+}
+
+
+def refuse_unmaintainable(draft: Draft) -> Draft:
+    """Return the query as it is; raises RefusedError with every reason against maintaining it."""
+    reasons = draft.refusals + find_refusals(draft.plan)
+    reasons += tuple(refuse_unstorable_answer(answer_columns(draft.outputs)))
+    if reasons:
+        raise RefusedError(tuple(dict.fromkeys(reasons)))
+    return draft
+
+
+def find_refusals(plan: Plan) -> tuple[Refusal, ...]:
+    """Return the reasons against every node of a plan."""
+    return tuple(refusal for node in walk(plan) for refusal in _refuse_node(node))
+
+
+def _refuse_node(node: Plan) -> Iterable[Refusal]:
+    match node:
+        case SourceRead() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
+            pass
+        case Aggregate(keys=keys, calls=calls):
+            yield from refuse_incomparable(keys, "two groups")
+            stored = [(f"column {key.name}", key.type) for key in keys if key.type != "void"]
+            stored += [(call.text, each.type) for call in calls for each in infer_accumulator(call).components]
+            yield from (refusal for text, type_ in stored for refusal in _refuse_unstorable(text, type_))
+        case GroupwiseOp(keys=keys, text=text, undetermined=undetermined):
+            yield from refuse_incomparable(keys, "two partitions")
+            if undetermined is not None:
+                yield Refusal(text, *UNDETERMINED[undetermined])
+        case Unsupported():
+            because, instead = explain_unsupported(node)
+            yield Refusal(node.text, because, f"{instead}, or {RECOMPUTE}")
+        case _:
+            assert_never(node)
+
+
+def explain_unsupported(node: Unsupported) -> tuple[str, str]:
+    """Return why a node has no incremental rule, and the way out."""
+    because, instead = UNSUPPORTED[node.reason]
+    return because.format(node.subject), instead
+
+
+def answer_columns(outputs: Outputs) -> tuple[Column, ...]:
+    """Return the answer's columns under the user's names."""
+    return tuple(replace(column, name=name) for column, name in outputs)
+
+
+def refuse_unstorable_answer(columns: Iterable[Column]) -> Iterable[Refusal]:
+    """Yield the reasons why no table can store an answer, even if it is recomputed."""
+    for column in columns:
+        yield from _refuse_unstorable(
+            f"column {column.name}", column.type, ", so no table can store the answer, even if it is recomputed"
+        )
+
+
+def _refuse_unstorable(node: str, type_: str, consequence: str = "") -> Iterable[Refusal]:
+    if (found := first_unstored_type(type_)) is None:
+        return
+    node = "an untyped NULL" if found == "void" else node
+    instead = CONVERSIONS.get(found.split(" ")[0], "cast it to STRING")
+    yield Refusal(node, f"Delta does not store values of type {found}{consequence}", instead)
+
+
+def refuse_incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
+    """Yield the reasons against columns whose values Delta's MERGE cannot compare."""
+    for column in columns:
+        because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be distinguished"
+        if column.type == "void":
+            yield Refusal("an untyped NULL", because, CONVERSIONS["void"])
+        elif is_unordered(column.type):
+            yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")

@@ -1,0 +1,119 @@
+"""The canonical text behind fingerprints and digests is the one that released versions wrote.
+
+canonical.json was written by the code of 2026-11-23, from the dataclasses' own `repr`. It is never regenerated: a
+difference means that every warehouse would be told that its queries changed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from incremental.algebra.canonical import digest_text, fingerprint_text
+from incremental.algebra.monoids.family import infer_monoid
+from incremental.algebra.monoids.kinds import store_answer
+from incremental.algebra.plan import (
+    Aggregate,
+    Call,
+    Column,
+    Expand,
+    Filter,
+    Generate,
+    GroupwiseOp,
+    Item,
+    Join,
+    Opaque,
+    Plan,
+    Project,
+    Reference,
+    SourceRead,
+    Sql,
+    StateRead,
+    Union,
+    Unsupported,
+    UnsupportedReason,
+    Values,
+)
+
+RELEASED = json.loads(Path(__file__).with_name("canonical.json").read_text())
+K, V, N, K2 = Column("k", "int"), Column("v", "double"), Column("n", "bigint"), Column("k2", "int")
+T = SourceRead("t", (("K", K), ("V", V)))
+
+
+def opaque(text: str, type_: str, *columns: str) -> Opaque:
+    return Opaque(text, type_, frozenset(columns), "handle")
+
+
+def unsupported(reason: UnsupportedReason, kind: str, subject: str = "", text: str = "", detail: str = "") -> Plan:
+    return Unsupported(kind, text or kind, reason, subject, (T,), (K,), detail)
+
+
+COUNT = Call(
+    N, "count", (V,), "count(v)", (Column("b", "bigint"),), opaque("b", "bigint", "b"), True, "legacy", "handle"
+)
+EXPLODED = Generate(T, opaque("explode(k)", "int", "k"), True, (Column("e", "int"),))
+MATCH = opaque("(k = k2)", "boolean", "k", "k2")
+WINDOWED = (*T.columns, Column("f", "double"))
+EXPANDED = (Column("k_2", "int"), Column("v_2", "double"))
+PLANS: dict[str, Plan] = {
+    "aggregate": Aggregate(T, (K,), (COUNT,)),
+    "expanded": Expand(T, ((Reference(K), opaque("NULL", "double")),), EXPANDED),
+    "limited": GroupwiseOp(EXPLODED, "limit", (), T.columns, "limit 3", "limit without order", ("node",)),
+    "windowed": GroupwiseOp(T, "window", (K,), WINDOWED, "first(v)", "peers at a frame's edge", ("node",)),
+    "grouped": GroupwiseOp(T, "group function", (K,), T.columns, "f(v)"),
+    "joined": Join(
+        Filter(T, opaque("(k > 1)", "boolean", "k")), Project(T, (Item(K2, Reference(K)),)), "inner", MATCH,
+        ((Reference(K), Reference(K2), False),), None, (MATCH,),
+    ),
+    "found": Join(
+        T, Values((Column("one", "int"),), "values (one)", "leaf"), "existence", None, exists=Column("found", "boolean")
+    ),
+    "union": Union((T, T)),
+    "state": StateRead("state_1", (K,)),
+    "operator": unsupported("operator", "Sample", "Sample"),
+    "subquery": unsupported("subquery", "Window", "Window", detail="x"),
+    "undeclared source": unsupported("undeclared source", "LogicalRDD"),
+    "join type": unsupported("join type", "Join", "LEFT NEW"),
+    "subquery in a limit": unsupported("subquery in a limit", "GlobalLimit"),
+    "recursion": unsupported("recursion", "UnionLoop", text="WITH RECURSIVE"),
+}  # fmt: skip
+# by function and types of arguments, with the number of buffers of Spark's aggregate
+BUFFERS = {
+    "count(int)": 1, "sum(int)": 1, "sum(bigint)": 1, "sum(decimal(12,2))": 2, "sum(double)": 1, "average(double)": 2,
+    "average(int)": 2, "min(int)": 1, "max(string)": 1, "minby(int, int)": 2, "maxby(int, int)": 2,
+    "bitandagg(int)": 1, "bitoragg(int)": 1, "bitxoragg(int)": 1, "stddevsamp(int)": 3, "stddevsamp(double)": 3,
+    "covsample(double, double)": 4, "corr(double, double)": 6,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_fingerprint_text(name: str) -> None:
+    """Protects a view from a rebuild because a class, a field or a sentence was renamed."""
+    assert fingerprint_text((PLANS[name],)) == RELEASED["plans"][name]
+
+
+def test_every_kind_of_node_is_pinned() -> None:
+    """A new kind of node needs a canonical text before its first release."""
+    assert {type(plan) for plan in PLANS.values()} | {SourceRead, Filter, Project, Values, Generate} == {*Plan.__args__}
+    assert PLANS.keys() == RELEASED["plans"].keys()
+
+
+def test_digest_text() -> None:
+    """A digest follows the content of the states below it, not their names."""
+    written_by_a_pass = Expand(T, ((Reference(K), Sql("NULL", "double")),), EXPANDED)
+    assert digest_text((written_by_a_pass,), {}) == RELEASED["digest of expanded"]
+    assert digest_text((PLANS["state"],), {"state_1": "abc"}) == RELEASED["digest of state"]
+
+
+@pytest.mark.parametrize("case", BUFFERS)
+def test_accumulators(case: str) -> None:
+    """Protects the reuse of states by a changed query."""
+    function, _, types = case.removesuffix(")").partition("(")
+    found = infer_monoid(function, tuple(types.split(", ")), "ansi", BUFFERS[case])
+    assert digest_text(found, {}) == RELEASED["accumulators"][case]
+
+
+def test_recomputed_answers() -> None:
+    assert digest_text(store_answer("array<int>"), {}) == RELEASED["accumulators"]["recomputed"]
