@@ -24,6 +24,7 @@ from incremental.compiler.strategy import Publish
 from incremental.lake.table import Table
 from incremental.language.query import QueryText
 from incremental.refresh.source_catalog import Declared
+from incremental.spark.session import start
 from incremental.view import View
 
 
@@ -129,5 +130,5 @@ class Warehouse:
 
 __all__ = [
     "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
-    "Upkeep", "Verification", "View", "Warehouse",
+    "Upkeep", "Verification", "View", "Warehouse", "start",
 ]  # fmt: skip
