@@ -63,7 +63,7 @@ $(DAGSTER)/dagster.yaml: dagster.yaml
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 
 constraints:
-	$(PIN) pyproject.toml --extra dev --output-file constraints.txt
+	$(PIN) pyproject.toml --all-extras --output-file constraints.txt
 	printf 'setuptools\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
 
 # Asks PyPI which pinned versions have known vulnerabilities; fails too where it cannot be asked about one.

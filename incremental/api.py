@@ -30,6 +30,7 @@ from incremental.operations.declared_views import remember
 from incremental.refresh.source_catalog import Declared
 from incremental.resolution import SourceCatalog
 from incremental.spark import catalyst
+from incremental.spark.session import start
 from incremental.view import View
 
 
@@ -157,5 +158,5 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 __all__ = [
     "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
-    "Tuning", "Upkeep", "Verification", "View", "Warehouse",
+    "Tuning", "Upkeep", "Verification", "View", "Warehouse", "start",
 ]  # fmt: skip

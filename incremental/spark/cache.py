@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
 
 import filelock
+from platformdirs import user_cache_path
 
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
@@ -72,6 +72,4 @@ def _root() -> Path:
     project = Path(__file__).resolve().parents[2]
     if (project / "pyproject.toml").is_file() and (project / "Makefile").is_file():
         return project / ".cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "deltafold"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltafold"
+    return user_cache_path("deltafold", appauthor=False)

@@ -1,1 +1,1 @@
-"""Tests of declared pipelines: their mistakes, the catalogue, the command line, the demo's data, the README."""
+"""Tests of declared pipelines: their mistakes, the catalogue, the command line, the demo's data, the docs."""

@@ -1,4 +1,4 @@
-"""The README, executed: its Python runs, its commands print what it says but for seconds, jobs and folders."""
+"""README and docs, executed: Python runs, and commands print what they show but for seconds, jobs and folders."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from typer.testing import CliRunner
 
 from pipelines import cli
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PROJECT = Path(__file__).parents[2]
+PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
 VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs?|^  seconds: .*$|^/\S+(?=/\.warehouse/)", re.MULTILINE)
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    """The code blocks of a language on all pages, in order."""
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    return [block for text in texts for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.DOTALL)]
 
 
 def spoken(block: str) -> list[tuple[str, str]]:
@@ -40,13 +43,25 @@ def test_there_is_something_to_run() -> None:
     assert {command.split()[1] for command, _ in spoken(blocks("console")[0])} >= {"new", "run", "show", "verify"}
 
 
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_is_one_screen() -> None:
+    lines = (PROJECT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 100
+
+
 def test_the_python_runs(tmp_path: Path) -> None:
     # In a process of its own, as a reader would: Spark resolves relative paths against the folder that it started in.
-    # In one: a later block goes on from an earlier one.
-    subprocess.run([sys.executable, "-c", "\n".join(blocks("python"))], check=True, cwd=tmp_path)
+    # In one: a later block continues an earlier one.
+    program = "\n".join(blocks("python")).replace("/tmp/", f"{tmp_path}/")
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
 
 
-def test_the_commands_print_what_it_says(elsewhere: Path) -> None:
+def test_the_commands_print_what_the_pages_show(elsewhere: Path) -> None:
     for block in blocks("console"):
         for command, output in spoken(block):
             if not command.startswith("deltafold "):
