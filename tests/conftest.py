@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from tests.sandbox import DeltaSandbox, MemorySandbox
 
 # what tests leave in memory for an hour, and where in the code each column came from, cost a fifth of their time
 BRIEF = {"spark.databricks.delta.delta.log.cacheSize": "64", "spark.python.sql.dataFrameDebugging.enabled": "false"}
@@ -20,6 +25,14 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked `night` to `--long` (see tests/night.py)."""
+    if not config.getoption("--long"):
+        left = [item for item in items if item.get_closest_marker("night")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +56,30 @@ def spark(long: bool) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def sandbox(spark: SparkSession, tmp_path: Path) -> MemorySandbox:
+    """A warehouse over tables in memory: what a test takes unless it is about Delta."""
+    from tests.sandbox import MemorySandbox
+
+    return MemorySandbox(spark, tmp_path)
+
+
+@pytest.fixture
+def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
+    """The same over Delta tables, ten times slower."""
+    from tests.sandbox import DeltaSandbox
+
+    return DeltaSandbox(spark, tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
     """A quarter of the tests on Delta read small tables as large ones are read, by Delta's own choice of files."""
-    if "spark" not in request.fixturenames or zlib.crc32(request.node.name.encode()) % 4:
+    if (
+        "spark" not in request.fixturenames
+        or "sandbox" in request.fixturenames
+        or zlib.crc32(request.node.name.encode()) % 4
+    ):
         yield
         return
     with mock.patch("incremental.lake.delta_table.WHOLE_BYTES", 0):

@@ -26,6 +26,7 @@ ROOMS = (
     "refresh.journal",
     "refresh.publisher",
     "landing.manifest",
+    "lake.memory.log",
     "lake.physical_layout",
     "refresh.dependents",
 )
@@ -54,6 +55,11 @@ class Point:
     side: str
     function: str
     what: str
+
+    @property
+    def written(self) -> bool:
+        """Whether a table has just got another version."""
+        return self.side == "after" and self.function.startswith(("DeltaTable.", "MemoryLog."))
 
     @property
     def moment(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.corpus.world import World, checked, rows
 from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
 from t group by k"""
@@ -40,39 +40,39 @@ def test_all_negative_maxima(world: World) -> None:
     assert [r[2] for r in rows(view)] == [-(2**31), None]
 
 
-def test_extremes_of_every_type(scene: Scene) -> None:
+def test_extremes_of_every_type(sandbox: MemorySandbox) -> None:
     """Strings, dates, timestamps, booleans, arrays and structs are ordered too."""
     schema = "k int, s string, d date, b boolean, a array<int>, x struct<p: int, q: string>"
-    scene.source("t", schema, [])
-    scene.sql("""insert into {t} values
+    sandbox.source("t", schema, [])
+    sandbox.sql("""insert into {t} values
         (1, 'b', date'2020-01-02', true, array(1, null), struct(1, 'a')),
         (1, '', date'0001-01-01', false, array(), struct(null, 'z')),
         (1, null, null, null, null, null),
         (2, 'ä', date'9999-12-31', true, array(2), struct(2, null))""")
-    view = scene.view(
+    view = sandbox.view(
         "select k, min(s), max(s), min(d), max(d), min(b), max(b), max(a), min(x), max(x), max_by(x, d), count(a) "
         "from t group by k"
     )
     on_delta.checked(view)
-    scene.sql("delete from {t} where s = ''")
-    scene.sql("update {t} set s = 'c', a = array(9) where k = 2")
+    sandbox.sql("delete from {t} where s = ''")
+    sandbox.sql("update {t} set s = 'c', a = array(9) where k = 2")
     on_delta.checked(view)
-    scene.sql("delete from {t} where s = 'b'")
+    sandbox.sql("delete from {t} where s = 'b'")
     on_delta.checked(view)
     assert on_delta.rows(view)[0] == (1, *[None] * 10, 0)
 
 
-def test_equal_orders_are_settled_by_the_value(scene: Scene) -> None:
+def test_equal_orders_are_settled_by_the_value(sandbox: MemorySandbox) -> None:
     """Spark leaves open which of them max_by gives; view and verification take the same, and explain says so."""
-    scene.source("t", "v int, o int", [(1, 5), (9, 5), (4, 5), (7, 1)])
-    view = scene.view("select max_by(v, o) hi, min_by(v, o) lo from t")
+    sandbox.source("t", "v int, o int", [(1, 5), (9, 5), (4, 5), (7, 1)])
+    view = sandbox.view("select max_by(v, o) hi, min_by(v, o) lo from t")
     on_delta.checked(view)
     assert on_delta.rows(view) == [(9, 7)]
     assert "among equal orders the largest value is taken" in view.explain()
-    scene.sql("insert into {t} values (12, 5), (8, 1), (2, 1)")
+    sandbox.sql("insert into {t} values (12, 5), (8, 1), (2, 1)")
     on_delta.checked(view)
     assert on_delta.rows(view) == [(12, 2)]
-    scene.sql("delete from {t} where v in (12, 2)")
+    sandbox.sql("delete from {t} where v in (12, 2)")
     on_delta.checked(view)
     assert on_delta.rows(view) == [(9, 7)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.corpus.world import World, checked, row, rows
 from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox
 
 SUMS = "select k, sum(v) s, count(*) n, min(v) lo, count(distinct v) d from t group by k"
 
@@ -37,18 +37,18 @@ def test_null_is_a_group_key_like_any_other(world: World) -> None:
     assert rows(view) == [(1, None, 3, 3), (None, "a", None, None), (None, None, 1, 1)]
 
 
-def test_deleting_one_of_two_equal_rows_leaves_the_other(scene: Scene) -> None:
+def test_deleting_one_of_two_equal_rows_leaves_the_other(sandbox: MemorySandbox) -> None:
     """A view without aggregates is a bag: copies are counted, in the table and through explode and union."""
-    scene.source("t", "k int, v double", [(1, 0.5), (1, 0.5), (2, None), (2, None)])
-    bag = scene.view("select k, v from t", "bag")
-    thrice = scene.view(
+    sandbox.source("t", "k int, v double", [(1, 0.5), (1, 0.5), (2, None), (2, None)])
+    bag = sandbox.view("select k, v from t", "bag")
+    thrice = sandbox.view(
         "select k, v from t union all select k, x from t lateral view explode(array(v, v)) as x", "thrice"
     )
-    distinct = scene.view("select distinct k, v from t", "distinct")
+    distinct = sandbox.view("select distinct k, v from t", "distinct")
     for view in (bag, thrice, distinct):
         on_delta.checked(view)
     # writing all but one copy is how a single copy is deleted
-    scene.insert("t", "k int, v double", [(1, 0.5), (2, None), (2, None), (2, None)], mode="overwrite")
+    sandbox.insert("t", "k int, v double", [(1, 0.5), (2, None), (2, None), (2, None)], mode="overwrite")
     for view in (bag, thrice, distinct):
         on_delta.checked(view)
     assert on_delta.rows(bag) == [(1, 0.5), (2, None), (2, None), (2, None)]

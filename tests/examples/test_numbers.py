@@ -10,30 +10,30 @@ import pytest
 from incremental.api import DeltafoldError
 from tests.corpus.world import World, checked, rows
 from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox
 
 BIGGEST = 2**63 - 1
 
 
-def test_integer_overflow_raises_as_in_batch_and_can_be_mended(scene: Scene) -> None:
+def test_integer_overflow_raises_as_in_batch_and_can_be_mended(sandbox: MemorySandbox) -> None:
     """Under ANSI sum overflows aloud; once the row is gone, the view goes on."""
-    scene.source("t", "k int, v bigint", [(1, BIGGEST), (2, 4)])
-    strict = scene.view("select k, sum(v) s from t group by k", "strict")
-    lenient = scene.view("select k, try_sum(v) s, avg(v) a from t group by k", "lenient")
+    sandbox.source("t", "k int, v bigint", [(1, BIGGEST), (2, 4)])
+    strict = sandbox.view("select k, sum(v) s from t group by k", "strict")
+    lenient = sandbox.view("select k, try_sum(v) s, avg(v) a from t group by k", "lenient")
     on_delta.checked(strict)
     on_delta.checked(lenient)
-    scene.sql("insert into {t} values (1, 1)")
+    sandbox.sql("insert into {t} values (1, 1)")
     with pytest.raises(DeltafoldError, match=r"(?i)overflow|out of range"):
         strict.refresh()
     assert on_delta.rows(strict) == [(1, BIGGEST), (2, 4)]
     on_delta.checked(lenient)
     assert on_delta.rows(lenient)[0][1] is None
-    scene.sql("insert into {t} values (1, -11), (2, 1)")
+    sandbox.sql("insert into {t} values (1, -11), (2, 1)")
     for view in (strict, lenient):
         view.refresh()
     assert on_delta.rows(strict) == [(1, BIGGEST - 10), (2, 5)]
     assert [r[1] for r in on_delta.rows(lenient)] == [BIGGEST - 10, 5]
-    scene.sql("delete from {t} where v in (1, -11)")
+    sandbox.sql("delete from {t} where v in (1, -11)")
     on_delta.checked(strict)
     on_delta.checked(lenient)
 
@@ -70,25 +70,25 @@ def test_a_decimal_with_many_digits_behind_the_point(world: World) -> None:
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_decimal_sum_beyond_what_a_state_keeps(scene: Scene, ansi: str) -> None:
+def test_a_decimal_sum_beyond_what_a_state_keeps(sandbox: MemorySandbox, ansi: str) -> None:
     """One digit before Spark's own limit: a sentence with a way out, and the way out works; never a NULL that stays."""
-    known = scene.spark.conf.get("spark.sql.ansi.enabled")
-    scene.spark.conf.set("spark.sql.ansi.enabled", ansi)
+    known = sandbox.spark.conf.get("spark.sql.ansi.enabled")
+    sandbox.spark.conf.set("spark.sql.ansi.enabled", ansi)
     said = r"beyond the 37 digits that a state keeps .* set policy: definition"
     try:
-        scene.source("t", "v decimal(38,0)", [(Decimal(10**37 - 1),)])
-        view, other = scene.view("select sum(v) s from t"), scene.view("select sum(v) s from t", "w")
+        sandbox.source("t", "v decimal(38,0)", [(Decimal(10**37 - 1),)])
+        view, other = sandbox.view("select sum(v) s from t"), sandbox.view("select sum(v) s from t", "w")
         on_delta.checked(view)
-        scene.sql("insert into {t} values (1), (null)")
+        sandbox.sql("insert into {t} values (1), (null)")
         for each in (view, other):  # in a merge, and in one load
             with pytest.raises(DeltafoldError, match=said):
                 each.refresh()
-        on_delta.checked(scene.view("select sum(v) s from t", "x", policy="definition"))
-        scene.sql("delete from {t} where v > 1")
+        on_delta.checked(sandbox.view("select sum(v) s from t", "x", policy="definition"))
+        sandbox.sql("delete from {t} where v > 1")
         for each in (view, other):
             on_delta.checked(each)
     finally:
-        scene.spark.conf.set("spark.sql.ansi.enabled", known or "true")
+        sandbox.spark.conf.set("spark.sql.ansi.enabled", known or "true")
 
 
 def test_doubles_do_not_drift(world: World) -> None:
@@ -106,20 +106,24 @@ def test_doubles_do_not_drift(world: World) -> None:
         assert rows(view) == before
 
 
-def test_nan_and_infinities_come_and_go(scene: Scene) -> None:
+def test_nan_and_infinities_come_and_go(sandbox: MemorySandbox) -> None:
     """They have no inverse: the group they leave is recomputed from its rows."""
-    scene.source("t", "k int, v double", [(1, 0.5), (1, -0.0), (2, 1e300), (3, None)])
-    view = scene.view("select k, sum(v) s, avg(v) a, min(v) lo, max(v) hi, stddev(v) sd, count(v) n from t group by k")
+    sandbox.source("t", "k int, v double", [(1, 0.5), (1, -0.0), (2, 1e300), (3, None)])
+    view = sandbox.view(
+        "select k, sum(v) s, avg(v) a, min(v) lo, max(v) hi, stddev(v) sd, count(v) n from t group by k"
+    )
     on_delta.checked(view)
     before = on_delta.rows(view)
-    scene.sql("insert into {t} values (1, double('NaN')), (2, double('inf')), (3, double('-inf')), (3, double('inf'))")
+    sandbox.sql(
+        "insert into {t} values (1, double('NaN')), (2, double('inf')), (3, double('-inf')), (3, double('inf'))"
+    )
     on_delta.checked(view)
     assert (
         math.isnan(on_delta.rows(view)[0][1])
         and on_delta.rows(view)[1][1] == math.inf
         and math.isnan(on_delta.rows(view)[2][1])
     )
-    scene.sql("delete from {t} where isnan(v) or abs(v) = double('inf')")
+    sandbox.sql("delete from {t} where isnan(v) or abs(v) = double('inf')")
     on_delta.checked(view)
     assert on_delta.rows(view) == before
 
@@ -139,14 +143,14 @@ def test_moments_under_deletions(world: World) -> None:
     checked(view)
 
 
-def test_result_types_are_sparks(scene: Scene) -> None:
+def test_result_types_are_sparks(sandbox: MemorySandbox) -> None:
     """Types of every answer column come out as in batch, also after nesting."""
-    scene.source("t", "k int, h smallint, f float, e decimal(5,1)", [(1, 2, 0.1, Decimal("1.5")), (1, 3, 0.2, None)])
-    view = scene.view(
+    sandbox.source("t", "k int, h smallint, f float, e decimal(5,1)", [(1, 2, 0.1, Decimal("1.5")), (1, 3, 0.2, None)])
+    view = sandbox.view(
         "select sum(s) ss, avg(a) aa, max(x) xx, sum(m) mm, min(z) zz from (select k, sum(h) s, avg(e) a, sum(e) x, "
         "sum(f) m, max(f) z from t group by k)"
     )
     on_delta.checked(view)
-    scene.sql("insert into {t} values (2, 7, 0.3, 9.9), (1, null, null, -3.3)")
+    sandbox.sql("insert into {t} values (2, 7, 0.3, 9.9), (1, null, null, -3.3)")
     on_delta.checked(view)
     assert on_delta.row(view)["ss"] == 12

@@ -13,7 +13,7 @@ from incremental.algebra.errors import RefusedError
 from incremental.api import Policy
 from tests.corpus.world import Step, World, checked, rows
 from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox
 
 FIRST = [(1, 1, "a"), (1, 2, "a"), (1, 2, "b"), (2, 2, "a"), (None, 5, None)]
 HISTORY: tuple[tuple[Step, ...], ...] = (
@@ -190,12 +190,12 @@ def test_choices_over_windows(spark: SparkSession) -> None:
     assert answers[0][0] == (1, 1, "a", "b", "a", "a", "y,z,a,b,c", 2.0)
 
 
-def test_only_touched_partitions_are_computed(scene: Scene) -> None:
+def test_only_touched_partitions_are_computed(sandbox: MemorySandbox) -> None:
     """The change of a window over many partitions is as small as the partitions that changed."""
-    scene.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])
-    view = scene.view("select k, v, row_number() over (partition by k order by v desc) n from t")
+    sandbox.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])
+    view = sandbox.view("select k, v, row_number() over (partition by k order by v desc) n from t")
     on_delta.checked(view)
-    scene.sql("insert into {t} values (7, 9)")
+    sandbox.sql("insert into {t} values (7, 9)")
     assert on_delta.checked(view).change_rows == 9  # five rows of the partition come, four go
 
 
@@ -253,8 +253,8 @@ def test_pandas_functions_of_groups(spark: SparkSession) -> None:
     ],
 )
 @pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
-def test_what_is_not_determined_is_refused(scene: Scene, query: str, because: str, policy: Policy) -> None:
+def test_what_is_not_determined_is_refused(sandbox: MemorySandbox, query: str, because: str, policy: Policy) -> None:
     """Recomputing it cannot help: another run gives other rows, and no check would ever say that they are equal."""
-    scene.source("t", "k int, v int, s string", [(1, 1, "a")])
+    sandbox.source("t", "k int, v int, s string", [(1, 1, "a")])
     with pytest.raises(RefusedError, match=because):
-        scene.view(query, policy=policy).refresh()
+        sandbox.view(query, policy=policy).refresh()

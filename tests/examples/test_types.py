@@ -7,7 +7,7 @@ import pytest
 from incremental.algebra.errors import RefusedError
 from tests.corpus.world import World, checked, rows
 from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox
 
 VARIANTS = """select k, to_variant_object(s) from values (1, named_struct('p', 1)), (1, named_struct('p', 5)),
 (1, named_struct('p', 5)), (2, named_struct('p', null)), (2, null) as v(k, s)"""
@@ -75,13 +75,13 @@ def test_extremes_within_maps(world: World) -> None:
     assert rows(view) == [(1, "b", None, 1)]
 
 
-def test_what_has_no_order_by_what_has_one(scene: Scene) -> None:
+def test_what_has_no_order_by_what_has_one(sandbox: MemorySandbox) -> None:
     """A variant or a map cannot be merged: its group is computed anew, and verified by its text."""
-    scene.source("t", "k int, ts int, j variant, m map<string,int>", [])
-    scene.sql("""insert into {t} select 1, 1, to_variant_object(named_struct('p', 1)), map('a', 1)
+    sandbox.source("t", "k int, ts int, j variant, m map<string,int>", [])
+    sandbox.sql("""insert into {t} select 1, 1, to_variant_object(named_struct('p', 1)), map('a', 1)
         union all select 1, 2, to_variant_object(array(2)), map('b', 2) union all select 2, 1, null, null""")
-    scene.source("u", "k int", [(1,), (2,)])
-    view = scene.view("select k, max_by(j, ts) j, max_by(m, ts) m, max(ts) ts from t join u using (k) group by k")
+    sandbox.source("u", "k int", [(1,), (2,)])
+    view = sandbox.view("select k, max_by(j, ts) j, max_by(m, ts) m, max(ts) ts from t join u using (k) group by k")
 
     def shown() -> list[tuple[int, str, str]]:
         view.refresh()
@@ -89,9 +89,9 @@ def test_what_has_no_order_by_what_has_one(scene: Scene) -> None:
         return sorted(tuple(row) for row in view.answer().selectExpr("k", "to_json(j)", "to_json(m)").collect())
 
     assert shown() == [(1, "[2]", '{"b":2}'), (2, None, None)]
-    scene.sql("update {t} set j = parse_json('\"x\"') where ts = 2")
+    sandbox.sql("update {t} set j = parse_json('\"x\"') where ts = 2")
     assert shown() == [(1, '"x"', '{"b":2}'), (2, None, None)]
-    scene.sql("delete from {t} where ts = 2 or k = 2")
+    sandbox.sql("delete from {t} where ts = 2 or k = 2")
     assert shown() == [(1, '{"p":1}', '{"a":1}')]
 
 
@@ -114,25 +114,25 @@ def test_subqueries_of_what_has_no_order(world: World) -> None:
 
 
 @pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
-def test_an_answer_that_delta_does_not_store(scene: Scene, policy: str) -> None:
+def test_an_answer_that_delta_does_not_store(sandbox: MemorySandbox, policy: str) -> None:
     """Said by explain and by the refresh, before anything is written."""
-    scene.source("t", "k int, a timestamp, b timestamp", [])
-    view = scene.view("select k, max(b) - min(a) as span from t group by k", policy=policy)
+    sandbox.source("t", "k int, a timestamp, b timestamp", [])
+    view = sandbox.view("select k, max(b) - min(a) as span from t group by k", policy=policy)
     for call in (view.explain, view.refresh):
         with pytest.raises(RefusedError, match=r"column span.*recomputed or not.*timestampdiff"):
             call()
-    assert not list((scene.folder / "warehouse").rglob("*.parquet"))
+    assert not list((sandbox.folder / "warehouse").rglob("*.parquet"))
     assert not view.history()
 
 
-def test_a_state_that_delta_does_not_store(scene: Scene) -> None:
+def test_a_state_that_delta_does_not_store(sandbox: MemorySandbox) -> None:
     """Where the answer can be stored, it can be recomputed."""
-    scene.source("t", "k int, a timestamp, b timestamp", [])
-    scene.sql("insert into {t} values (1, timestamp'2020-01-01', timestamp'2020-01-03'), (1, now(), null)")
+    sandbox.source("t", "k int, a timestamp, b timestamp", [])
+    sandbox.sql("insert into {t} values (1, timestamp'2020-01-01', timestamp'2020-01-03'), (1, now(), null)")
     query = "select k, extract(day from max(b - a)) days from t group by k"
     with pytest.raises(RefusedError, match="interval day to second"):
-        scene.view(query).explain()
-    view = scene.view(query, "w", policy="auto")
+        sandbox.view(query).explain()
+    view = sandbox.view(query, "w", policy="auto")
     assert "interval day to second" in view.explain()
     on_delta.checked(view)
     assert on_delta.rows(view) == [(1, 2)]

@@ -220,7 +220,6 @@ def test_the_demo_ends_equal(
     assert (tmp_path / "kept.txt").exists()
 
 
-@pytest.mark.slow
 def test_spark_is_silent_in_a_process_of_its_own(home: Path) -> None:
     command = [sys.executable, "-m", "pipelines.cli", "run", "shop"]
     environment = os.environ | {"FORCE_COLOR": "1"}
