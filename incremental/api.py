@@ -35,12 +35,14 @@ class Warehouse:
     """A folder of landed sources, states and views.
 
     spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes;
-    lake: where tables are, for tests.
+    lake: where tables are, Delta unless a test says otherwise.
     """
 
-    def __init__(self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake = DELTA) -> None:
-        self.spark, self.root, self.tuning, self.lake = spark, Path(root).absolute(), tuning or Tuning(), lake
-        self._declared = Declared(spark, self.root, lake)
+    def __init__(
+        self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake | None = None
+    ) -> None:
+        self.spark, self.root, self.tuning, self.lake = spark, Path(root).absolute(), tuning or Tuning(), lake or DELTA
+        self._declared = Declared(spark, self.root, self.lake)
         self._views: dict[str, View] = {}
         self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
 

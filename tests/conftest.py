@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
+    from incremental.lake.protocol import Lake
     from tests.sandbox import DeltaSandbox, MemorySandbox
 
 # what tests leave in memory for an hour, and where in the code each column came from, cost a fifth of their time
@@ -70,6 +71,17 @@ def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
     from tests.sandbox import DeltaSandbox
 
     return DeltaSandbox(spark, tmp_path)
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """Every warehouse that is opened in the test has its tables in memory, whoever opens it."""
+    from incremental import api
+    from incremental.lake.memory.lake import MemoryLake
+
+    lake = MemoryLake()
+    monkeypatch.setattr(api, "DELTA", lake)
+    return lake
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
@@ -32,16 +33,20 @@ UPDATE = re.compile(r"update \{(\w+)\} set (.+?)(?: where (.+))?", re.DOTALL)
 OPTIMIZE = re.compile(r"optimize \{(\w+)\}")
 RESTORE = re.compile(r"restore table \{(\w+)\} to version as of (\d+)")
 ADD_COLUMN = re.compile(r"alter table \{(\w+)\} add column (\w+) (\w+)")
-ASSIGNMENT = re.compile(r", (?=\w+ = )")
+ASSIGNMENT = re.compile(r", (?=[\w`]+ = )")
+
+Step = tuple[Any, ...]
+"""(verb, source, what): insert rows, delete or copy where, update (values, where)."""
 
 
 class Sandbox(ABC):
     """Sources, views and what tests do to them."""
 
     lake: Lake
+    deletion_vectors = True  # of tables that are made from now on
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
+        self.spark, self.folder, self._views = spark, folder, 0
         self.warehouse = self.opened()
 
     def opened(
@@ -74,8 +79,37 @@ class Sandbox(ABC):
         """Write rows, as one file."""
         self.write(name, self.spark.createDataFrame(list(rows), schema).coalesce(1), mode)
 
+    def sources(self, tables: Mapping[str, tuple[str, Sequence[Any]]]) -> Self:
+        """Create tables of a schema and rows each, and declare them."""
+        for name, (schema, rows) in tables.items():
+            self.source(name, schema, rows)
+        return self
+
     def view(self, query: Any, name: str = "v", **options: Any) -> View:
+        """The view of this name, by this query from now on."""
         return self.warehouse.view(name, query, **options)
+
+    def another(self, query: Any, **options: Any) -> View:
+        """A view beside those that were made so before."""
+        self._views += 1
+        return self.view(query, f"v{self._views}", **options)
+
+    def do(self, *steps: Step) -> None:
+        """Do some steps, one after the other."""
+        for verb, name, what, *more in steps:
+            match verb:
+                case "insert":
+                    schema = self.table(name).schema()
+                    self.write(name, self.spark.createDataFrame(what, schema).coalesce(1))
+                case "delete":
+                    self.sql(f"delete from {{{name}}} where {what}")
+                case "copy":
+                    self.sql(f"insert into {{{name}}} select * from {{{name}}} where {what} limit 9")
+                case "update":
+                    values = ", ".join(f"{column} = {value}" for column, value in what.items())
+                    self.sql(f"update {{{name}}} set {values} where {more[0]}")
+                case _:
+                    raise ValueError(verb)
 
     @abstractmethod
     def write(self, name: str, frame: DataFrame, mode: str = "append", partition: str | None = None) -> None:
@@ -109,7 +143,7 @@ class DeltaSandbox(Sandbox):
     lake = DELTA
 
     def write(self, name: str, frame: DataFrame, mode: str = "append", partition: str | None = None) -> None:
-        writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
+        writer = frame.write.format("delta").option("delta.enableDeletionVectors", str(self.deletion_vectors).lower())
         if mode == "reshape":
             writer, mode = writer.option("overwriteSchema", "true"), "overwrite"
         if partition is not None:
@@ -132,7 +166,7 @@ class DeltaSandbox(Sandbox):
 
 
 class MemorySandbox(Sandbox):
-    """Tables in memory."""
+    """Tables in memory. Every other refresh that is `checked` reads its inputs as if they were large."""
 
     def __init__(self, spark: SparkSession, folder: Path, lake: MemoryLake | None = None) -> None:
         self.lake = self.tables = lake or MemoryLake()
@@ -141,7 +175,8 @@ class MemorySandbox(Sandbox):
 
     def write(self, name: str, frame: DataFrame, mode: str = "append", partition: str | None = None) -> None:
         reshape = mode == "reshape"
-        self._written(name).write(frame, "overwrite" if reshape else mode, partition, reshape=reshape)
+        table, mode = self._written(name), "overwrite" if reshape else mode
+        table.write(frame, mode, partition, reshape=reshape, vectors=self.deletion_vectors)
 
     def sql(self, text: str, **paths: str) -> None:
         """INSERT, DELETE, UPDATE, OPTIMIZE, RESTORE, or ALTER TABLE ADD COLUMN."""
@@ -166,6 +201,10 @@ class MemorySandbox(Sandbox):
     def vacuum(self, name: str) -> None:
         self._written(name).remove_older(0)
 
+    def beside(self, name: str) -> MemorySandbox:
+        """Another sandbox, in a folder of this one's."""
+        return MemorySandbox(self.spark, self.folder / name)
+
     def _insert(self, name: str, columns: str | None, query: str) -> None:
         table = self._written(name)
         names = [each.strip() for each in columns.split(",")] if columns else table.schema().names
@@ -184,9 +223,22 @@ def sandbox_of(spark: SparkSession, folder: Path, lake: Lake) -> Sandbox:
 
 def checked(view: View, **options: Any) -> Report:
     """Refresh, then compare with the batch query."""
-    report = view.refresh(**options)
+    with as_if_large(view):
+        report = view.refresh(**options)
     confirm(view)
     return report
+
+
+@contextmanager
+def as_if_large(view: View) -> Generator[None]:
+    """Every other refresh in memory reads within a few ranges of the change's keys, as it does of large inputs."""
+    warehouse, tuning = view.warehouse, view.warehouse.tuning
+    if isinstance(warehouse.lake, MemoryLake) and len(view.history()) % 2:
+        warehouse.tuning = replace(tuning, prune_above_bytes=0, range_slices=3)
+    try:
+        yield
+    finally:
+        warehouse.tuning = tuning
 
 
 def confirm(view: View) -> None:

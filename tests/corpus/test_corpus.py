@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.tpc import benchmark
-from incremental.api import Delta
+from incremental.api import Policy
 from tests.corpus.churn import Churn
-from tests.corpus.lakes import DeltaLake, MemoryLake
-from tests.corpus.memory import MemoryTable, MemoryView
 from tests.corpus.nexmark import NEXMARK, nexmark_tables
-from tests.corpus.world import checked
-from tests.examples.scene import Scene
-from tests.examples.scene import checked as on_delta
 from tests.night import sampled
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 
 STEPS = 2
 SAMPLE = {"tpch": (9, 13, 15, 16, 20, 21), "tpcds": (1, 36, 67), "nexmark": (4, 5, 6, 9, 15)}
@@ -52,38 +47,32 @@ def asked(spark: SparkSession, name: str, number: int) -> tuple[str, dict[str, D
     return text, {table: pool for table, pool in pools(spark, name).items() if table in text}
 
 
-def check_in_memory(spark: SparkSession, name: str, number: int, steps: int, definition: bool) -> None:
-    text, used = asked(spark, name, number)
-    tables = {table: MemoryTable(spark, table) for table in used}
-    churn = Churn(spark, used, {table: MemoryLake(tables[table]) for table in used}, seed=number)
-    view = MemoryView(spark, text, tables, definition=definition)  # none of them is refused
+def check(sandbox: Sandbox, case: tuple[str, int], steps: int, policy: Policy = "incremental") -> None:
+    """A query through random churn of its tables."""
+    text, used = asked(sandbox.spark, *case)
+    churn = Churn(sandbox, used, seed=case[1])
+    for table in used:
+        sandbox.declare(table)
+    view = sandbox.view(text, policy=policy)
     checked(view)
     for _ in range(steps):
-        churn.step(view.query.sources)
+        churn.step(list(used))
         checked(view)
 
 
 @corpus(SAMPLE)
-def test_query_in_memory(spark: SparkSession, case: tuple[str, int]) -> None:
-    """The one promise, for a query of a benchmark."""
-    check_in_memory(spark, *case, STEPS, definition=False)
+def test_query_in_memory(sandbox: MemorySandbox, case: tuple[str, int]) -> None:
+    """The one promise, for a query of a benchmark; none of them is refused."""
+    check(sandbox, case, STEPS)
 
 
 @corpus(BY_DEFINITION)
-def test_query_by_definition(spark: SparkSession, case: tuple[str, int]) -> None:
+def test_query_by_definition(sandbox: MemorySandbox, case: tuple[str, int]) -> None:
     """The oracle itself: the batch answer after, less the batch answer before."""
-    check_in_memory(spark, *case, 1, definition=True)
+    check(sandbox, case, 1, "definition")
 
 
 @corpus(ON_DELTA)
-def test_query_on_delta(spark: SparkSession, tmp_path: Path, case: tuple[str, int]) -> None:
+def test_query_on_delta(delta: DeltaSandbox, case: tuple[str, int]) -> None:
     """The same over Delta tables, changed by SQL, with its state in Delta tables."""
-    text, used = asked(spark, *case)
-    scene = Scene(spark, tmp_path)
-    churn = Churn(spark, used, {table: DeltaLake(spark, scene.path(table)) for table in used}, seed=case[1])
-    for table in used:
-        scene.warehouse.source(table, Delta(scene.path(table)))
-    view = scene.view(text, policy="incremental")
-    on_delta(view)
-    churn.step(list(used))
-    on_delta(view)
+    check(delta, case, 1)

@@ -9,8 +9,6 @@ import pytest
 from incremental.algebra.errors import DeltafoldError, RefusedError
 from incremental.compiler import cost
 from incremental.refresh import incremental_refresh, mode
-from tests.corpus import world as in_memory
-from tests.corpus.world import World
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 RECURSIVE = (
@@ -126,19 +124,19 @@ def test_auto_does_not_help_against_the_clock(sandbox: MemorySandbox) -> None:
         sandbox.view("select k, current_date() d from t", policy="auto").refresh()
 
 
-def test_definition_equals_incremental(world: World) -> None:
+def test_definition_equals_incremental(sandbox: MemorySandbox) -> None:
     """The oracle: the batch answer after minus the batch answer before gives the same view."""
-    world.source("t", "k int, q int, v double", [(k, k % 2, v / 4) for k in range(3) for v in range(4)])
-    world.source("d", "k int, name string", [(1, "one"), (1, "uno"), (2, "two")], invariant=True)
+    sandbox.source("t", "k int, q int, v double", [(k, k % 2, v / 4) for k in range(3) for v in range(4)])
+    sandbox.source("d", "k int, name string", [(1, "one"), (1, "uno"), (2, "two")], invariant=True)
     query = """select name, q, max(v) hi, count(distinct t.k) n, sum(v) s
                from t left join d on t.k = d.k group by grouping sets ((name, q), (name)) having count(*) > 1"""
-    views = [world.view(query, definition=definition) for definition in (False, True)]
+    views = [sandbox.view(query, policy, policy=policy) for policy in ("incremental", "definition")]
     for change in ("", "delete from {t} where v > 0.5 and k = 1", "insert into {t} values (2, 0, null), (9, 9, 0.25)"):
         if change:
-            world.sql(change)
+            sandbox.sql(change)
         for view in views:
-            in_memory.checked(view)
-        assert in_memory.rows(views[0]) == in_memory.rows(views[1])
+            checked(view)
+        assert rows(views[0]) == rows(views[1])
 
 
 @pytest.mark.parametrize(

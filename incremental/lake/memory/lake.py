@@ -85,7 +85,7 @@ class MemoryTable(MemoryWrites):
         """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
         latest, before = self.latest, time.time() - math.ceil(hours) * HOUR
         gone = {file.identity[0] for v in latest.back() if v.ended <= before for file in v.done.removed}
-        self.log.vacuumed.update(gone - {path for path, _ in latest.files})
+        self.log.discard(gone - {path for path, _ in latest.files})
 
     def usage(self) -> tuple[int, int]:
         """Files and bytes that are stored, those of old versions too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +95,11 @@ class MemoryLog:
             return self.versions.get((folder / HEAD).read_text())
         except FileNotFoundError:
             return None
+
+    def discard(self, paths: Iterable[str]) -> None:
+        """Let nobody read some files any more."""
+        for path in paths:
+            self.vacuumed.add(path)
 
     def advance(self, folder: Path, version: Version) -> None:
         """Let a version be the last one of the table in a folder, at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException
@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from incremental.algebra.sqltext import quoted
 from incremental.lake.commit_tag import Mark
-from incremental.lake.files import Commit, File, needs_mapping
+from incremental.lake.files import Commit, File, Identity, needs_mapping
 from incremental.lake.memory.log import Form, Rows, Version
 from incremental.lake.memory.merge import merged
 from incremental.lake.memory.reads import MemoryReads
@@ -106,6 +106,11 @@ class MemoryWrites(MemoryReads):
         changed = rows.select(*(new.get(f.name, F.col(quoted(f.name))).alias(f.name) for f in form.schema))
         if places := self._places(condition):
             self._commit(*self._exchange(places, self._files(changed, form)))
+
+    def replace_files(self, gone: Collection[Identity], rows: DataFrame) -> None:
+        """Remove some files and add rows."""
+        removed = [file for identity, file in self.latest.files.items() if identity in gone]
+        self._commit(self._files(rows, self.latest.form), removed)
 
     def restore(self, version: int) -> None:
         """Let the table be what it was: files that left since come again."""
