@@ -7,14 +7,21 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
+.PHONY: demo test night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
 # The demo reports to the same Dagster that `make ui` shows.
 demo: $(READY) $(DAGSTER)/dagster.yaml
 	DAGSTER_HOME=$(DAGSTER) $(BIN)/python -m pipelines.demo
 
+# The slowest tests are printed at the end; .reports/tests.xml has the time of each.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/tests.xml
+
+# Whole matrices of which `make test` runs samples (every benchmark query, every crash, kills by signal, a served
+# Dagster, a full disk, a cluster that loses a worker), then an hour of random work with kills.
+night: lint
+	$(BIN)/python -m pytest --long -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/night.xml
+	$(BIN)/python -m tests.soak
 
 # An hour of random work with kills; the seed is printed first, and --seed does the same again.
 soak: $(READY)
@@ -72,5 +79,5 @@ audit: $(READY)
 		--cache-dir $(CURDIR)/.cache/pip-audit -r constraints.txt -r constraints-build.txt
 
 clean:
-	rm -rf .venv .cache .dagster .demo .warehouse build dist *.egg-info .hypothesis .ruff_cache
+	rm -rf .venv .cache .reports .dagster .demo .warehouse build dist *.egg-info .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

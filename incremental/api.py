@@ -38,15 +38,18 @@ class Warehouse:
     """A folder of landed sources, states and views.
 
     spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes;
-    lake: where tables are, for tests. Raises SourceError for a root that is a URI other than `file:`.
+    lake: where tables are, Delta unless a test says otherwise. Raises SourceError for a root that is a URI other
+    than `file:`.
     """
 
-    def __init__(self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake = DELTA) -> None:
+    def __init__(
+        self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake | None = None
+    ) -> None:
         self.spark, self.root = spark, local_path("warehouse", root)
-        self.tuning, self.lake = tuning or Tuning(), lake
-        if lake is DELTA:
+        self.tuning, self.lake = tuning or Tuning(), lake or DELTA
+        if self.lake is DELTA:
             check_default_file_system(spark, self.root)
-        self._catalog = SourceCatalog(Declared(spark, self.root, lake), {})
+        self._catalog = SourceCatalog(Declared(spark, self.root, self.lake), {})
         self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
         self._made: dict[str, View] = {}  # kept for those that they read: see remember
 

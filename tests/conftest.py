@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from incremental.lake.protocol import Lake
+    from tests.sandbox import DeltaSandbox, MemorySandbox
 
 # what tests leave in memory for an hour, and where in the code each column came from, cost a fifth of their time
 BRIEF = {"spark.databricks.delta.delta.log.cacheSize": "64", "spark.python.sql.dataFrameDebugging.enabled": "false"}
@@ -22,6 +28,14 @@ os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite expected texts; then read the diff")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked `night` to `--long` (see tests/night.py)."""
+    if not config.getoption("--long"):
+        left = [item for item in items if item.get_closest_marker("night")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")
@@ -51,10 +65,41 @@ def spark(long: bool) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def sandbox(spark: SparkSession, tmp_path: Path) -> MemorySandbox:
+    """A warehouse over tables in memory: what a test takes unless it is about Delta."""
+    from tests.sandbox import MemorySandbox
+
+    return MemorySandbox(spark, tmp_path)
+
+
+@pytest.fixture
+def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
+    """The same over Delta tables, ten times slower."""
+    from tests.sandbox import DeltaSandbox
+
+    return DeltaSandbox(spark, tmp_path)
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """Every warehouse that is opened in the test has its tables in memory, whoever opens it."""
+    from incremental import api
+    from incremental.lake.memory.lake import MemoryLake
+
+    lake = MemoryLake()
+    monkeypatch.setattr(api, "DELTA", lake)
+    return lake
+
+
 @pytest.fixture(autouse=True)
 def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
     """A quarter of the tests on Delta read small tables as large ones are read, by Delta's own choice of files."""
-    if "spark" not in request.fixturenames or zlib.crc32(request.node.name.encode()) % 4:
+    if (
+        "spark" not in request.fixturenames
+        or "sandbox" in request.fixturenames
+        or zlib.crc32(request.node.name.encode()) % 4
+    ):
         yield
         return
     with mock.patch("incremental.lake.delta_table.WHOLE_BYTES", 0):

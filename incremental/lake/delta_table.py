@@ -33,7 +33,7 @@ from incremental.lake.files import (
     rows_in,
     selects,
 )
-from incremental.lake.protocol import Clause, VersionedTable
+from incremental.lake.protocol import Clause, VersionedTable, unreadable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -291,7 +291,4 @@ class DeltaTable:
         try:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:
-            raise SourceError(
-                f"version {version} of the Delta table {self.label} can no longer be read "
-                "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
-            ) from error
+            raise unreadable(self.label, version) from error

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import Commit, File, Identity
 
@@ -52,6 +53,14 @@ class PartitionFiles:
     def worn(self) -> bool:
         """Whether it is worth being rewritten."""
         return self.small >= MANY_FILES or self.deleted > MANY_DELETED * self.rows
+
+
+def unreadable(path: str, version: int) -> SourceError:
+    """What to say of a version that is not there, or not any more."""
+    return SourceError(
+        f"version {version} of the Delta table {path} can no longer be read "
+        "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
+    )
 
 
 class VersionedTable(Protocol):

@@ -15,12 +15,13 @@ from pipelines import catalogue
 from tests.assets import sales
 from tests.assets.browser import Person, chromium, person
 from tests.assets.server import LOCATION, REPOSITORY, Server, dagster_dev, instance_of
+from tests.night import night
 
 LANDED = keys.landed("sales", "sales")
 DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
 
 
-@pytest.mark.slow
+@night
 def test_a_backfill_in_the_pages_is_one_landing_and_one_refresh(tmp_path: Path, spark: SparkSession) -> None:
     pipeline = sales.declare(tmp_path)
     for number, day in enumerate(DAYS):

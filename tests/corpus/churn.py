@@ -8,26 +8,26 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DateType, NumericType, StringType
 
 from incremental.algebra.sqltext import quoted
-from tests.corpus.lakes import Lake
-from tests.corpus.memory import MemoryTable
+from incremental.lake.memory.rows import evaluated
+from tests.corpus.writer import Writer
+from tests.sandbox import Sandbox
 
 FIRST = 70  # per cent of the pool
 
 
 class Churn:
-    """The pools that feed the tables of a lake."""
+    """The pools that feed the tables of a sandbox."""
 
-    def __init__(
-        self, spark: SparkSession, pools: Mapping[str, DataFrame], lakes: Mapping[str, Lake], seed: int
-    ) -> None:
-        self._random, self._seed, self._lakes = random.Random(seed), seed, lakes
-        self._pools = {name: MemoryTable(spark, f"pool of {name}", frame).at(0) for name, frame in pools.items()}
+    def __init__(self, sandbox: Sandbox, pools: Mapping[str, DataFrame], seed: int) -> None:
+        self._random, self._seed = random.Random(seed), seed
+        self._writers = {name: Writer(sandbox, name) for name in pools}
+        self._pools = {name: evaluated(frame) for name, frame in pools.items()}
         for name, pool in self._pools.items():
-            lakes[name].write(pool.where(self._between(name, 0, FIRST)), "append")
+            self._writers[name].write(pool.where(self._between(name, 0, FIRST)), "append")
 
     def step(self, names: Sequence[str]) -> None:
         """Change about half of the tables, at least one."""
@@ -38,18 +38,18 @@ class Churn:
 
     def _insert(self, name: str) -> None:
         start = self._random.randrange(FIRST - 5, 100)
-        self._lakes[name].write(self._pools[name].where(self._between(name, start, start + 6)), "append")
+        self._writers[name].write(self._pools[name].where(self._between(name, start, start + 6)), "append")
 
     def _delete(self, name: str) -> None:
         start = self._random.randrange(100)
-        self._lakes[name].delete(self._between(name, start, start + 8))
+        self._writers[name].delete(self._between(name, start, start + 8))
 
     def _update(self, name: str) -> None:
         """Correct one column of some rows."""
         field = self._random.choice(self._pools[name].schema.fields)
         start = self._random.randrange(100)
         value = corrected(quoted(field.name), field.dataType)
-        self._lakes[name].update({quoted(field.name): value}, self._between(name, start, start + 8))
+        self._writers[name].update({quoted(field.name): value}, self._between(name, start, start + 8))
 
     def _between(self, name: str, start: int, end: int) -> str:
         columns = ", ".join(map(quoted, self._pools[name].columns))

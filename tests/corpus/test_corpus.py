@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.tpc import benchmark
-from incremental.api import Delta
+from incremental.api import Policy
 from tests.corpus.churn import Churn
-from tests.corpus.lakes import DeltaLake, MemoryLake
-from tests.corpus.memory import MemoryTable, MemoryView
 from tests.corpus.nexmark import NEXMARK, nexmark_tables
-from tests.corpus.world import checked
-from tests.examples.scene import Scene
-from tests.examples.scene import checked as on_delta
+from tests.night import sampled
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 
 STEPS = 2
 SAMPLE = {"tpch": (9, 13, 15, 16, 20, 21), "tpcds": (1, 36, 67), "nexmark": (4, 5, 6, 9, 15)}
@@ -29,7 +26,12 @@ def numbers(name: str) -> list[int]:
 
 
 CASES = [(name, number) for name in SAMPLE for number in numbers(name)]
-corpus = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda part: str(part))
+
+
+def corpus(sample: Mapping[str, tuple[int, ...]]) -> pytest.MarkDecorator:
+    """Every query at night, a sample of them otherwise."""
+    named = sampled(CASES, lambda case: case[1] in sample[case[0]], lambda case: f"{case[0]}-{case[1]}")
+    return pytest.mark.parametrize("case", named)
 
 
 @cache
@@ -45,46 +47,32 @@ def asked(spark: SparkSession, name: str, number: int) -> tuple[str, dict[str, D
     return text, {table: pool for table, pool in pools(spark, name).items() if table in text}
 
 
-def check_in_memory(spark: SparkSession, name: str, number: int, steps: int, definition: bool) -> None:
-    text, used = asked(spark, name, number)
-    tables = {table: MemoryTable(spark, table) for table in used}
-    churn = Churn(spark, used, {table: MemoryLake(tables[table]) for table in used}, seed=number)
-    view = MemoryView(spark, text, tables, definition=definition)  # none of them is refused
+def check(sandbox: Sandbox, case: tuple[str, int], steps: int, policy: Policy = "incremental") -> None:
+    """A query through random churn of its tables."""
+    text, used = asked(sandbox.spark, *case)
+    churn = Churn(sandbox, used, seed=case[1])
+    for table in used:
+        sandbox.declare(table)
+    view = sandbox.view(text, policy=policy)
     checked(view)
     for _ in range(steps):
-        churn.step(view.query.sources)
+        churn.step(list(used))
         checked(view)
 
 
-@corpus
-def test_query_in_memory(spark: SparkSession, long: bool, name: str, number: int) -> None:
-    """The one promise, for a query of a benchmark."""
-    skip_unless(long or number in SAMPLE[name])
-    check_in_memory(spark, name, number, STEPS, definition=False)
+@corpus(SAMPLE)
+def test_query_in_memory(sandbox: MemorySandbox, case: tuple[str, int]) -> None:
+    """The one promise, for a query of a benchmark; none of them is refused."""
+    check(sandbox, case, STEPS)
 
 
-@corpus
-def test_query_by_definition(spark: SparkSession, long: bool, name: str, number: int) -> None:
+@corpus(BY_DEFINITION)
+def test_query_by_definition(sandbox: MemorySandbox, case: tuple[str, int]) -> None:
     """The oracle itself: the batch answer after, less the batch answer before."""
-    skip_unless(long or number in BY_DEFINITION[name])
-    check_in_memory(spark, name, number, 1, definition=True)
+    check(sandbox, case, 1, "definition")
 
 
-@corpus
-def test_query_on_delta(spark: SparkSession, long: bool, tmp_path: Path, name: str, number: int) -> None:
+@corpus(ON_DELTA)
+def test_query_on_delta(delta: DeltaSandbox, case: tuple[str, int]) -> None:
     """The same over Delta tables, changed by SQL, with its state in Delta tables."""
-    skip_unless(long or number in ON_DELTA[name])
-    text, used = asked(spark, name, number)
-    scene = Scene(spark, tmp_path)
-    churn = Churn(spark, used, {table: DeltaLake(spark, scene.path(table)) for table in used}, seed=number)
-    for table in used:
-        scene.warehouse.source(table, Delta(scene.path(table)))
-    view = scene.view(text, policy="incremental")
-    on_delta(view)
-    churn.step(list(used))
-    on_delta(view)
-
-
-def skip_unless(asked_for: bool) -> None:
-    if not asked_for:
-        pytest.skip("only with --long")
+    check(delta, case, 1)

@@ -7,23 +7,33 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
+from incremental.lake.delta import DELTA
+from incremental.lake.memory.lake import MemoryLake
+from incremental.lake.protocol import Lake
 from tests.crash.stages import STAGES
 from tests.crash.worlds import World
 
-Prepared = Callable[[str, str], World]
+Prepared = Callable[..., World]
+"""(kind, stage, lake): the lake is Delta unless another is given."""
 
 
 @pytest.fixture(scope="session")
 def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """The world of a kind before the run of a stage; to be copied, not to be changed."""
-    known: dict[tuple[str, object], World] = {}
+    known: dict[tuple[str, object, Lake], World] = {}
 
-    def of(kind: str, stage: str) -> World:
-        key = kind, STAGES[stage].prepare
+    def of(kind: str, stage: str, lake: Lake = DELTA) -> World:
+        key = kind, STAGES[stage].prepare, lake
         if key not in known:
-            world = World(spark, tmp_path_factory.mktemp("prepared") / "world", kind).create()
+            world = World(spark, tmp_path_factory.mktemp("prepared") / "world", kind, lake).create()
             STAGES[stage].prepare(world)
             known[key] = world
         return known[key]
 
     return of
+
+
+@pytest.fixture(scope="session")
+def memory() -> Lake:
+    """The lake of the worlds in memory."""
+    return MemoryLake()

@@ -27,6 +27,7 @@ ROOMS = (
     "store.publisher",
     "landing.manifest",
     "landing.staging",
+    "lake.memory.log",
     "lake.physical_layout",
     "store.dependents",
 )
@@ -56,6 +57,11 @@ class Point:
     side: str
     function: str
     what: str
+
+    @property
+    def written(self) -> bool:
+        """Whether a table has just got another version."""
+        return self.side == "after" and self.function.startswith(("DeltaTable.", "MemoryLog."))
 
     @property
     def moment(self) -> str:

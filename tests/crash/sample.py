@@ -7,24 +7,41 @@ from tests.crash.points import Stop
 Crash = tuple[str, str, Stop]
 """The kind of the view, the stage, and where it is stopped."""
 
-IN_PROCESS: tuple[Crash, ...] = (
+IN_MEMORY: tuple[Crash, ...] = (
     ("one state in place", "rebuild", ("before Journal._write", 2)),
-    ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
+    ("one state in place", "first load", ("after MemoryLog.advance", 1)),
+    ("one state in place, merged", "late resume", ("before Journal._write", 1)),
+    ("two nested states", "change", ("before MemoryLog.advance", 2)),
+    ("two nested states", "rebuild", ("after MemoryLog.advance", 1)),
+    ("state and view table", "resume", ("before MemoryLog.advance", 1)),
+    ("state and view table, merged", "change", ("before MemoryLog.advance", 1)),
+    ("state and view table, merged", "maintain", ("after MemoryLog.advance", 1)),
+    ("state and view table, merged", "rollback", ("after MemoryLog.advance", 1)),
+    ("state and view table, merged", "branch", ("before Folder.appear", 1)),
     ("bag", "change that cancels out", ("before Journal.withdraw", 1)),
-    ("bag, merged", "change", ("after DeltaTable.merge", 1)),
-    ("join and window", "first load", ("before DeltaTable._write", 1)),
+    ("bag", "rollback", ("before MemoryLog.advance", 1)),
+    ("bag, merged", "change", ("after MemoryLog.advance", 1)),
+    ("join and window", "first load", ("before MemoryLog.advance", 1)),
+    ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recomputed", "resume", ("after Journal._write", 1)),
+    ("recomputed", "change", ("after MemoryLog.advance", 1)),
     ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
     ("view over a view", "first load", ("after Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
     ("view over a view", "late resume", ("after Journal._write", 1)),
-    ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
+    ("view over a view", "branch", ("after Folder.appear", 1)),
+    ("bag", "first load", ("before PointerFile.write", 1)),
+    ("two nested states", "first load", ("after PointerFile.write", 1)),
+    ("one state in place", "landing", ("before MemoryLog.advance", 1)),
+)
+ON_DELTA: tuple[Crash, ...] = (
+    ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
+    ("bag, merged", "change", ("after DeltaTable.merge", 1)),
+    ("join and window", "change in parts", ("after Journal._write", 2)),
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
     ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
     ("state and view table, merged", "branch", ("before Folder.appear", 1)),
-    ("published", "first load", ("before PointerFile.write", 1)),
-    ("published", "first load", ("after PointerFile.write", 1)),
     ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("before SqlView.drop", 1)),

@@ -57,7 +57,7 @@ def rewritten(world: World) -> None:
 def half_way(world: World) -> None:
     """A crash in the middle of the second epoch: after its first table was written."""
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
+    stop_when(world, lambda point: point.written)
 
 
 def almost_there(world: World) -> None:

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.crash.cluster import cluster
+from tests.night import night
 from tests.setup.machine import PROJECT
 
 
-@pytest.mark.slow
+@night
 @pytest.mark.parametrize("step", ["part 2 of", "merge state_1"])
-def test_a_worker_is_killed(long: bool, tmp_path: Path, step: str) -> None:
+def test_a_worker_is_killed(tmp_path: Path, step: str) -> None:
     """Protects from rows that are lost with the memory of a machine: what it held is computed again."""
-    if not long:
-        pytest.skip("only with --long")
     with cluster(tmp_path / "cluster") as machines:
         command = [sys.executable, "-m", "tests.crash.night", machines.address, str(tmp_path / "night")]
         lines: list[str] = []

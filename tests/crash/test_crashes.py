@@ -6,23 +6,39 @@ from pathlib import Path
 
 import pytest
 
+from incremental.lake.protocol import Lake
 from tests.crash.conftest import Prepared
 from tests.crash.points import Stop, watched
-from tests.crash.sample import IN_PROCESS
+from tests.crash.sample import IN_MEMORY, ON_DELTA
 from tests.crash.stages import RUNS, STAGES, seen, stopped
-from tests.crash.worlds import World
+from tests.crash.worlds import KINDS, World
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All kinds and stages, each at all points; or the sample."""
-    runs = [(kind, stage, None) for kind, stage in RUNS]
-    chosen = runs if metafunc.config.getoption("--long") else IN_PROCESS
+    """All kinds and stages, each at all points; or the sample. A SQL view shows a Delta table alone."""
+    on_delta = metafunc.function is test_a_crash_on_delta_is_survived
+    runs = [(kind, stage, None) for kind, stage in RUNS if on_delta or not KINDS[kind].published]
+    sample = ON_DELTA if on_delta else IN_MEMORY
+    chosen = runs if metafunc.config.getoption("--long") else sample
     metafunc.parametrize(("kind", "stage", "stop"), chosen, ids=[f"{kind}: {stage}" for kind, stage, _ in chosen])
 
 
-def test_a_crash_is_survived(prepared: Prepared, tmp_path: Path, kind: str, stage: str, stop: Stop | None) -> None:
+def test_a_crash_is_survived(
+    prepared: Prepared, memory: Lake, tmp_path: Path, kind: str, stage: str, stop: Stop | None
+) -> None:
     """Protects from changes lost, doubled or half visible after a crash."""
-    world = prepared(kind, stage)
+    survived(prepared(kind, stage, memory), tmp_path, stage, stop)
+
+
+def test_a_crash_on_delta_is_survived(
+    prepared: Prepared, tmp_path: Path, kind: str, stage: str, stop: Stop | None
+) -> None:
+    """The same, where Delta's own commits are what is there or not."""
+    survived(prepared(kind, stage), tmp_path, stage, stop)
+
+
+def survived(world: World, tmp_path: Path, stage: str, stop: Stop | None) -> None:
+    """Crashes at one point, or at all, each in a copy of the world."""
     before = seen(world)
     for number, point in enumerate(numbers(world, tmp_path, stage) if stop is None else [stop]):
         crashed = world.copied(tmp_path / f"point {number}")

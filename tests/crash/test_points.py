@@ -6,6 +6,7 @@ from pathlib import Path
 
 from incremental.lake.delta_table import DeltaTable
 from incremental.lake.durable import Folder
+from incremental.lake.memory.log import MemoryLog
 from incremental.lake.physical_layout import Storage
 from incremental.lake.sql_view import SqlView
 from incremental.landing.manifest import Manifest
@@ -14,7 +15,7 @@ from incremental.store.dependents import Readers
 from incremental.store.journal import Journal
 from incremental.store.publisher import PointerFile
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
-from tests.crash.sample import BY_SIGNAL, IN_PROCESS
+from tests.crash.sample import BY_SIGNAL, IN_MEMORY, ON_DELTA
 from tests.crash.stages import STAGES
 from tests.crash.worlds import KINDS
 
@@ -64,7 +65,7 @@ def test_the_writes_we_know_of_are_found() -> None:
 def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
     """Protects from a new write that only --long stops at, and from a kind of view or a stage that none is."""
     found = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
-    crashes = [*IN_PROCESS, *BY_SIGNAL]
+    crashes = [*IN_MEMORY, *ON_DELTA, *BY_SIGNAL]
     moments = {stop[0] for _, _, stop in crashes if isinstance(stop, tuple)}
     assert moments >= {f"{side} {name}" for side in ("before", "after") for name in found - OF_A_LANDING - OF_UPKEEP}
     assert {kind for kind, _, _ in crashes} == set(KINDS)
@@ -73,7 +74,7 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
-    owned = (DeltaTable, Storage, Folder, Journal, Manifest, Readers, PointerFile, SqlView, Staging)
+    owned = (DeltaTable, Storage, MemoryLog, Folder, Journal, Manifest, Readers, PointerFile, SqlView, Staging)
     owners: dict[str, type] = {owner.__name__: owner for owner in owned}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
-from incremental.lake.physical_layout import Storage
+from incremental.lake.memory.lake import MemoryLake
 from incremental.refresh import incremental_refresh
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
@@ -20,18 +20,18 @@ RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> World:
-    return World(spark, tmp_path, "one state in place").create()
+    return World(spark, tmp_path, "one state in place", MemoryLake()).create()
 
 
 def test_a_failed_refresh_leaves_nothing_to_resume(world: World) -> None:
     """Protects from a bad row that, once pinned, fails every refresh to come although it was corrected."""
     view = world.view(RATIO)
     view.refresh()
-    world.sql("insert into orders values (1, 1, 1000, 1)")
+    world.sql("insert into {orders} values (1, 1, 1000, 1)")
     with pytest.raises(DeltafoldError, match="DIVIDE_BY_ZERO"):
         view.refresh()
     assert view.verify().ok
-    world.sql("delete from orders where v = 1000")
+    world.sql("delete from {orders} where v = 1000")
     assert view.refresh().verdict in ("applied", "nothing to do")
     assert view.verify().ok
 
@@ -41,11 +41,11 @@ def test_a_failure_between_two_tables_says_what_to_do(world: World) -> None:
     nested = "select q, sum(100 div (m - 5000)) s from (select q, k, max(v) m from orders group by q, k) group by q"
     view = world.view(nested)
     view.refresh()
-    world.sql("insert into orders values (1, 1, 5000, 1)")
+    world.sql("insert into {orders} values (1, 1, 5000, 1)")
     with pytest.raises(DeltafoldError, match=r"DIVIDE_BY_ZERO.*rebuild the view"):
         view.refresh()
     assert len(view.history()) == 1
-    world.sql("delete from orders where v = 5000")
+    world.sql("delete from {orders} where v = 5000")
     assert view.rebuild().verdict == "rebuilt"
     assert view.verify().ok
 
@@ -57,7 +57,7 @@ def test_a_resume_does_not_read_another_table_of_the_same_name(world: World) -> 
     shutil.rmtree(world.orders)
     world.create()
     for _ in range(4):
-        world.sql("insert into orders values (7, 7, 7, 7)")
+        world.sql("insert into {orders} values (7, 7, 7, 7)")
     with pytest.raises(SourceError, match="created anew"):
         world.view().refresh()
     assert len(world.view().history()) == 1
@@ -93,7 +93,7 @@ def test_a_view_without_its_journal_can_be_rebuilt(world: World) -> None:
 def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: World) -> None:
     """Protects from taking any foreign commit for a lost epoch."""
     begun(world)
-    world.spark.sql(f"optimize delta.`{world.view().path}`")
+    world.sql("optimize {v}", v=world.view().path)
     world.change()
     assert world.view().refresh().verdict == "applied"
     assert world.answer() == world.batch()
@@ -101,11 +101,11 @@ def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: Wor
 
 def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from a resumed epoch that reads its own state at the wrong version."""
-    world = World(spark, tmp_path, "two nested states").create()
+    world = World(spark, tmp_path, "two nested states", MemoryLake()).create()
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
+    stop_when(world, lambda point: point.written)
     for state in ("state_1", "state_2"):
-        spark.sql(f"optimize delta.`{world.journal.parent}/g1/{state}`")
+        world.sql("optimize {state}", state=f"{world.journal.parent}/g1/{state}")
     assert world.view().refresh().verdict == "resumed"
     assert world.answer() == world.batch()
 
@@ -136,12 +136,12 @@ def test_versions_that_do_not_exist_are_refused(world: World) -> None:
 
 def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from an epoch that ends with another answer of the view below than it began with."""
-    world = World(spark, tmp_path, "view over a view").create()
+    world = World(spark, tmp_path, "view over a view", MemoryLake()).create()
     changed(world)
     written: list[Point] = []
 
     def second(point: Point) -> bool:
-        if point.side == "after" and point.function.startswith("DeltaTable."):
+        if point.written:
             written.append(point)
         return len(written) == 2
 
@@ -162,13 +162,13 @@ def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp
 def test_sources_are_written_while_a_refresh_runs(world: World) -> None:
     """Protects from reading what came after the versions were pinned, and from passing over it later."""
     changed(world)
-    pinned = Storage(world.spark, world.orders).version()
+    pinned = world.sandbox.table("orders").version()
 
     def write() -> None:
-        world.sql("insert into orders values (1, 1, 1000, 1)")
-        world.sql("delete from orders where k = 2")
+        world.sql("insert into {orders} values (1, 1, 1000, 1)")
+        world.sql("delete from {orders} where k = 2")
 
-    with watched(("before DeltaTable._write", 1), write):
+    with watched(("before MemoryLog.advance", 1), write):
         assert world.view().refresh().versions["orders"][1] == pinned
     assert world.answer() == world.batch(pinned)
     world.view().refresh()
@@ -180,7 +180,7 @@ def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
     other = world.view().warehouse.view("w", RATIO)
     other.refresh()
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
+    stop_when(world, lambda point: point.written)
     assert other.refresh().verdict == "applied"
     assert world.view().refresh().verdict == "resumed"
     assert other.verify().ok
@@ -190,9 +190,9 @@ def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
 def test_a_view_is_the_same_from_another_folder(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from a lock, a journal or a mark that depends on how the warehouse's path is written."""
     changed(world)
-    stop_when(world, lambda point: point.side == "after" and point.function.startswith("DeltaTable."))
+    stop_when(world, lambda point: point.written)
     monkeypatch.chdir(tmp_path)
-    relative = World(world.spark, Path("warehouse/.."), world.kind)
+    relative = World(world.spark, Path("warehouse/.."), world.kind, world.sandbox.lake)
     relative.orders = world.orders
     assert relative.view().refresh().verdict == "resumed"
     assert world.answer() == world.batch()

@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Files, Policy, View, Warehouse
-from incremental.lake.delta_table import DeltaTable
-from incremental.lake.physical_layout import Storage
+from incremental.lake.delta import DELTA
+from incremental.lake.protocol import Lake
 from incremental.store.journal import Journal
+from tests.sandbox import sandbox_of
 
 Rows = Counter[tuple[object, ...]]
 
@@ -72,8 +73,9 @@ KINDS = {
 class World:
     """One warehouse with the source `orders` and the view `v`."""
 
-    def __init__(self, spark: SparkSession, folder: Path, kind: str) -> None:
-        self.spark, self.folder, self.kind, self.orders = spark, folder, kind, str(folder / "orders")
+    def __init__(self, spark: SparkSession, folder: Path, kind: str, lake: Lake = DELTA) -> None:
+        self.spark, self.folder, self.kind = spark, folder, kind
+        self.sandbox, self.orders = sandbox_of(spark, folder, lake), str(folder / "orders")
 
     @property
     def journal(self) -> Path:
@@ -81,7 +83,7 @@ class World:
 
     def warehouse(self) -> Warehouse:
         """The warehouse as a new process sees it: nothing is remembered from before."""
-        warehouse = Warehouse(self.spark, self.folder / "warehouse", KINDS[self.kind].tuning)
+        warehouse = self.sandbox.opened(tuning=KINDS[self.kind].tuning)
         warehouse.source("orders", Delta(self.orders))
         warehouse.source("dropped", Files(str(self.folder / "dropped"), "csv", "n INT, day STRING", "day"))
         return warehouse
@@ -121,10 +123,10 @@ class World:
 
     def rows(self, version: int | None = None) -> DataFrame:
         """The source at a version, or at the latest."""
-        table = Storage(self.spark, self.orders)
+        table = self.sandbox.table("orders")
         latest = table.version()
         assert latest is not None
-        return table.at(latest if version is None else version)
+        return table.scanned(latest if version is None else version)
 
     def answer(self) -> Rows:
         return Counter(tuple(row) for row in self.view().answer().collect())
@@ -135,20 +137,20 @@ class World:
         if not file.exists():
             return None
         told = json.loads(file.read_text())
-        rows = DeltaTable(self.spark, str(file.parent / told["table"])).at(told["version"])
+        rows = self.sandbox.lake.table(self.spark, str(file.parent / told["table"])).at(told["version"])
         return Counter(tuple(row) for row in rows.select(*(column["name"] for column in told["columns"])).collect())
 
     def shown(self) -> Rows:
         """What the SQL view shows."""
         return Counter(tuple(row) for row in self.spark.table(self.sql_view).collect())
 
-    def sql(self, text: str) -> None:
-        self.spark.sql(text.replace("orders", f"delta.`{self.orders}`"))
+    def sql(self, text: str, **paths: str) -> None:
+        """SQL in which {orders} is the source."""
+        self.sandbox.sql(text, **paths)
 
     def create(self) -> World:
         rows = [(i, i % 5 if i % 7 else None, i * 3 % 11, i % 4) for i in range(60)]
-        frame = self.spark.createDataFrame(rows, SCHEMA).coalesce(1)
-        frame.write.format("delta").save(self.orders)
+        self.sandbox.insert("orders", SCHEMA, rows)
         return self
 
     def change(self, number: int = 1) -> None:
@@ -159,11 +161,11 @@ class World:
         rows = [(500, 9, 7, 1), (501, None, 2, 1), (1, number % 5, 3, 1), (1, 6, 3, 1), (1, 6, 3, 1)]
         after = kept.withColumns({name: F.expr(value) for name, value in corrected.items()})
         after = after.union(self.spark.createDataFrame(rows, SCHEMA))
-        after.coalesce(1).write.format("delta").mode("overwrite").save(self.orders)
+        self.sandbox.write("orders", after.coalesce(1), "overwrite")
 
     def rewrite(self) -> None:
         """Other files, the same rows."""
-        self.sql("update orders set v = v where id % 2 = 0")
+        self.sql("update {orders} set v = v where id % 2 = 0")
 
     def drop(self, **days: int) -> None:
         """Files of these days, one row each, and of no others."""
@@ -174,9 +176,9 @@ class World:
             (folder / "rows.csv").write_text(f"n\n{number}\n")
 
     def landed(self) -> Rows:
-        path = str(self.folder / "warehouse" / "sources" / "dropped")
-        return Counter(tuple(row) for row in self.spark.read.format("delta").load(path).collect())
+        table = self.warehouse().tables()["dropped"]
+        return Counter(tuple(row) for row in table.scanned(table.version() or 0).collect())
 
     def copied(self, folder: Path) -> World:
         shutil.copytree(self.folder, folder)
-        return World(self.spark, folder, self.kind)
+        return World(self.spark, folder, self.kind, self.sandbox.lake)

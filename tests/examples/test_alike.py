@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.corpus.world import World, checked, rows
+from tests.sandbox import MemorySandbox, checked, rows
 
 QUERIES = (
     "select k, sum(from_csv(s, 'x int, y int').y) a, sum(from_csv(s, 'y int, x int').y) b from t group by k",
@@ -24,11 +24,11 @@ FIRST = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_each_is_computed(world: World, query: str) -> None:
+def test_each_is_computed(sandbox: MemorySandbox, query: str) -> None:
     """Protects from one that is taken for the other."""
-    world.source("t", "k int, n int, v int, s string, j string, m string", FIRST)
-    view = world.view(query)
+    sandbox.source("t", "k int, n int, v int, s string, j string, m string", FIRST)
+    view = sandbox.another(query)
     checked(view)
     assert any(row[-1] != row[-2] for row in rows(view))
-    world.do(("insert", "t", [(2, 4, 7, "1,2", '{"v": 3}', '{"x": "d"}')]), ("delete", "t", "n = 1"))
+    sandbox.do(("insert", "t", [(2, 4, 7, "1,2", '{"v": 3}', '{"x": "d"}')]), ("delete", "t", "n = 1"))
     checked(view)

@@ -5,36 +5,36 @@ from __future__ import annotations
 import pytest
 
 from incremental.refresh import full_recompute, incremental_refresh
-from tests.examples.scene import Scene, checked, confirm, rows
+from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 DISTINCT = "select q, count(distinct k) n from t group by q"
 
 
-def test_inner_state_changes_but_the_answer_does_not(scene: Scene) -> None:
+def test_inner_state_changes_but_the_answer_does_not(sandbox: MemorySandbox) -> None:
     """The answer in place in the outer state needs the epoch's commit although no group of it changes."""
-    scene.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
-    view = scene.view(DISTINCT)
+    sandbox.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
+    view = sandbox.view(DISTINCT)
     checked(view)
-    scene.sql("insert into {t} values (1, 1)")
+    sandbox.sql("insert into {t} values (1, 1)")
     report = checked(view)
     assert (report.verdict, report.epoch) == ("applied", 2)
     assert report.paths == {"state_1": "rewrite", "state_2": "unchanged"}
-    scene.sql("delete from {t} where k = 1 and q = 1")
+    sandbox.sql("delete from {t} where k = 1 and q = 1")
     checked(view)
     assert rows(view) == [(1, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
 def test_interrupted_epoch_of_a_compaction_is_finished(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, policy: str
+    sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     """An epoch that was begun and then turns out to change nothing must not stay unfinished for ever."""
     query = "select q, min(k) lo from t group by q" if policy == "incremental" else "select k from t order by k limit 2"
-    scene.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
-    scene.insert("t", "k int, q int", [(5, 5)])
-    view = scene.view(query, policy=policy)
+    sandbox.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
+    sandbox.insert("t", "k int, q int", [(5, 5)])
+    view = sandbox.view(query, policy=policy)
     checked(view)
-    scene.sql("optimize {t}")
+    sandbox.sql("optimize {t}")
     with monkeypatch.context() as crash:
         for room in (incremental_refresh.Incremental, full_recompute.Recomputed):
             crash.setattr(room, "run", lambda *_: 1 / 0)
@@ -42,5 +42,5 @@ def test_interrupted_epoch_of_a_compaction_is_finished(
             view.refresh()
     view.refresh()
     confirm(view)
-    scene.sql("insert into {t} values (0, 1)")
+    sandbox.sql("insert into {t} values (0, 1)")
     checked(view)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
-from incremental.api import Delta, Report, View, Warehouse
+from incremental.api import Delta, Report, View
 from incremental.operations.declared_views import DECLARED
-from tests.examples.scene import Scene, rows, types
 from tests.properties.comparing import difference
+from tests.sandbox import MemorySandbox, rows, types
 
 TOTALS = "select k, sum(v) s, count(*) n from t group by k"
 BIG = "select n, count(*) c, max(s) top from totals group by n"
 
 
-def chained(view: View, text: str, **options: object) -> Report:
+def chained(sandbox: MemorySandbox, view: View, text: str, **options: object) -> Report:
     """Refresh, then compare with one batch query over the base tables, in which {t} is t at the pinned version."""
     report = view.refresh(**options)  # type: ignore[arg-type]
-    same(view, text)
+    same(sandbox, view, text)
     return report
 
 
-def same(view: View, text: str) -> None:
-    tables = {way.rsplit("/", 1)[-1]: version for way, version in pinned(view).items()}
-    paths = {Path(table.path).name: table.path for table in view._resolved.inputs.bases.values()}
-    known = {name: f"delta.`{paths[name]}` version as of {version}" for name, version in tables.items()}
-    expected = view.warehouse.spark.sql(text.format(**known))
+def same(sandbox: MemorySandbox, view: View, text: str) -> None:
+    expected = sandbox.read(text, {way.rsplit("/", 1)[-1]: version for way, version in pinned(view).items()})
     assert types(expected) == types(view.answer())
     assert not (found := difference(expected.collect(), view.answer().collect())), found
 
@@ -38,34 +32,34 @@ def pinned(view: View) -> dict[str, int]:
     return view.versions
 
 
-def test_three_levels_and_reading_a_table_twice(scene: Scene) -> None:
+def test_three_levels_and_reading_a_table_twice(sandbox: MemorySandbox) -> None:
     """Changes of one refresh arrive on every level; the middle one alone may go ahead several times."""
-    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3), (3, 3)])
-    scene.source("d", "n long, name string", [(1, "one"), (2, "two")])
-    totals = scene.view(TOTALS, "totals")
-    scene.warehouse.source("totals", totals)
+    sandbox.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3), (3, 3)])
+    sandbox.source("d", "n long, name string", [(1, "one"), (2, "two")])
+    totals = sandbox.view(TOTALS, "totals")
+    sandbox.warehouse.source("totals", totals)
     # a bag: equal rows, and a base table that the view below reads too
-    pairs = scene.view("select name, t.k from totals join d on totals.n = d.n join t on t.k = totals.k", "pairs")
-    scene.warehouse.source("pairs", pairs)
-    top = scene.view("select name, count(*) c, sum(k) s from pairs group by name", "top")
+    pairs = sandbox.view("select name, t.k from totals join d on totals.n = d.n join t on t.k = totals.k", "pairs")
+    sandbox.warehouse.source("pairs", pairs)
+    top = sandbox.view("select name, count(*) c, sum(k) s from pairs group by name", "top")
     sub = TOTALS.replace("from t ", "from {t} ")
     middle = f"select name, x.k from ({sub}) y join {{d}} d on y.n = d.n join {{t}} x on x.k = y.k"
     whole = f"select name, count(*) c, sum(k) s from ({middle}) group by name"
-    report = chained(top, whole)
+    report = chained(sandbox, top, whole)
     assert [(each.view, each.verdict) for each in report.below] == [("totals", "applied"), ("pairs", "applied")]
     assert "below it, totals epoch 1 applied, pairs epoch 1 applied" in report.sentence
     assert report.versions == {"view pairs": (None, 0)}
     assert "view pairs (name, k)" in top.explain()
     assert "view totals (k, n)" in pairs.explain()
-    same(pairs, middle)
-    scene.sql("insert into {t} values (3, 4), (3, 4), (4, 1)")
-    scene.sql("update {d} set name = 'pair' where n = 2")
-    scene.sql("delete from {t} where k = 1 and v = 2")
-    chained(pairs, middle)
-    scene.sql("delete from {t} where k = 2")
-    chained(pairs, middle)
+    same(sandbox, pairs, middle)
+    sandbox.sql("insert into {t} values (3, 4), (3, 4), (4, 1)")
+    sandbox.sql("update {d} set name = 'pair' where n = 2")
+    sandbox.sql("delete from {t} where k = 1 and v = 2")
+    chained(sandbox, pairs, middle)
+    sandbox.sql("delete from {t} where k = 2")
+    chained(sandbox, pairs, middle)
     assert not top.current
-    report = chained(top, whole)
+    report = chained(sandbox, top, whole)
     assert top.current
     assert [each.verdict for each in report.below] == ["nothing to do", "nothing to do"]
     assert report.verdict == "applied"
@@ -75,74 +69,74 @@ def test_three_levels_and_reading_a_table_twice(scene: Scene) -> None:
     assert top.history()[-1].versions["view pairs"][1] == pairs.history()[-1].epoch - 1
 
 
-def test_a_diamond_stands_at_one_version(scene: Scene) -> None:
+def test_a_diamond_stands_at_one_version(sandbox: MemorySandbox) -> None:
     """Two views and their reader see the same rows of one table, though they know it by other names and paths."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    other = Warehouse(scene.spark, scene.folder / "other")
-    other.source("u", Delta(f"file:{scene.path('t')}/"))
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    other = sandbox.opened("other")
+    other.source("u", Delta(f"file:{sandbox.path('t')}/"))
     low = other.view("low", "select k, min(v) m from u group by k")
-    high = scene.view("select k, max(v) m from t group by k", "high")
-    scene.warehouse.source("lows", low)
-    scene.warehouse.source("highs", high)
+    high = sandbox.view("select k, max(v) m from t group by k", "high")
+    sandbox.warehouse.source("lows", low)
+    sandbox.warehouse.source("highs", high)
     query = "select t.k, t.v, h.m - l.m as width from t join highs h on t.k = h.k join lows l on l.k = t.k"
-    view = scene.view(query)
+    view = sandbox.view(query)
     text = (
         "select t.k, t.v, h.m - l.m as width from {t} t join (select k, max(v) m from {t} group by k) h on t.k = h.k "
         "join (select k, min(v) m from {t} group by k) l on l.k = t.k"
     )
     for change in ("", "insert into {t} values (1, 5), (2, 2), (3, 0)"):
         if change:
-            scene.sql(change)
+            sandbox.sql(change)
             high.refresh()  # one side is ahead
-            scene.sql("insert into {t} values (1, 7)")
+            sandbox.sql("insert into {t} values (1, 7)")
         view.refresh()
         assert set(pinned(view)) == {"t", "lows/u", "highs/t"}
         assert len(set(pinned(view).values())) == 1
-        latest = scene.spark.sql(text.format(t=f"delta.`{scene.path('t')}`")).collect()
+        latest = sandbox.read(text).collect()
         assert not difference(latest, view.answer().collect())
     assert view.refresh().verdict == "nothing to do"
     assert view.verify().ok
 
 
-def test_changes_that_do_not_reach_the_answer_below(scene: Scene) -> None:
+def test_changes_that_do_not_reach_the_answer_below(sandbox: MemorySandbox) -> None:
     """The view below writes its state anew, and nothing of it is seen above but the versions."""
-    scene.source("t", "k int, v int", [(1, 1), (1, 3), (2, 3)])
-    below = scene.view("select k, min(v) lo from t group by k", "below")
-    scene.warehouse.source("below", below)
-    view = scene.view("select lo, count(*) c from below group by lo")
-    bag = scene.view("select lo + 1 x from below", "bag")
+    sandbox.source("t", "k int, v int", [(1, 1), (1, 3), (2, 3)])
+    below = sandbox.view("select k, min(v) lo from t group by k", "below")
+    sandbox.warehouse.source("below", below)
+    view = sandbox.view("select lo, count(*) c from below group by lo")
+    bag = sandbox.view("select lo + 1 x from below", "bag")
     for each in (view, bag):
         each.refresh()
-    scene.sql("insert into {t} values (1, 8), (2, 4)")  # other row counts, same answers
+    sandbox.sql("insert into {t} values (1, 8), (2, 4)")  # other row counts, same answers
     for each in (view, bag):
         report = each.refresh()
         assert (report.verdict, report.epoch, report.commits) == ("nothing to do", 1, 0)
         assert pinned(each) == {"below/t": 1}
     assert [report.epoch for report in below.history()] == [1, 2]
-    scene.sql("optimize {t}")
+    sandbox.sql("optimize {t}")
     assert view.refresh().verdict == "nothing to do"
     assert pinned(view) == {"below/t": 2}
-    scene.sql("insert into {t} values (2, 0)")
-    chained(view, "select lo, count(*) c from (select k, min(v) lo from {t} group by k) group by lo")
+    sandbox.sql("insert into {t} values (2, 0)")
+    chained(sandbox, view, "select lo, count(*) c from (select k, min(v) lo from {t} group by k) group by lo")
 
 
-def test_versions_that_are_asked_for(scene: Scene) -> None:
+def test_versions_that_are_asked_for(sandbox: MemorySandbox) -> None:
     """Back to an epoch that the view below had, and a sentence where it had none."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    totals = scene.view(TOTALS, "totals")
-    scene.warehouse.source("totals", totals)
-    view = scene.view(BIG)
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    totals = sandbox.view(TOTALS, "totals")
+    sandbox.warehouse.source("totals", totals)
+    view = sandbox.view(BIG)
     text = f"select n, count(*) c, max(s) top from ({TOTALS.replace('from t', 'from {t}')}) group by n"
     for values in ("(1, 4)", "(3, 4)", "(3, 0)"):
-        scene.sql(f"insert into {{t}} values {values}")
+        sandbox.sql(f"insert into {{t}} values {values}")
     for version in (0, 1, 3):
-        chained(view, text, versions={"t": version})
-    assert chained(view, text, versions={"totals/t": 1}).below[0].epoch == 2
+        chained(sandbox, view, text, versions={"t": version})
+    assert chained(sandbox, view, text, versions={"totals/t": 1}).below[0].epoch == 2
     assert pinned(totals) == {"t": 3}
     with pytest.raises(SourceError, match=r"view totals has gone on to t 3 and has no epoch at t 2, .* or refresh"):
         view.refresh(versions={"t": 2})
     totals.refresh(versions={"t": 2})
-    chained(view, text, versions={"t": 2})
+    chained(sandbox, view, text, versions={"t": 2})
     for versions, says in (
         ({"totals": 1}, r"source totals of view v is a view: give the versions of what it reads \(t\)"),
         ({"u": 1}, "view v reads no source 'u'; it reads totals/t"),
@@ -152,14 +146,14 @@ def test_versions_that_are_asked_for(scene: Scene) -> None:
             view.refresh(versions=versions)
 
 
-def test_a_view_below_that_was_rebuilt(scene: Scene) -> None:
+def test_a_view_below_that_was_rebuilt(sandbox: MemorySandbox) -> None:
     """Its new table is handed on by its difference from the old one, as long as that is there."""
-    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
+    sandbox.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
     views = {}
 
     def opened(query: str, policy: str = "incremental") -> View:
-        warehouse = Warehouse(scene.spark, scene.folder / "warehouse")
-        warehouse.source("t", Delta(scene.path("t")))
+        warehouse = sandbox.opened()
+        warehouse.source("t", Delta(sandbox.path("t")))
         views["totals"] = warehouse.view("totals", query)
         warehouse.source("totals", views["totals"])
         return warehouse.view(policy, BIG, policy)  # type: ignore[arg-type]
@@ -167,14 +161,14 @@ def test_a_view_below_that_was_rebuilt(scene: Scene) -> None:
     text = f"select n, count(*) c, max(s) top from ({TOTALS.replace('from t', 'from {t}')}) group by n"
     policies = ("incremental", "definition")
     for policy in policies:
-        chained(opened(TOTALS, policy), text)
+        chained(sandbox, opened(TOTALS, policy), text)
     views["totals"].rebuild()
     for policy in policies:
         assert opened(TOTALS, policy).refresh().verdict == "nothing to do"
-    scene.sql("insert into {t} values (2, 4), (5, 5)")
+    sandbox.sql("insert into {t} values (2, 4), (5, 5)")
     views["totals"].rebuild()
     for policy in policies:
-        report = chained(opened(TOTALS, policy), text)
+        report = chained(sandbox, opened(TOTALS, policy), text)
         assert (report.generation, report.epoch) == (1, 2)
     changed = TOTALS.replace("sum(v)", "sum(v + 1)")
     with pytest.raises(ChangedQueryError, match="the query of view totals"):
@@ -182,19 +176,17 @@ def test_a_view_below_that_was_rebuilt(scene: Scene) -> None:
     opened(changed)
     views["totals"].rebuild()
     text = text.replace("sum(v)", "sum(v + 1)")
-    chained(opened(changed), text)
-    scene.sql("delete from {t} where k = 5")
+    chained(sandbox, opened(changed), text)
+    sandbox.sql("delete from {t} where k = 5")
     assert opened(changed).rebuild().generation == 2
-    same(opened(changed), text)
+    same(sandbox, opened(changed), text)
     drop_refused(views["totals"], "definition, incremental")
     views["totals"].drop(force=True)
-    scene.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     with pytest.raises(SourceError, match=r"source totals at .* created anew, or .*: rebuild the view incremental"):
         opened(changed).refresh()
     opened(changed).rebuild()
     views["totals"].rebuild()
-    shutil.rmtree(scene.folder / "warehouse" / "views" / "totals" / "g1")
-    scene.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    sandbox.remove("warehouse/views/totals/g1")
     with pytest.raises(SourceError, match="rebuild the view incremental"):
         opened(changed).refresh()
 
@@ -204,38 +196,38 @@ def drop_refused(view: View, readers: str) -> None:
         view.drop()
 
 
-def test_a_view_that_others_read_is_not_dropped(scene: Scene) -> None:
+def test_a_view_that_others_read_is_not_dropped(sandbox: MemorySandbox) -> None:
     """Its readers would be left with a sentence that their source is gone; who is asked to drop knows them by name."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    totals = scene.view(TOTALS, "totals")
-    scene.warehouse.source("totals", totals)
-    view, beside = scene.view(BIG), scene.view("select k from t", "beside")
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    totals = sandbox.view(TOTALS, "totals")
+    sandbox.warehouse.source("totals", totals)
+    view, beside = sandbox.view(BIG), sandbox.view("select k from t", "beside")
     drop_refused(totals, "v")  # which was declared here, and never refreshed
     view.refresh()
     beside.refresh()
-    elsewhere = Warehouse(scene.spark, scene.folder / "warehouse")  # as another process has it
-    elsewhere.source("t", Delta(scene.path("t")))
+    elsewhere = sandbox.opened()  # as another process has it
+    elsewhere.source("t", Delta(sandbox.path("t")))
     DECLARED.clear()
     below = elsewhere.view("totals", TOTALS)
     drop_refused(below, "v")
     view.drop()
     below.drop()
-    assert not (scene.folder / "warehouse" / "views" / "totals").exists()
+    assert not (sandbox.folder / "warehouse" / "views" / "totals").exists()
     assert rows(beside) == [(1,)]
     totals.drop()
 
 
-def test_a_wrong_view_below_is_seen_above(scene: Scene) -> None:
+def test_a_wrong_view_below_is_seen_above(sandbox: MemorySandbox) -> None:
     """The batch query above stands on the batch query below, not on its table."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 3)])
-    totals = scene.view("select k, v + 1 w from t", "totals")
-    scene.warehouse.source("totals", totals)
-    view = scene.view("select w from totals")
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 3)])
+    totals = sandbox.view("select k, v + 1 w from t", "totals")
+    sandbox.warehouse.source("totals", totals)
+    view = sandbox.view("select w from totals")
     view.refresh()
-    scene.spark.sql(f"update delta.`{totals.path}` set w = 100 where k = 1")
+    sandbox.sql("update {totals} set w = 100 where k = 1", totals=totals.path)
     assert view.verify().ok
     assert rows(view) == [(2,), (4,)]
-    scene.sql("insert into {t} values (7, 7)")
+    sandbox.sql("insert into {t} values (7, 7)")
     view.refresh()
     assert not totals.verify().ok
     found = view.verify()
@@ -245,15 +237,15 @@ def test_a_wrong_view_below_is_seen_above(scene: Scene) -> None:
     assert view.verify().ok
 
 
-def test_a_view_that_reads_itself(scene: Scene) -> None:
+def test_a_view_that_reads_itself(sandbox: MemorySandbox) -> None:
     """Only by a trick; every honest view reads what was there before it."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    first = scene.view("select k, v from t", "first")
-    scene.warehouse.source("above", first)
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    first = sandbox.view("select k, v from t", "first")
+    sandbox.warehouse.source("above", first)
     first.refresh()
     with pytest.raises(QueryError, match="view first reads itself, through above"):
-        scene.view("select k, v from above", "first").refresh()
+        sandbox.view("select k, v from above", "first").refresh()
     with pytest.raises(SourceError, match="source above is the view first"):
-        scene.warehouse.land("above")
+        sandbox.warehouse.land("above")
     with pytest.raises(SourceError, match="declared twice"):
-        scene.warehouse.source("above", first)
+        sandbox.warehouse.source("above", first)

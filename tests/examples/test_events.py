@@ -19,7 +19,7 @@ from incremental.operations import metrics
 from incremental.spark.cache import SetupError
 from incremental.store.view_store import Store
 from incremental.telemetry import events
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox
 
 SECRET = "hunter2"
 SAMPLE = re.compile(r'deltafold_(\w+)\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} (\S+)')
@@ -66,10 +66,10 @@ def samples(folder: Path) -> dict[tuple[str, ...], float]:
     return found
 
 
-def test_refreshes_are_told_and_measured(scene: Scene, log: Path, numbers: Path) -> None:
+def test_refreshes_are_told_and_measured(sandbox: MemorySandbox, log: Path, numbers: Path) -> None:
     """Protects from operators who cannot see from outside what a refresh did, and from numbers that are not its own."""
-    scene.source("sales", "shop string, amount int", [("Oslo", 3), ("Rome", 4)])
-    view = scene.view("select shop, sum(amount) as total from sales group by shop")
+    sandbox.source("sales", "shop string, amount int", [("Oslo", 3), ("Rome", 4)])
+    view = sandbox.view("select shop, sum(amount) as total from sales group by shop")
     report = view.refresh()
     lines = told(log)
     assert [line["event"] for line in lines] == ["refresh begun", "epoch begun", "epoch finished", "refresh finished"]
@@ -84,7 +84,7 @@ def test_refreshes_are_told_and_measured(scene: Scene, log: Path, numbers: Path)
     assert first["table_files", "state_1"] == 1
     assert first["source_lag_versions", "sales"] == first["epoch_unfinished",] == 0
 
-    scene.insert("sales", "shop string, amount int", [("Oslo", 5)])
+    sandbox.insert("sales", "shop string, amount int", [("Oslo", 5)])
     view.status()
     assert samples(numbers)["source_lag_rows", "sales"] == 1
     assert view.verify().ok
@@ -99,30 +99,30 @@ def test_refreshes_are_told_and_measured(scene: Scene, log: Path, numbers: Path)
     assert not list(numbers.iterdir())
 
 
-def test_no_row_is_told(scene: Scene, log: Path, numbers: Path) -> None:
+def test_no_row_is_told(sandbox: MemorySandbox, log: Path, numbers: Path) -> None:
     """Protects from values of rows, which error messages show to people, in logs that are kept and shipped."""
-    folder = scene.folder / "dropped"
+    folder = sandbox.folder / "dropped"
     folder.mkdir()
     (folder / "a.csv").write_text(f"id\n1\n{SECRET}\n")
-    scene.warehouse.source("dropped", Files(str(folder), "csv", "id int"))
+    sandbox.warehouse.source("dropped", Files(str(folder), "csv", "id int"))
     with pytest.raises(SourceError, match=SECRET):
-        scene.warehouse.land("dropped")
+        sandbox.warehouse.land("dropped")
     failed = told(log)[-1]
     assert (failed["event"], failed["source"], failed["error"]) == ("landing failed", "dropped", "SourceError")
     assert f"{folder / 'a.csv'}, line 3, does not fit the declared schema" in failed["sentence"]
     assert SECRET not in json.dumps(failed)
 
-    scene.insert("users", "name string", [(SECRET,), (SECRET,)])
-    scene.warehouse.source("users", Delta(scene.path("users"), primary_key=("name",)))
-    scene.warehouse.source("people", Delta(scene.path("users")))
+    sandbox.insert("users", "name string", [(SECRET,), (SECRET,)])
+    sandbox.warehouse.source("users", Delta(sandbox.path("users"), primary_key=("name",)))
+    sandbox.warehouse.source("people", Delta(sandbox.path("users")))
     with pytest.raises(SourceError, match=SECRET):
-        scene.view("select count(*) as n from users", "unique").refresh()
+        sandbox.view("select count(*) as n from users", "unique").refresh()
     lines = told(log)
     assert [line["event"] for line in lines[2:]] == ["epoch failed", "refresh failed"]
     assert "(name = …)" in lines[-1]["sentence"]
     assert samples(numbers)["refresh_success",] == 0
     with pytest.raises(Exception, match=SECRET):
-        scene.view(f"select cast(name as int) as n from people where name = '{SECRET}'", "cast").refresh()
+        sandbox.view(f"select cast(name as int) as n from people where name = '{SECRET}'", "cast").refresh()
     lines += told(log)
     assert "[CAST_INVALID_INPUT]" in lines[-1]["sentence"]
     assert SECRET not in json.dumps(lines)

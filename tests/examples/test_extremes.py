@@ -2,89 +2,87 @@
 
 from __future__ import annotations
 
-from tests.corpus.world import World, checked, rows
-from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox, checked, rows
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
 from t group by k"""
 
 
-def test_deleting_the_present_minimum(world: World) -> None:
+def test_deleting_the_present_minimum(sandbox: MemorySandbox) -> None:
     """Also one of two equal minima, and together with a new one in the same change."""
-    world.source("t", "k int, v int, name string", [(1, 3, "c"), (1, 1, "a"), (1, 2, "b"), (2, 1, "x"), (2, 1, "x")])
-    view = world.view(QUERY)
+    sandbox.source("t", "k int, v int, name string", [(1, 3, "c"), (1, 1, "a"), (1, 2, "b"), (2, 1, "x"), (2, 1, "x")])
+    view = sandbox.another(QUERY)
     checked(view)
-    world.sql("delete from {t} where v = 1 and k = 1")
+    sandbox.sql("delete from {t} where v = 1 and k = 1")
     checked(view)
     assert rows(view)[0][:3] == (1, 2, 3)
-    world.sql("delete from {t} where v = 2")
-    world.sql("insert into {t} values (1, 0, 'z'), (2, 1, 'y')")
+    sandbox.sql("delete from {t} where v = 2")
+    sandbox.sql("insert into {t} values (1, 0, 'z'), (2, 1, 'y')")
     checked(view)
-    world.sql("update {t} set v = v + 10")
+    sandbox.sql("update {t} set v = v + 10")
     checked(view)
     assert [r[:3] for r in rows(view)] == [(1, 10, 13), (2, 11, 11)]
 
 
-def test_all_negative_maxima(world: World) -> None:
+def test_all_negative_maxima(sandbox: MemorySandbox) -> None:
     """Zero is no value of an empty group's maximum."""
-    world.source("t", "k int, v int, name string", [(1, -3, "a"), (1, -5, "b"), (2, -(2**31), "c"), (3, None, "d")])
-    view = world.view(QUERY)
+    sandbox.source("t", "k int, v int, name string", [(1, -3, "a"), (1, -5, "b"), (2, -(2**31), "c"), (3, None, "d")])
+    view = sandbox.another(QUERY)
     checked(view)
-    world.sql("delete from {t} where v = -3")
-    world.sql("insert into {t} values (2, -1, 'e'), (3, -7, 'f')")
+    sandbox.sql("delete from {t} where v = -3")
+    sandbox.sql("insert into {t} values (2, -1, 'e'), (3, -7, 'f')")
     checked(view)
     assert [r[2] for r in rows(view)] == [-5, -1, -7]
-    world.sql("delete from {t} where v > -6 or k = 3 and v is not null")
+    sandbox.sql("delete from {t} where v > -6 or k = 3 and v is not null")
     checked(view)
     assert [r[2] for r in rows(view)] == [-(2**31), None]
 
 
-def test_extremes_of_every_type(scene: Scene) -> None:
+def test_extremes_of_every_type(sandbox: MemorySandbox) -> None:
     """Strings, dates, timestamps, booleans, arrays and structs are ordered too."""
     schema = "k int, s string, d date, b boolean, a array<int>, x struct<p: int, q: string>"
-    scene.source("t", schema, [])
-    scene.sql("""insert into {t} values
+    sandbox.source("t", schema, [])
+    sandbox.sql("""insert into {t} values
         (1, 'b', date'2020-01-02', true, array(1, null), struct(1, 'a')),
         (1, '', date'0001-01-01', false, array(), struct(null, 'z')),
         (1, null, null, null, null, null),
         (2, 'ä', date'9999-12-31', true, array(2), struct(2, null))""")
-    view = scene.view(
+    view = sandbox.view(
         "select k, min(s), max(s), min(d), max(d), min(b), max(b), max(a), min(x), max(x), max_by(x, d), count(a) "
         "from t group by k"
     )
-    on_delta.checked(view)
-    scene.sql("delete from {t} where s = ''")
-    scene.sql("update {t} set s = 'c', a = array(9) where k = 2")
-    on_delta.checked(view)
-    scene.sql("delete from {t} where s = 'b'")
-    on_delta.checked(view)
-    assert on_delta.rows(view)[0] == (1, *[None] * 10, 0)
+    checked(view)
+    sandbox.sql("delete from {t} where s = ''")
+    sandbox.sql("update {t} set s = 'c', a = array(9) where k = 2")
+    checked(view)
+    sandbox.sql("delete from {t} where s = 'b'")
+    checked(view)
+    assert rows(view)[0] == (1, *[None] * 10, 0)
 
 
-def test_equal_orders_are_settled_by_the_value(scene: Scene) -> None:
+def test_equal_orders_are_settled_by_the_value(sandbox: MemorySandbox) -> None:
     """Spark leaves open which of them max_by gives; view and verification take the same, and explain says so."""
-    scene.source("t", "v int, o int", [(1, 5), (9, 5), (4, 5), (7, 1)])
-    view = scene.view("select max_by(v, o) hi, min_by(v, o) lo from t")
-    on_delta.checked(view)
-    assert on_delta.rows(view) == [(9, 7)]
+    sandbox.source("t", "v int, o int", [(1, 5), (9, 5), (4, 5), (7, 1)])
+    view = sandbox.view("select max_by(v, o) hi, min_by(v, o) lo from t")
+    checked(view)
+    assert rows(view) == [(9, 7)]
     assert "among equal orders the largest value is taken" in view.explain()
-    scene.sql("insert into {t} values (12, 5), (8, 1), (2, 1)")
-    on_delta.checked(view)
-    assert on_delta.rows(view) == [(12, 2)]
-    scene.sql("delete from {t} where v in (12, 2)")
-    on_delta.checked(view)
-    assert on_delta.rows(view) == [(9, 7)]
+    sandbox.sql("insert into {t} values (12, 5), (8, 1), (2, 1)")
+    checked(view)
+    assert rows(view) == [(12, 2)]
+    sandbox.sql("delete from {t} where v in (12, 2)")
+    checked(view)
+    assert rows(view) == [(9, 7)]
 
 
-def test_orders_that_are_never_null(world: World) -> None:
+def test_orders_that_are_never_null(sandbox: MemorySandbox) -> None:
     """A struct of a count claims that its field is not NULL; the state's columns claim nothing."""
-    world.source("t", "k int, v int, name string", [(1, 3, "c"), (1, 1, "a"), (2, 5, "b")])
-    view = world.view(
+    sandbox.source("t", "k int, v int, name string", [(1, 3, "c"), (1, 1, "a"), (2, 5, "b")])
+    view = sandbox.another(
         "select max_by(k, named_struct('o', n, 'k', k)) most, min(named_struct('o', n)) least "
         "from (select k, count(*) n from t group by k)"
     )
     checked(view)
-    world.sql("insert into {t} values (2, 6, 'd'), (2, 7, 'e')")
+    sandbox.sql("insert into {t} values (2, 6, 'd'), (2, 7, 'e')")
     checked(view)
     assert rows(view) == [(2, (2,))]

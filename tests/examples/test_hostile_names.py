@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from incremental.algebra.sqltext import quoted
 from incremental.api import Files, Tuning, Warehouse
 from tests.examples.scene import confirm
+from tests.night import every
 
 FOLDERS = [
     "`a`; DROP TABLE t -- '\" %20 50% *[]{}?#:=&$~ é日\\", "plain", "line\nbreak", "_hidden", ".dot", "..two", "%2F",
@@ -29,11 +30,9 @@ def drop(folder: Path, value: str, *rows: tuple[int, int]) -> None:
     (place / "a [1]*`';%20.json").write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize("number", range(len(FOLDERS)))
-def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int, long: bool) -> None:
+@pytest.mark.parametrize("number", every(len(FOLDERS), range(len(FOLDERS))))
+def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int) -> None:
     """Protects from paths and names that are taken for something else somewhere between landing and clone."""
-    if number and not long:
-        pytest.skip("the first has most of it; --long runs all")
     folder, column = tmp_path / FOLDERS[number], COLUMNS[number % 2]
     drop(folder, "x'; --", (1, 1), (2, 2))
     drop(folder, "y", (1, 5), (3, 3))

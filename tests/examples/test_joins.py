@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.corpus.world import Step, World, checked, rows
-from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.night import every
+from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 CONDITIONS = {
@@ -63,62 +61,65 @@ NESTED = (
 )
 
 
-def two_sources(spark: SparkSession) -> World:
+def two_sources(sandbox: MemorySandbox) -> None:
     schemas = {"l": "k int, v int", "r": "k int, w int"}
     first = {"l": [(1, 1), (1, 1), (2, 2), (None, 3)], "r": [(1, 1), (2, 0), (2, 5), (None, 2)]}
-    return World(spark, {name: (schemas[name], first[name]) for name in schemas})
+    sandbox.sources({name: (schemas[name], first[name]) for name in schemas})
 
 
-def through_history(spark: SparkSession, query: str) -> None:
-    world = two_sources(spark)
-    view = world.view(query)
+def through_history(sandbox: MemorySandbox, query: str) -> None:
+    two_sources(sandbox)
+    view = sandbox.another(query)
     checked(view)
     for steps in HISTORY:
-        world.do(*steps)
+        sandbox.do(*steps)
         checked(view)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_every_kind_under_changes_of_both_sides(spark: SparkSession, long: bool, kind: str, condition: str) -> None:
+BOTH = [
+    (kind, condition)
+    for number, condition in enumerate(CONDITIONS)
+    for kind in KINDS[number % 3 :] + KINDS[: number % 3]
+]
+
+
+@pytest.mark.parametrize("join", every(3, BOTH))
+def test_every_kind_under_changes_of_both_sides(sandbox: MemorySandbox, join: tuple[str, str]) -> None:
     """Cross terms, last matches, NULL keys, emptied and refilled sides: no kind may lose or double a row."""
-    if not long and (KINDS.index(kind) + list(CONDITIONS).index(condition)) % 3:
-        pytest.skip("only with --long")
+    kind, condition = join
     shown = "l.k, v" if kind in ("left semi", "left anti") else "l.k, v, r.k as rk, w"
-    through_history(spark, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
+    through_history(sandbox, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
 
 
-@pytest.mark.parametrize("number", range(len(NESTED)))
-def test_subqueries_set_operations_and_joins_of_joins(spark: SparkSession, long: bool, number: int) -> None:
+@pytest.mark.parametrize("number", every(2, range(len(NESTED))))
+def test_subqueries_set_operations_and_joins_of_joins(sandbox: MemorySandbox, number: int) -> None:
     """Each is joins and aggregates after Spark's own unnesting."""
-    if not long and number % 2:
-        pytest.skip("only with --long")
-    through_history(spark, NESTED[number])
+    through_history(sandbox, NESTED[number])
 
 
-def test_deleting_one_of_two_equal_rows(spark: SparkSession) -> None:
+def test_deleting_one_of_two_equal_rows(sandbox: MemorySandbox) -> None:
     """A join row's weight is the product of its sides' weights."""
-    world = two_sources(spark)
-    view = world.view("select l.k, v, w from l join r on l.k = r.k")
+    two_sources(sandbox)
+    view = sandbox.another("select l.k, v, w from l join r on l.k = r.k")
     checked(view)
-    world.do(("insert", "r", [(1, 1)]), ("delete", "l", "k = 2"))
+    sandbox.do(("insert", "r", [(1, 1)]), ("delete", "l", "k = 2"))
     checked(view)
     assert rows(view) == [(1, 1, 1)] * 4
-    world.do(("delete", "l", "true"), ("insert", "l", [(1, 1)]))
+    sandbox.do(("delete", "l", "true"), ("insert", "l", [(1, 1)]))
     checked(view)
     assert rows(view) == [(1, 1, 1)] * 2
 
 
-def test_joins_on_delta(scene: Scene) -> None:
+def test_joins_on_delta(delta: DeltaSandbox) -> None:
     """The same over Delta tables: both sides of several joins change in one refresh, by files and deletion vectors."""
-    scene.source("l", "k int, v int", [(1, 1), (1, 1), (2, 2), (None, 3)])
-    scene.source("r", "k int, w int", [(1, 1), (2, 0), (2, 5), (None, 2)])
+    delta.source("l", "k int, v int", [(1, 1), (1, 1), (2, 2), (None, 3)])
+    delta.source("r", "k int, w int", [(1, 1), (2, 0), (2, 5), (None, 2)])
     queries = [
         "select r.w, sum(l.v) s, count(*) n from l join r on l.k = r.k group by r.w",
         "select l.k, v, r.k as rk, w from l full join r on l.k = r.k",
         "select k, v from l where k not in (select k from r where k is not null)",
     ]
-    views = [scene.view(query, f"v{i}") for i, query in enumerate(queries)]
+    views = [delta.view(query, f"v{i}") for i, query in enumerate(queries)]
     for step in (
         "",
         "update {r} set w = 5 where w = 0",
@@ -126,21 +127,21 @@ def test_joins_on_delta(scene: Scene) -> None:
         "insert into {l} values (2, 7)",
     ):
         if step:
-            scene.sql(step)
+            delta.sql(step)
         if "{l}" in step:
-            scene.sql("delete from {r} where k is null")
+            delta.sql("delete from {r} where k is null")
         for view in views:
-            on_delta.checked(view)
+            checked(view)
 
 
-def test_all_inputs_empty(spark: SparkSession) -> None:
+def test_all_inputs_empty(sandbox: MemorySandbox) -> None:
     """Nothing joined with nothing, then something."""
-    world = World(spark, {"l": ("k int, v int", []), "r": ("k int, w int", [])})
-    view = world.view("select l.k, v, w from l full join r on l.k = r.k")
+    sandbox.sources({"l": ("k int, v int", []), "r": ("k int, w int", [])})
+    view = sandbox.another("select l.k, v, w from l full join r on l.k = r.k")
     checked(view)
     assert rows(view) == []
-    world.do(("insert", "r", [(1, 1)]))
+    sandbox.do(("insert", "r", [(1, 1)]))
     checked(view)
-    world.do(("delete", "r", "true"), ("insert", "l", [(1, 1)]))
+    sandbox.do(("delete", "r", "true"), ("insert", "l", [(1, 1)]))
     checked(view)
     assert rows(view) == [(1, 1, None)]

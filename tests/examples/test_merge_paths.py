@@ -8,10 +8,8 @@ from __future__ import annotations
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from incremental.algebra.tuning import Tuning
-from tests.corpus.world import World, checked
-from tests.examples import scene as on_delta
 from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox, checked, rows
 
 QUERIES = {
     "in_place": "select k, q, sum(v) s, min(v) lo, max_by(v, u) m, stddev(v) sd from t group by k, q",
@@ -38,18 +36,17 @@ ROUNDS = (
     [(4, 1, "rewrite"), (0, 1, "merge"), (4, 5, "merge")],
     ids=["rewrite", "merge", "buckets"],
 )
-def test_history(world: World, few: int, buckets: int, path: str) -> None:
+def test_history(sandbox: MemorySandbox, few: int, buckets: int, path: str) -> None:
     """The path is chosen by size; the answer does not depend on it."""
-    world.source("t", *FIRST)
-    tuning = Tuning(rewrite_files=few)
-    views = [world.view(query, buckets=buckets, tuning=tuning) for query in QUERIES.values()]
+    sandbox.source("t", *FIRST)
+    sandbox.tune(rewrite_files=few, bucket_bytes=1 if buckets > 1 else 1 << 40, buckets=buckets)
+    views = [sandbox.another(query) for query in QUERIES.values()]
     taken = set()
     for changes in ROUNDS:
         for change in changes:
-            world.sql(change)
+            sandbox.sql(change)
         for view in views:
-            checked(view)
-            taken |= set(view.paths.items())
+            taken |= set(checked(view).paths.items())
     assert_only(path, taken)
 
 
@@ -68,7 +65,7 @@ def test_history_on_delta(scene: Scene, few: int, buckets: int, names: tuple[str
         for change in changes:
             scene.sql(change)
         for view in views:
-            taken |= set(on_delta.checked(view).paths.items())
+            taken |= set(checked(view).paths.items())
     assert_only("merge", taken)
 
 
@@ -83,17 +80,17 @@ def test_partitions_that_get_no_row_lose_theirs(scene: Scene) -> None:
             if change:
                 scene.sql(change)
             for view in views:
-                on_delta.checked(view)
+                checked(view)
     finally:
         scene.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
-    assert [on_delta.rows(view) for view in views] == [[], [], []]
+    assert [rows(view) for view in views] == [[], [], []]
 
 
 def test_what_others_write_beside_a_merge_is_not_ours(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark of a MERGE is a setting: in a shared session Delta took a second write of a user's for one of ours."""
     scene.source("t", *FIRST)
     view = scene.view(QUERIES["in_place"])
-    on_delta.checked(view)
+    checked(view)
     scene.sql("delete from {t} where k = 2")
     execute = DeltaMergeBuilder.execute
 
@@ -104,10 +101,10 @@ def test_what_others_write_beside_a_merge_is_not_ours(scene: Scene, monkeypatch:
 
     monkeypatch.setattr(DeltaMergeBuilder, "execute", beside)
     scene.tune(rewrite_files=0)
-    assert on_delta.checked(view).paths["state_1"] == "merge"
+    assert checked(view).paths["state_1"] == "merge"
     monkeypatch.undo()
-    on_delta.checked(view)
-    assert (9, 9, 18.0) in [row[:3] for row in on_delta.rows(view)]
+    checked(view)
+    assert (9, 9, 18.0) in [row[:3] for row in rows(view)]
 
 
 def assert_only(path: str, taken: set[tuple[str, str]]) -> None:

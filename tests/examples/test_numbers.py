@@ -9,145 +9,143 @@ import pytest
 
 from incremental.algebra.errors import SourceError
 from incremental.api import DeltafoldError
-from tests.corpus.world import World, checked, rows
-from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox, checked, row, rows
 
 BIGGEST = 2**63 - 1
 
 
-def test_integer_overflow_raises_as_in_batch_and_can_be_mended(scene: Scene) -> None:
+def test_integer_overflow_raises_as_in_batch_and_can_be_mended(sandbox: MemorySandbox) -> None:
     """Under ANSI sum overflows aloud; once the row is gone, the view goes on."""
-    scene.source("t", "k int, v bigint", [(1, BIGGEST), (2, 4)])
-    strict = scene.view("select k, sum(v) s from t group by k", "strict")
-    lenient = scene.view("select k, try_sum(v) s, avg(v) a from t group by k", "lenient")
-    on_delta.checked(strict)
-    on_delta.checked(lenient)
-    scene.sql("insert into {t} values (1, 1)")
+    sandbox.source("t", "k int, v bigint", [(1, BIGGEST), (2, 4)])
+    strict = sandbox.view("select k, sum(v) s from t group by k", "strict")
+    lenient = sandbox.view("select k, try_sum(v) s, avg(v) a from t group by k", "lenient")
+    checked(strict)
+    checked(lenient)
+    sandbox.sql("insert into {t} values (1, 1)")
     with pytest.raises(DeltafoldError, match=r"(?i)overflow|out of range"):
         strict.refresh()
-    assert on_delta.rows(strict) == [(1, BIGGEST), (2, 4)]
-    on_delta.checked(lenient)
-    assert on_delta.rows(lenient)[0][1] is None
-    scene.sql("insert into {t} values (1, -11), (2, 1)")
+    assert rows(strict) == [(1, BIGGEST), (2, 4)]
+    checked(lenient)
+    assert rows(lenient)[0][1] is None
+    sandbox.sql("insert into {t} values (1, -11), (2, 1)")
     for view in (strict, lenient):
         view.refresh()
-    assert on_delta.rows(strict) == [(1, BIGGEST - 10), (2, 5)]
-    assert [r[1] for r in on_delta.rows(lenient)] == [BIGGEST - 10, 5]
-    scene.sql("delete from {t} where v in (1, -11)")
-    on_delta.checked(strict)
-    on_delta.checked(lenient)
+    assert rows(strict) == [(1, BIGGEST - 10), (2, 5)]
+    assert [r[1] for r in rows(lenient)] == [BIGGEST - 10, 5]
+    sandbox.sql("delete from {t} where v in (1, -11)")
+    checked(strict)
+    checked(lenient)
 
 
-def test_decimal_sums_keep_every_digit(world: World) -> None:
+def test_decimal_sums_keep_every_digit(sandbox: MemorySandbox) -> None:
     """decimal(38,18): no digit of the scale is given up by merging."""
     large, small = Decimal("12345678901234567.000000000000000001"), Decimal("0.000000000000000001")
-    world.source("t", "k int, v decimal(38,18)", [(1, large), (1, -small), (2, small)])
-    view = world.view("select k, sum(v) s, avg(v) a, max(v) hi, count(v) n from t group by k")
+    sandbox.source("t", "k int, v decimal(38,18)", [(1, large), (1, -small), (2, small)])
+    view = sandbox.another("select k, sum(v) s, avg(v) a, max(v) hi, count(v) n from t group by k")
     checked(view)
     for _ in range(2):
-        world.sql("insert into {t} select k, v from {t}")
+        sandbox.sql("insert into {t} select k, v from {t}")
         checked(view)
     assert rows(view)[0][1] == 4 * large - 4 * small
-    world.sql("delete from {t} where v > 1")
+    sandbox.sql("delete from {t} where v > 1")
     checked(view)
     assert rows(view)[0][1] == -4 * small
 
 
-def test_a_decimal_with_many_digits_behind_the_point(world: World) -> None:
+def test_a_decimal_with_many_digits_behind_the_point(sandbox: MemorySandbox) -> None:
     """Beside an INT, Spark gives up digits of a DECIMAL(38,30)."""
     least = Decimal("0.000000000000000000000000000001")
-    world.source("t", "k int, v decimal(38,30), w decimal(38,38)", [(1, least, Decimal("0.5")), (2, None, None)])
-    view = world.view("select k, sum(v) s, avg(v) a, sum(w) ws, avg(w) wa from t group by k")
-    whole = world.view("select sum(v) s, avg(v) a from t")
+    sandbox.source("t", "k int, v decimal(38,30), w decimal(38,38)", [(1, least, Decimal("0.5")), (2, None, None)])
+    view = sandbox.another("select k, sum(v) s, avg(v) a, sum(w) ws, avg(w) wa from t group by k")
+    whole = sandbox.another("select sum(v) s, avg(v) a from t")
     checked(view)
     checked(whole)
     assert [r[1] for r in rows(view)] == [least, None]
-    world.sql("insert into {t} values (1, 1234.1, 0.1), (2, -0.000000000000000000000000000003, -0.3)")
-    world.sql("delete from {t} where w = 0.5")
+    sandbox.sql("insert into {t} values (1, 1234.1, 0.1), (2, -0.000000000000000000000000000003, -0.3)")
+    sandbox.sql("delete from {t} where w = 0.5")
     checked(view)
     checked(whole)
     assert rows(whole)[0][0] == Decimal("1234.099999999999999999999999999997")
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_decimal_sum_beyond_what_a_state_keeps(scene: Scene, ansi: str) -> None:
+def test_a_decimal_sum_beyond_what_a_state_keeps(sandbox: MemorySandbox, ansi: str) -> None:
     """One digit before Spark's own limit: a sentence with a way out, and the way out works; never a NULL that stays."""
-    known = scene.spark.conf.get("spark.sql.ansi.enabled")
-    scene.spark.conf.set("spark.sql.ansi.enabled", ansi)
+    known = sandbox.spark.conf.get("spark.sql.ansi.enabled")
+    sandbox.spark.conf.set("spark.sql.ansi.enabled", ansi)
     said = r"beyond the 37 digits that a state keeps .* set policy: definition"
     try:
-        scene.source("t", "v decimal(38,0)", [(Decimal(10**37 - 1),)])
-        view, other = scene.view("select sum(v) s from t"), scene.view("select sum(v) s from t", "w")
-        on_delta.checked(view)
-        scene.sql("insert into {t} values (1), (null)")
+        sandbox.source("t", "v decimal(38,0)", [(Decimal(10**37 - 1),)])
+        view, other = sandbox.view("select sum(v) s from t"), sandbox.view("select sum(v) s from t", "w")
+        checked(view)
+        sandbox.sql("insert into {t} values (1), (null)")
         for each in (view, other):  # in a merge, and in one load
             with pytest.raises(SourceError, match=said):  # data to correct: exit code 4
                 each.refresh()
-        on_delta.checked(scene.view("select sum(v) s from t", "x", policy="definition"))
-        scene.sql("delete from {t} where v > 1")
+        checked(sandbox.view("select sum(v) s from t", "x", policy="definition"))
+        sandbox.sql("delete from {t} where v > 1")
         for each in (view, other):
-            on_delta.checked(each)
+            checked(each)
     finally:
-        scene.spark.conf.set("spark.sql.ansi.enabled", known or "true")
+        sandbox.spark.conf.set("spark.sql.ansi.enabled", known or "true")
 
 
-def test_doubles_do_not_drift(world: World) -> None:
+def test_doubles_do_not_drift(sandbox: MemorySandbox) -> None:
     """1e20 added and deleted leaves exactly the rest, which a running sum of doubles would have lost."""
-    world.source("t", "k int, v double", [(1, 0.1), (1, 0.2), (2, 1e-9)])
-    view = world.view("select k, sum(v) s, avg(v) a from t group by k")
+    sandbox.source("t", "k int, v double", [(1, 0.1), (1, 0.2), (2, 1e-9)])
+    view = sandbox.another("select k, sum(v) s, avg(v) a from t group by k")
     checked(view)
     before = rows(view)
     for _ in range(2):
-        world.sql("insert into {t} values (1, 1e20), (2, -1e25), (3, 1e20), (3, -1e20), (3, 3.5)")
+        sandbox.sql("insert into {t} values (1, 1e20), (2, -1e25), (3, 1e20), (3, -1e20), (3, 3.5)")
         view.refresh()
         assert (rows(view)[0][1], rows(view)[2][1]) == (1e20, 3.5)
-        world.sql("delete from {t} where abs(v) > 1e19 or k = 3")
+        sandbox.sql("delete from {t} where abs(v) > 1e19 or k = 3")
         checked(view)
         assert rows(view) == before
 
 
-def test_nan_and_infinities_come_and_go(scene: Scene) -> None:
+def test_nan_and_infinities_come_and_go(sandbox: MemorySandbox) -> None:
     """They have no inverse: the group they leave is recomputed from its rows."""
-    scene.source("t", "k int, v double", [(1, 0.5), (1, -0.0), (2, 1e300), (3, None)])
-    view = scene.view("select k, sum(v) s, avg(v) a, min(v) lo, max(v) hi, stddev(v) sd, count(v) n from t group by k")
-    on_delta.checked(view)
-    before = on_delta.rows(view)
-    scene.sql("insert into {t} values (1, double('NaN')), (2, double('inf')), (3, double('-inf')), (3, double('inf'))")
-    on_delta.checked(view)
-    assert (
-        math.isnan(on_delta.rows(view)[0][1])
-        and on_delta.rows(view)[1][1] == math.inf
-        and math.isnan(on_delta.rows(view)[2][1])
+    sandbox.source("t", "k int, v double", [(1, 0.5), (1, -0.0), (2, 1e300), (3, None)])
+    view = sandbox.view(
+        "select k, sum(v) s, avg(v) a, min(v) lo, max(v) hi, stddev(v) sd, count(v) n from t group by k"
     )
-    scene.sql("delete from {t} where isnan(v) or abs(v) = double('inf')")
-    on_delta.checked(view)
-    assert on_delta.rows(view) == before
+    checked(view)
+    before = rows(view)
+    sandbox.sql(
+        "insert into {t} values (1, double('NaN')), (2, double('inf')), (3, double('-inf')), (3, double('inf'))"
+    )
+    checked(view)
+    assert math.isnan(rows(view)[0][1]) and rows(view)[1][1] == math.inf and math.isnan(rows(view)[2][1])
+    sandbox.sql("delete from {t} where isnan(v) or abs(v) = double('inf')")
+    checked(view)
+    assert rows(view) == before
 
 
-def test_moments_under_deletions(world: World) -> None:
+def test_moments_under_deletions(sandbox: MemorySandbox) -> None:
     """Variance, covariance and correlation of integers and doubles, of groups of one row, and of constant columns."""
     data = [(k, i, float(i * i), 2.5) for k in range(3) for i in range(k + 1)]
-    world.source("t", "k int, i int, v double, c double", data)
-    view = world.view("""
+    sandbox.source("t", "k int, i int, v double, c double", data)
+    view = sandbox.another("""
         select k, stddev(i) a, var_pop(i) b, stddev_pop(v) c, variance(v) d, covar_samp(i, v) e, covar_pop(v, i) f,
                stddev(c) g, covar_pop(c, v) h, corr(i, v) filter (where k > 0) r
         from t group by k""")
     checked(view)
-    world.sql("insert into {t} values (0, 2147483647, 1e6, 2.5), (0, -2147483648, -1e6, 2.5), (1, 5, null, 2.5)")
+    sandbox.sql("insert into {t} values (0, 2147483647, 1e6, 2.5), (0, -2147483648, -1e6, 2.5), (1, 5, null, 2.5)")
     checked(view)
-    world.sql("delete from {t} where abs(v) = 1e6 or k = 2 and i = 1")
+    sandbox.sql("delete from {t} where abs(v) = 1e6 or k = 2 and i = 1")
     checked(view)
 
 
-def test_result_types_are_sparks(scene: Scene) -> None:
+def test_result_types_are_sparks(sandbox: MemorySandbox) -> None:
     """Types of every answer column come out as in batch, also after nesting."""
-    scene.source("t", "k int, h smallint, f float, e decimal(5,1)", [(1, 2, 0.1, Decimal("1.5")), (1, 3, 0.2, None)])
-    view = scene.view(
+    sandbox.source("t", "k int, h smallint, f float, e decimal(5,1)", [(1, 2, 0.1, Decimal("1.5")), (1, 3, 0.2, None)])
+    view = sandbox.view(
         "select sum(s) ss, avg(a) aa, max(x) xx, sum(m) mm, min(z) zz from (select k, sum(h) s, avg(e) a, sum(e) x, "
         "sum(f) m, max(f) z from t group by k)"
     )
-    on_delta.checked(view)
-    scene.sql("insert into {t} values (2, 7, 0.3, 9.9), (1, null, null, -3.3)")
-    on_delta.checked(view)
-    assert on_delta.row(view)["ss"] == 12
+    checked(view)
+    sandbox.sql("insert into {t} values (2, 7, 0.3, 9.9), (1, null, null, -3.3)")
+    checked(view)
+    assert row(view)["ss"] == 12

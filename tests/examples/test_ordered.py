@@ -6,14 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import RefusedError
 from incremental.api import Policy
-from tests.corpus.world import Step, World, checked, rows
-from tests.examples import scene as on_delta
-from tests.examples.scene import Scene
+from tests.sandbox import MemorySandbox, Step, checked, rows
 
 FIRST = [(1, 1, "a"), (1, 2, "a"), (1, 2, "b"), (2, 2, "a"), (None, 5, None)]
 HISTORY: tuple[tuple[Step, ...], ...] = (
@@ -55,13 +53,13 @@ UNMERGED = (
 
 
 @pytest.mark.parametrize("query", [*WINDOWS, *LIMITS, *UNMERGED])
-def test_touched_partitions_and_groups(spark: SparkSession, query: str) -> None:
+def test_touched_partitions_and_groups(sandbox: MemorySandbox, query: str) -> None:
     """A partition that grows, shrinks, moves, empties and comes again; equal values at every edge."""
-    world = World(spark, {"t": ("k int, v int, s string", FIRST)})
-    view = world.view(query)
+    sandbox.sources({"t": ("k int, v int, s string", FIRST)})
+    view = sandbox.another(query)
     checked(view)
     for steps in HISTORY:
-        world.do(*steps)
+        sandbox.do(*steps)
         checked(view)
 
 
@@ -93,29 +91,31 @@ TIED = [(1, 1, 2, "b"), (1, 1, 1, "c"), (1, 0, 3, "a"), (2, 5, 2, "x"), (2, 5, 3
 
 
 @pytest.mark.parametrize("case", WITHIN)
-def test_ties_within_queries_are_settled(spark: SparkSession, case: str) -> None:
+def test_ties_within_queries_are_settled(sandbox: MemorySandbox, case: str) -> None:
     """The same rows in another order are the same answer, of the view and of the batch query."""
     answers: list[list[tuple[Any, ...]]] = []
-    for o in (TIED, TIED[::-1]):
-        world = World(spark, {"c": ("id int", [(1,), (2,), (3,)]), "o": ("cid int, day int, v int, s string", o)})
-        view = world.view(WITHIN[case])
+    for number, o in enumerate((TIED, TIED[::-1])):
+        box = sandbox.beside(str(number)).sources(
+            {"c": ("id int", [(1,), (2,), (3,)]), "o": ("cid int, day int, v int, s string", o)}
+        )
+        view = box.another(WITHIN[case])
         checked(view)
         answers.append(rows(view))
     assert answers[0] == answers[1]
 
 
-def test_the_order_of_a_correlated_limit_is_kept(spark: SparkSession) -> None:
+def test_the_order_of_a_correlated_limit_is_kept(sandbox: MemorySandbox) -> None:
     """Spark forgets it where the query does not show what it orders by."""
-    world = World(spark, {"c": ("id int", [(1,), (2,)]), "o": ("cid int, day int, v int, s string", TIED)})
-    view = world.view(WITHIN["lateral"])
+    sandbox.sources({"c": ("id int", [(1,), (2,)]), "o": ("cid int, day int, v int, s string", TIED)})
+    view = sandbox.another(WITHIN["lateral"])
     checked(view)
     assert rows(view) == [(1, 1), (2, 2)]
-    world.do(("delete", "o", "v < 3"), ("insert", "o", [(1, 7, 9, "e"), (2, 3, 8, "w")]))
+    sandbox.do(("delete", "o", "v < 3"), ("insert", "o", [(1, 7, 9, "e"), (2, 3, 8, "w")]))
     checked(view)
     assert rows(view) == [(1, 9), (2, 3)]
 
 
-def test_choices_of_what_cannot_be_ordered(spark: SparkSession) -> None:
+def test_choices_of_what_cannot_be_ordered(sandbox: MemorySandbox) -> None:
     """Among equal orders a map is taken by its sorted entries, whatever the order of its keys and of the rows."""
     query = """select k, map_entries(max_by(m, ts)) hi, map_entries(min_by(m, ts) filter (where ts < 9)) lo,
         max_by(ts, v, 2) top, to_json(max_by(map('m', m['a']), v)) j from t group by k"""
@@ -124,28 +124,28 @@ def test_choices_of_what_cannot_be_ordered(spark: SparkSession) -> None:
         (2, 2, 1, None), (2, 2, 1, {"c": "x"}), (3, None, 1, {"d": "x"}),
     ]  # fmt: skip
     answers: list[list[tuple[Any, ...]]] = []
-    for given in (data, data[::-1]):
-        world = World(spark, {"t": ("k int, ts int, v int, m map<string,string>", given)})
-        view = world.view(query)
+    for number, given in enumerate((data, data[::-1])):
+        box = sandbox.beside(str(number)).sources({"t": ("k int, ts int, v int, m map<string,string>", given)})
+        view = box.another(query)
         checked(view)
-        world.do(("delete", "t", "ts = 7 or ts = 0"), ("insert", "t", [(3, 2, 2, {"e": "x"}), (3, 2, 1, {"f": "x"})]))
+        box.do(("delete", "t", "ts = 7 or ts = 0"), ("insert", "t", [(3, 2, 2, {"e": "x"}), (3, 2, 1, {"f": "x"})]))
         checked(view)
         answers.append(rows(view))
     assert answers[0] == answers[1]
     assert [(r[0], r[1]) for r in answers[0]] == [(1, [("b", "x")]), (2, [("c", "x")]), (3, [("f", "x")])]
 
 
-def test_lists_of_distinct_values(spark: SparkSession) -> None:
+def test_lists_of_distinct_values(sandbox: MemorySandbox) -> None:
     """They come in their own order where the query names none."""
     data = [(1, "b"), (1, "a"), (1, "b"), (1, None), (1, "c"), (2, "z"), (2, "y")]
-    for given in (data, data[::-1]):
-        world = World(spark, {"t": ("k int, s string", given)})
-        view = world.view("select k, listagg(distinct s, ',') l, listagg(s) m from t group by k")
+    for number, given in enumerate((data, data[::-1])):
+        box = sandbox.beside(str(number)).sources({"t": ("k int, s string", given)})
+        view = box.another("select k, listagg(distinct s, ',') l, listagg(s) m from t group by k")
         checked(view)
         assert rows(view) == [(1, "a,b,c", "abbc"), (2, "y,z", "yz")]
 
 
-def test_peers_stay_in_a_range_frame(spark: SparkSession) -> None:
+def test_peers_stay_in_a_range_frame(sandbox: MemorySandbox) -> None:
     """Whichever of them is the first, all have the same frame and so the same value, and that is one of Spark's."""
     data = [(1, 1, None, "b"), (1, 1, 5, "a"), (1, 2, None, "c"), (1, 2, 7, "c"), (1, 2, None, "d"), (2, 1, None, "e")]
     query = """
@@ -157,9 +157,9 @@ def test_peers_stay_in_a_range_frame(spark: SparkSession) -> None:
             collect_list(s) over (partition by k order by d range between current row and current row) h
         from t window w as (partition by k order by d)"""
     answers: list[list[tuple[Any, ...]]] = []
-    for given in (data, data[::-1]):
-        world = World(spark, {"t": ("k int, d int, x int, s string", given)})
-        view = world.view(query)
+    for number, given in enumerate((data, data[::-1])):
+        box = sandbox.beside(str(number)).sources({"t": ("k int, d int, x int, s string", given)})
+        view = box.another(query)
         checked(view)
         answers.append(rows(view))
         found = {(r.k, r.d): r for r in view.answer().collect()}
@@ -168,12 +168,12 @@ def test_peers_stay_in_a_range_frame(spark: SparkSession) -> None:
         assert sorted(found[1, 1].l) == ["a", "b"] and sorted(found[1, 2].l) == ["a", "b", "c", "c", "d"]
         assert found[1, 2].t == "".join(found[1, 2].l) and found[1, 1].n == found[1, 1].l[1] == found[1, 1].z
         assert sorted(found[1, 2].h) == ["c", "c", "d"] and found[1, 2].g == found[1, 2].h[0]
-        world.do(("delete", "t", "x = 5"), ("insert", "t", [(1, 2, 9, "a")]))
+        box.do(("delete", "t", "x = 5"), ("insert", "t", [(1, 2, 9, "a")]))
         checked(view)
     assert answers[0] == answers[1]
 
 
-def test_choices_over_windows(spark: SparkSession) -> None:
+def test_choices_over_windows(sandbox: MemorySandbox) -> None:
     """What has an order of its own is settled by that, within the frame that the query says."""
     query = """select k, d, s,
         max_by(s, v) over (partition by k order by d) m, mode(s) over (partition by k order by d) o,
@@ -181,42 +181,42 @@ def test_choices_over_windows(spark: SparkSession) -> None:
         listagg(s, ',') within group (order by v) over (partition by k) l, median(d) over (partition by k) e from t"""
     data = [(1, 1, 3, "b"), (1, 1, 3, "a"), (1, 2, 3, "c"), (1, 2, 1, "z"), (1, 4, 1, "y"), (2, 1, 1, "x")]
     answers: list[list[tuple[Any, ...]]] = []
-    for given in (data, data[::-1]):
-        world = World(spark, {"t": ("k int, d int, v int, s string", given)})
-        view = world.view(query)
+    for number, given in enumerate((data, data[::-1])):
+        box = sandbox.beside(str(number)).sources({"t": ("k int, d int, v int, s string", given)})
+        view = box.another(query)
         checked(view)
         answers.append(rows(view))
     assert answers[0] == answers[1]
     assert answers[0][0] == (1, 1, "a", "b", "a", "a", "y,z,a,b,c", 2.0)
 
 
-def test_only_touched_partitions_are_computed(scene: Scene) -> None:
+def test_only_touched_partitions_are_computed(sandbox: MemorySandbox) -> None:
     """The change of a window over many partitions is as small as the partitions that changed."""
-    scene.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])
-    view = scene.view("select k, v, row_number() over (partition by k order by v desc) n from t")
-    on_delta.checked(view)
-    scene.sql("insert into {t} values (7, 9)")
-    assert on_delta.checked(view).change_rows == 9  # five rows of the partition come, four go
+    sandbox.source("t", "k int, v int", [(k, v) for k in range(50) for v in range(4)])
+    view = sandbox.view("select k, v, row_number() over (partition by k order by v desc) n from t")
+    checked(view)
+    sandbox.sql("insert into {t} values (7, 9)")
+    assert checked(view).change_rows == 9  # five rows of the partition come, four go
 
 
-def test_dropped_duplicates_keep_one_whole_row(spark: SparkSession) -> None:
+def test_dropped_duplicates_keep_one_whole_row(sandbox: MemorySandbox) -> None:
     """Values of different rows must not be mixed."""
-    world = World(spark, {"t": ("k int, v int, s string", [(1, 1, "z"), (1, 2, "a"), (2, 1, None)])})
+    sandbox.sources({"t": ("k int, v int, s string", [(1, 1, "z"), (1, 2, "a"), (2, 1, None)])})
 
     def query(t: DataFrame) -> DataFrame:
         return t.dropDuplicates(["k"])
 
-    view = world.view(query)
+    view = sandbox.another(query)
     checked(view)
     assert rows(view) == [(1, 1, "z"), (2, 1, None)]
-    world.do(("delete", "t", "v = 1"))
+    sandbox.do(("delete", "t", "v = 1"))
     checked(view)
     assert rows(view) == [(1, 2, "a")]
 
 
-def test_pandas_functions_of_groups(spark: SparkSession) -> None:
+def test_pandas_functions_of_groups(sandbox: MemorySandbox) -> None:
     """Spark runs them on touched groups alone."""
-    world = World(spark, {"t": ("k int, v double, s string", [(1, 1.0, "a"), (1, 3.0, "b"), (2, 5.0, "c")])})
+    sandbox.sources({"t": ("k int, v double, s string", [(1, 1.0, "a"), (1, 3.0, "b"), (2, 5.0, "c")])})
 
     def middle_of(v: pd.Series) -> float:
         return float(v.median())
@@ -232,11 +232,11 @@ def test_pandas_functions_of_groups(spark: SparkSession) -> None:
     def applied(t: DataFrame) -> DataFrame:
         return t.groupBy("k").applyInPandas(demeaned, "k int, v double, s string")
 
-    views = [world.view(aggregated), world.view(applied)]
+    views = [sandbox.another(aggregated), sandbox.another(applied)]
     more: Step = ("insert", "t", [(1, 8.0, "x"), (3, 1.0, "y")])
     for step in (None, more, ("delete", "t", "k = 2")):
         if step:
-            world.do(step)
+            sandbox.do(step)
         for view in views:
             checked(view)
 
@@ -253,8 +253,8 @@ def test_pandas_functions_of_groups(spark: SparkSession) -> None:
     ],
 )
 @pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
-def test_what_is_not_determined_is_refused(scene: Scene, query: str, because: str, policy: Policy) -> None:
+def test_what_is_not_determined_is_refused(sandbox: MemorySandbox, query: str, because: str, policy: Policy) -> None:
     """Recomputing it cannot help: another run gives other rows, and no check would ever say that they are equal."""
-    scene.source("t", "k int, v int, s string", [(1, 1, "a")])
+    sandbox.source("t", "k int, v int, s string", [(1, 1, "a")])
     with pytest.raises(RefusedError, match=because):
-        scene.view(query, policy=policy).refresh()
+        sandbox.view(query, policy=policy).refresh()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -12,26 +11,27 @@ from incremental.algebra.errors import QueryError
 from incremental.api import Delta
 from incremental.refresh import batches, incremental_refresh
 from incremental.store.journal import Part
-from tests.examples.scene import Scene, checked, confirm, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
 ANTI_AND_WINDOW = """select k, v, rank() over (partition by k order by v) r from t
                      where not exists (select 1 from d where d.k = t.k and d.name = 'n1')"""
 
 
-def filled(scene: Scene) -> None:
+def filled(sandbox: Sandbox) -> None:
     """Facts in six files, dimensions in two."""
     for i in range(6):
-        more = scene.source if i == 0 else scene.insert
+        more = sandbox.source if i == 0 else sandbox.insert
         more("t", "k int, v int", [(k, 10 * i + k) for k in range(6)])
     for i in range(2):
-        more = scene.source if i == 0 else scene.insert
+        more = sandbox.source if i == 0 else sandbox.insert
         more("d", "k int, name string", [(k, f"n{i}") for k in range(3 * i, 3 * i + 3)])
 
 
-def size(scene: Scene) -> int:
+def size(sandbox: Sandbox) -> int:
     """The bytes of three files of facts."""
-    return 3 * max(file.stat().st_size for file in Path(scene.path("t")).glob("*.parquet")) + 1
+    table = sandbox.table("t")
+    return 3 * max(file.bytes for file in table.files(table.version() or 0).values()) + 1
 
 
 def fail_in_second(patch: pytest.MonkeyPatch) -> None:
@@ -41,37 +41,46 @@ def fail_in_second(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("query", [JOINED, ANTI_AND_WINDOW], ids=["join", "anti join and window"])
-def test_parts_end_where_one_epoch_does(scene: Scene, query: str) -> None:
+def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox, query: str) -> None:
     """First load, then a change that also deletes, updates and compacts, on both sources."""
-    filled(scene)
-    view, steps = scene.view(query), list[str]()
-    report = view.refresh(chunk=size(scene), progress=steps.append)
+    taken_in_parts(sandbox, query)
+
+
+def test_parts_on_delta(delta: DeltaSandbox) -> None:
+    """Deletion vectors, compactions and sizes as Delta has them."""
+    taken_in_parts(delta, JOINED)
+
+
+def taken_in_parts(sandbox: Sandbox, query: str) -> None:
+    filled(sandbox)
+    view, steps = sandbox.view(query), list[str]()
+    report = view.refresh(chunk=size(sandbox), progress=steps.append)
     confirm(view)
     assert report.epoch == len(view.history()) > 1
     assert f"(parts 1 to {report.epoch} of {report.epoch})" in report.sentence
     assert [step for step in steps if step.startswith(f"part 2 of {report.epoch}, about ")]
-    scene.sql("delete from {t} where v % 10 = 3 or v < 3")
-    scene.sql("update {t} set k = k + 1 where v % 7 = 1")
-    scene.sql("delete from {d} where k = 4")
-    scene.sql("insert into {d} values (5, 'n1'), (9, 'n9')")
-    scene.sql("optimize {d}")
-    assert checked(view, chunk=size(scene)).epoch > report.epoch + 1
-    scene.sql("insert into {t} values (2, 2)")
-    assert "part" not in checked(view, chunk=size(scene)).sentence
-    assert view.refresh(chunk=size(scene)).verdict == "nothing to do"
+    sandbox.sql("delete from {t} where v % 10 = 3 or v < 3")
+    sandbox.sql("update {t} set k = k + 1 where v % 7 = 1")
+    sandbox.sql("delete from {d} where k = 4")
+    sandbox.sql("insert into {d} values (5, 'n1'), (9, 'n9')")
+    sandbox.sql("optimize {d}")
+    assert checked(view, chunk=size(sandbox)).epoch > report.epoch + 1
+    sandbox.sql("insert into {t} values (2, 2)")
+    assert "part" not in checked(view, chunk=size(sandbox)).sentence
+    assert view.refresh(chunk=size(sandbox)).verdict == "nothing to do"
 
 
-def test_the_report_of_a_change_in_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_change_in_parts(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """It told of the last part alone: of another's partitions, or that nothing was to do."""
 
     def put(**values: int) -> None:
         for day, value in values.items():
-            frame = scene.spark.createDataFrame([(day, value)], "day string, v int")
-            frame.write.format("delta").mode("append").partitionBy("day").save(scene.path("t"))
+            frame = sandbox.spark.createDataFrame([(day, value)], "day string, v int")
+            sandbox.write("t", frame, partition="day")
 
     put(d1=1, d2=2, d3=3, d4=40)
-    scene.declare("t")
-    view = scene.view("select day, v from t where v < 10")
+    sandbox.declare("t")
+    view = sandbox.view("select day, v from t where v < 10")
     first = checked(view, chunk=1)
     assert (first.versions, first.change_rows, first.partitions) == ({"t": (None, 3)}, 3, ("d1", "d2", "d3"))
     for _ in range(3):  # files go by names that nobody knows
@@ -88,33 +97,33 @@ def test_the_report_of_a_change_in_parts(scene: Scene, monkeypatch: pytest.Monke
     assert view.refresh(chunk=1).partitions == ()
 
 
-def test_what_a_compaction_wrote_is_changed_again(scene: Scene) -> None:
+def test_what_a_compaction_wrote_is_changed_again(sandbox: MemorySandbox) -> None:
     """Commits pass over the compaction: its file leaves and never came, so a set of files would hold rows twice."""
-    filled(scene)
-    view = scene.view("select k, count(*) n, max(v) hi from t group by k")
+    filled(sandbox)
+    view = sandbox.view("select k, count(*) n, max(v) hi from t group by k")
     checked(view)
     for i in range(4):
-        scene.insert("t", "k int, v int", [(k, 100 + 10 * i + k) for k in range(6)])
-    scene.sql("optimize {t}")
-    scene.sql("delete from {t} where v in (123, 134, 55)")
-    scene.sql("update {t} set v = 1 where v = 135")
-    assert "part" in checked(view, chunk=size(scene)).sentence
+        sandbox.insert("t", "k int, v int", [(k, 100 + 10 * i + k) for k in range(6)])
+    sandbox.sql("optimize {t}")
+    sandbox.sql("delete from {t} where v in (123, 134, 55)")
+    sandbox.sql("update {t} set v = 1 where v = 135")
+    assert "part" in checked(view, chunk=size(sandbox)).sentence
 
 
-def test_few_rows_of_many_files_are_no_large_change(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were as many parts as files. Parts that an earlier release began so are ended so."""
-    filled(scene)
-    view = scene.view(JOINED)
+    filled(sandbox)
+    view = sandbox.view(JOINED)
     checked(view)
-    scene.sql("delete from {t} where v % 10 = 3")
-    assert "part" not in checked(view, chunk=size(scene)).sentence
-    scene.sql("delete from {t} where v % 10 = 4")
+    sandbox.sql("delete from {t} where v % 10 = 3")
+    assert "part" not in checked(view, chunk=size(sandbox)).sentence
+    sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
         earlier.setattr(batches, "Part", partial(Part, whole=True))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
-            view.refresh(chunk=size(scene))
-    for path in (scene.folder / "warehouse" / "views" / "v" / "journal").glob("g*.json"):
+            view.refresh(chunk=size(sandbox))
+    for path in (sandbox.folder / "warehouse" / "views" / "v" / "journal").glob("g*.json"):
         written = json.loads(path.read_text())
         if written["intent"]["part"]:
             assert written["intent"]["part"].pop("whole") and written["intent"]["part"]["of"] > 2
@@ -122,63 +131,63 @@ def test_few_rows_of_many_files_are_no_large_change(scene: Scene, monkeypatch: p
     assert "(parts 1 to 6 of 6)" in checked(view).sentence
 
 
-def test_a_failure_between_and_within_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers keep the last complete answer; the next refresh goes on, asked for parts or not."""
-    filled(scene)
-    view = scene.view(JOINED)
+    filled(sandbox)
+    view = sandbox.view(JOINED)
     checked(view)
     complete = rows(view)
-    scene.sql("update {t} set v = v + 100")
+    sandbox.sql("update {t} set v = v + 100")
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
         fail_in_second(failing)
-        view.refresh(chunk=size(scene))
+        view.refresh(chunk=size(sandbox))
     assert rows(view) == complete and view.verify().ok
-    scene.sql("insert into {t} values (0, 7)")
+    sandbox.sql("insert into {t} values (0, 7)")
     report = view.refresh()
     confirm(view)
     assert any("(part " in known.sentence for known in view.history()) and "(part" not in report.sentence
 
 
-def test_parts_of_no_bytes(scene: Scene) -> None:
+def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
     """An endless number of empty epochs is refused before anything is begun."""
-    scene.source("t", "k int", [(1,)])
-    view = scene.view("select k from t")
+    sandbox.source("t", "k int", [(1,)])
+    view = sandbox.view("select k from t")
     for work in (view.refresh, view.rebuild):
         with pytest.raises(QueryError, match="parts of 0 bytes: give 1 or more"):
             work(chunk=0)
     assert not view.history()
 
 
-def test_rebuilding_in_parts(scene: Scene) -> None:
+def test_rebuilding_in_parts(sandbox: MemorySandbox) -> None:
     """The old generation stays readable until the last part of the new one."""
-    filled(scene)
-    view = scene.view(JOINED)
+    filled(sandbox)
+    view = sandbox.view(JOINED)
     checked(view)
-    report = view.rebuild(chunk=size(scene))
+    report = view.rebuild(chunk=size(sandbox))
     confirm(view)
     assert report.generation == 2 and "(part" in report.sentence
 
 
-def test_sources_of_the_same_size_keep_their_order(scene: Scene) -> None:
+def test_sources_of_the_same_size_keep_their_order(sandbox: MemorySandbox) -> None:
     """The journal sorts names, a query does not: one file was taken in twice, another never."""
     for i in range(2):
-        scene.insert("t", "k int, v int", [(k, 10 * i + k) for k in range(6)])
+        sandbox.insert("t", "k int, v int", [(k, 10 * i + k) for k in range(6)])
     for name in ("b", "a"):
-        scene.warehouse.source(name, Delta(scene.path("t")))
-    view = scene.view("select b.k, b.v, sum(a.v) s from b join a on a.k = b.k group by b.k, b.v")
+        sandbox.warehouse.source(name, Delta(sandbox.path("t")))
+    view = sandbox.view("select b.k, b.v, sum(a.v) s from b join a on a.k = b.k group by b.k, b.v")
     assert view.refresh(chunk=1).epoch == 4
     confirm(view)
 
 
-def test_a_first_part_without_effect(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_part_without_effect(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The epoch before it stays the one that readers see, also where the next part fails."""
-    filled(scene)
-    view = scene.view("select k, sum(v) s from t where v < 1000 group by k")
+    filled(sandbox)
+    view = sandbox.view("select k, sum(v) s from t where v < 1000 group by k")
     checked(view)
     complete = rows(view)
     for i in range(3):
-        scene.insert("t", "k int, v int", [(1, 2000 + i)])
-    scene.sql("delete from {t} where v < 6")
+        sandbox.insert("t", "k int, v int", [(1, 2000 + i)])
+    sandbox.sql("delete from {t} where v < 6")
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
         fail_in_second(failing)
         view.refresh(chunk=1)

@@ -9,48 +9,46 @@ import pytest
 from incremental.algebra.errors import DeltafoldError, RefusedError
 from incremental.compiler import cost
 from incremental.refresh import incremental_refresh, mode
-from tests.corpus import world as in_memory
-from tests.corpus.world import World
-from tests.examples.scene import Scene, checked, confirm, rows
+from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 RECURSIVE = (
     "with recursive r(k, n) as (select k, v from t union all select k, n + 1 from r where n < 3) select k, n from r"
 )
 
 
-def test_refused_query_touches_nothing(scene: Scene) -> None:
+def test_refused_query_touches_nothing(sandbox: MemorySandbox) -> None:
     """policy incremental refuses before there is a folder."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    view = scene.view(RECURSIVE)
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    view = sandbox.view(RECURSIVE)
     for call in (view.refresh, view.explain, view.rebuild):
         with pytest.raises(RefusedError, match=r"WITH RECURSIVE"):
             call()
-    assert not (scene.folder / "warehouse" / "views").exists()
+    assert not (sandbox.folder / "warehouse" / "views").exists()
 
 
-def test_auto_recomputes_and_says_so(scene: Scene) -> None:
+def test_auto_recomputes_and_says_so(sandbox: MemorySandbox) -> None:
     """Nothing falls back in silence: explain, verdict and every report name it."""
-    scene.source("t", "k int, v int", [(1, 1), (1, 4), (2, 2)])
-    view = scene.view(RECURSIVE, policy="auto")
+    sandbox.source("t", "k int, v int", [(1, 1), (1, 4), (2, 2)])
+    view = sandbox.view(RECURSIVE, policy="auto")
     assert view.verdict == "recompute"
     assert view.explain().startswith("view v: recompute at each refresh (policy auto)\n  WITH RECURSIVE ")
     report = checked(view)
     assert report.verdict == "recomputed" and "recomputed" in report.sentence
-    scene.sql("insert into {t} values (1, 9), (2, 2)")
-    scene.sql("delete from {t} where v = 4")
+    sandbox.sql("insert into {t} values (1, 9), (2, 2)")
+    sandbox.sql("delete from {t} where v = 4")
     report = checked(view)
     assert (report.verdict, report.paths, report.epoch) == ("recomputed", {"view": "recompute"}, 2)
-    scene.sql("update {t} set v = v")
+    sandbox.sql("update {t} set v = v")
     assert checked(view).verdict == "nothing to do"
-    scene.sql("delete from {t} where k = 2")
+    sandbox.sql("delete from {t} where k = 2")
     checked(view)
     assert rows(view) == [(1, 1), (1, 2), (1, 3), (1, 9)]
 
 
-def test_auto_takes_the_cheaper_mode(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Explain says beforehand what the report says afterwards; another mode is another generation."""
-    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
-    view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
+    sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
     assert view.explain().startswith("view v: recompute at each refresh (policy auto)\n")
     assert re.search(r"policy auto: a refresh is expected to take \d+\.\d s, recomputing \d+\.\d s", view.explain())
     report = checked(view)
@@ -58,56 +56,56 @@ def test_auto_takes_the_cheaper_mode(scene: Scene, monkeypatch: pytest.MonkeyPat
     assert "policy auto: a refresh is expected to take" in report.sentence
     with monkeypatch.context() as large:
         large.setattr(cost, "OPERATOR_BYTES", 1e-3)  # as if the data were so large that reading it took hours
-        scene.sql("insert into {t} values (1, 10)")
+        sandbox.sql("insert into {t} values (1, 10)")
         assert view.verdict == "incremental"
         report = checked(view)
         assert (report.verdict, report.generation, report.epoch) == ("rebuilt", 2, 1)
-        scene.sql("delete from {t} where v = 3")
+        sandbox.sql("delete from {t} where v = 3")
         report = checked(view)
         assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
-        scene.sql("optimize {t}")
+        sandbox.sql("optimize {t}")
         assert checked(view).verdict == "nothing to do"
     monkeypatch.setattr(cost, "MERGE_SECONDS", 1e6)
-    scene.sql("delete from {t} where v = 4")
+    sandbox.sql("delete from {t} where v = 4")
     report = checked(view)
     assert (report.verdict, report.generation) == ("recomputed", 3)
-    scene.sql("update {t} set v = v")
+    sandbox.sql("update {t} set v = v")
     assert checked(view).verdict == "nothing to do"
 
 
-def test_a_first_load_tells_what_recomputing_takes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_load_tells_what_recomputing_takes(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recompute that was never timed counted as dear as estimated, though the whole query had run in seconds."""
-    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
-    view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
+    sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
     monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
     load = checked(view)
     assert load.paths != {"view": "recompute"} and load.expected["recompute"] > 1000
-    scene.sql("insert into {t} values (1, 10)")
+    sandbox.sql("insert into {t} values (1, 10)")
     assert checked(view).expected["recompute"] < 10 * load.seconds
 
 
-def test_auto_tries_a_recompute_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_tries_a_recompute_once(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mode that is thought dearer than it is would never be timed, and never taken, however slow the other is."""
-    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
-    view = scene.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
+    sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
     monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
     monkeypatch.setattr(mode, "loaded", lambda *_: [])
     assert checked(view).generation == 1
-    scene.sql("insert into {t} values (1, 10)")
+    sandbox.sql("insert into {t} values (1, 10)")
     assert checked(view).verdict == "applied"
     monkeypatch.setattr(mode, "TRIAL", 1e-3)  # as if reading the source were nothing beside the refresh
-    scene.sql("insert into {t} values (1, 11)")
+    sandbox.sql("insert into {t} values (1, 11)")
     assert checked(view).verdict == "recomputed"
-    scene.sql("insert into {t} values (1, 12)")
+    sandbox.sql("insert into {t} values (1, 12)")
     assert checked(view).expected["recompute"] < 100  # it is known now
 
 
-def test_auto_resumes_in_the_mode_it_began_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_resumes_in_the_mode_it_began_with(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash between two epochs of different modes must not leave an epoch that nobody can finish."""
-    scene.source("t", "k int, v int", [(k, k) for k in range(9)])
-    view = scene.view("select k, sum(v) s from t group by k", policy="auto")
+    sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = sandbox.view("select k, sum(v) s from t group by k", policy="auto")
     checked(view)
-    scene.sql("insert into {t} values (1, 10)")
+    sandbox.sql("insert into {t} values (1, 10)")
     with monkeypatch.context() as crash:
         crash.setattr(cost, "OPERATOR_BYTES", 1e-3)
         crash.setattr(incremental_refresh.Incremental, "run", lambda *_: 1 / 0)
@@ -119,26 +117,26 @@ def test_auto_resumes_in_the_mode_it_began_with(scene: Scene, monkeypatch: pytes
     confirm(view)
 
 
-def test_auto_does_not_help_against_the_clock(scene: Scene) -> None:
+def test_auto_does_not_help_against_the_clock(sandbox: MemorySandbox) -> None:
     """Two runs of the batch query differ, so recomputing keeps no promise."""
-    scene.source("t", "k int, v int", [(1, 1)])
+    sandbox.source("t", "k int, v int", [(1, 1)])
     with pytest.raises(RefusedError, match=r"current_date"):
-        scene.view("select k, current_date() d from t", policy="auto").refresh()
+        sandbox.view("select k, current_date() d from t", policy="auto").refresh()
 
 
-def test_definition_equals_incremental(world: World) -> None:
+def test_definition_equals_incremental(sandbox: MemorySandbox) -> None:
     """The oracle: the batch answer after minus the batch answer before gives the same view."""
-    world.source("t", "k int, q int, v double", [(k, k % 2, v / 4) for k in range(3) for v in range(4)])
-    world.source("d", "k int, name string", [(1, "one"), (1, "uno"), (2, "two")], invariant=True)
+    sandbox.source("t", "k int, q int, v double", [(k, k % 2, v / 4) for k in range(3) for v in range(4)])
+    sandbox.source("d", "k int, name string", [(1, "one"), (1, "uno"), (2, "two")], invariant=True)
     query = """select name, q, max(v) hi, count(distinct t.k) n, sum(v) s
                from t left join d on t.k = d.k group by grouping sets ((name, q), (name)) having count(*) > 1"""
-    views = [world.view(query, definition=definition) for definition in (False, True)]
+    views = [sandbox.view(query, policy, policy=policy) for policy in ("incremental", "definition")]
     for change in ("", "delete from {t} where v > 0.5 and k = 1", "insert into {t} values (2, 0, null), (9, 9, 0.25)"):
         if change:
-            world.sql(change)
+            sandbox.sql(change)
         for view in views:
-            in_memory.checked(view)
-        assert in_memory.rows(views[0]) == in_memory.rows(views[1])
+            checked(view)
+        assert rows(views[0]) == rows(views[1])
 
 
 @pytest.mark.parametrize(
@@ -151,26 +149,26 @@ def test_definition_equals_incremental(world: World) -> None:
     ],
     ids=["in place to table", "table to in place", "definition to incremental", "incremental to definition"],
 )
-def test_changing_how_a_view_is_kept(scene: Scene, first: dict[str, str], then: dict[str, str]) -> None:
+def test_changing_how_a_view_is_kept(sandbox: MemorySandbox, first: dict[str, str], then: dict[str, str]) -> None:
     """Another layout has to be refused until a rebuild, or taken over rightly: never a wrong answer."""
-    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
+    sandbox.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
     query = "select k, sum(v) s, max(v) hi from t group by k"
-    checked(scene.view(query, **first))
-    scene.sql("insert into {t} values (1, 5)")
-    other = scene.view(query, **then)
+    checked(sandbox.view(query, **first))
+    sandbox.sql("insert into {t} values (1, 5)")
+    other = sandbox.view(query, **then)
     try:
         other.refresh()
     except DeltafoldError as error:
         assert "rebuild" in str(error)
         other.rebuild()
     confirm(other)
-    scene.sql("delete from {t} where v = 2")
+    sandbox.sql("delete from {t} where v = 2")
     checked(other)
 
 
 @pytest.mark.parametrize("option", [{"policy": "sometimes"}, {"publish": "nowhere"}])
-def test_unknown_options(scene: Scene, option: dict[str, str]) -> None:
+def test_unknown_options(sandbox: MemorySandbox, option: dict[str, str]) -> None:
     """A misspelt option is not the default."""
-    scene.source("t", "k int, v int", [(1, 1)])
+    sandbox.source("t", "k int, v int", [(1, 1)])
     with pytest.raises(DeltafoldError, match=r"sometimes|nowhere"):
-        scene.view("select k from t", **option).refresh()
+        sandbox.view("select k from t", **option).refresh()

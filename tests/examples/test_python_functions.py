@@ -11,23 +11,23 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import QueryError
 from incremental.api import Policy
-from tests.examples.scene import Scene, checked, rows
+from tests.sandbox import MemorySandbox, checked, rows
 
 
-def test_python_function_in_a_group_by(scene: Scene) -> None:
+def test_python_function_in_a_group_by(sandbox: MemorySandbox) -> None:
     """Protects from a scan whose columns Spark hands over and then waits for, and from a key that is not a column."""
 
     def query(t: DataFrame) -> DataFrame:
         initial = F.udf(lambda name: name[:1] if name else None)
         return t.groupBy(initial("name").alias("first")).agg(F.sum("v").alias("s"), F.max("name").alias("last"))
 
-    scene.source("t", "name string, v int", [("ann", 1), ("bob", 2), (None, 3), ("al", 4)])
-    view = scene.view(query)
+    sandbox.source("t", "name string, v int", [("ann", 1), ("bob", 2), (None, 3), ("al", 4)])
+    view = sandbox.view(query)
     assert view.verdict == "incremental"
     checked(view)
-    scene.sql("insert into {t} values ('bea', 5), ('', 6)")
+    sandbox.sql("insert into {t} values ('bea', 5), ('', 6)")
     checked(view)
-    scene.sql("delete from {t} where name = 'bob' or name is null")
+    sandbox.sql("delete from {t} where name = 'bob' or name is null")
     checked(view)
     assert rows(view) == [("a", 5, "ann"), ("b", 5, "bea"), (None, 6, "")]
 
@@ -44,26 +44,26 @@ def test_python_function_in_a_group_by(scene: Scene) -> None:
 )
 @pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
 def test_a_function_that_runs_an_action_is_refused(
-    scene: Scene, query: Callable[[DataFrame], DataFrame], policy: Policy
+    sandbox: MemorySandbox, query: Callable[[DataFrame], DataFrame], policy: Policy
 ) -> None:
     """What it found when it was asked what the query is would stand in the query for ever."""
-    scene.source("t", "name string, v int", [("ann", 1), ("bob", 2)])
+    sandbox.source("t", "name string, v int", [("ann", 1), ("bob", 2)])
     with pytest.raises(QueryError, match=r"runs an action .* or name the values of a pivot"):
-        scene.view(query, policy=policy).refresh()
+        sandbox.view(query, policy=policy).refresh()
 
 
-def test_a_pivot_with_its_values(scene: Scene) -> None:
-    scene.source("t", "name string, v int", [("ann", 1), ("bob", 2), ("ann", 3)])
-    view = scene.view(lambda t: t.groupBy("name").pivot("v", [1, 2]).count())
+def test_a_pivot_with_its_values(sandbox: MemorySandbox) -> None:
+    sandbox.source("t", "name string, v int", [("ann", 1), ("bob", 2), ("ann", 3)])
+    view = sandbox.view(lambda t: t.groupBy("name").pivot("v", [1, 2]).count())
     checked(view)
-    scene.sql("insert into {t} values ('bob', 2), ('ann', 9)")
+    sandbox.sql("insert into {t} values ('bob', 2), ('ann', 9)")
     checked(view)
     assert rows(view) == [("ann", 1, None), ("bob", None, 2)]
 
 
-def test_a_function_without_an_answer(scene: Scene) -> None:
+def test_a_function_without_an_answer(sandbox: MemorySandbox) -> None:
     """Nothing returned: the commonest slip."""
-    scene.source("t", "name string, v int", [("ann", 1)])
+    sandbox.source("t", "name string, v int", [("ann", 1)])
     forgetful: Any = lambda t: None  # noqa: E731
     with pytest.raises(QueryError, match="returned NoneType, not a DataFrame"):
-        scene.view(forgetful).refresh()
+        sandbox.view(forgetful).refresh()

@@ -8,20 +8,20 @@ import pytest
 
 from incremental.api import View
 from incremental.refresh import incremental_refresh
-from tests.examples.scene import Scene, checked, confirm, rows
+from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 GROUPED = "select k, sum(v) s, max(v) m from t group by k"
 NESTED = "select m, count(*) n from (select k, max(v) m from t group by k) q group by m"
 
 
 @pytest.fixture
-def sold(scene: Scene) -> Scene:
-    scene.source("t", "k int, v int", [(k, k + v) for k in range(5) for v in range(4)])
-    return scene
+def sold(sandbox: MemorySandbox) -> MemorySandbox:
+    sandbox.source("t", "k int, v int", [(k, k + v) for k in range(5) for v in range(4)])
+    return sandbox
 
 
-def changed(scene: Scene, query: str, **options: Any) -> View:
-    return scene.view(query, on_change="rebuild", **options)
+def changed(sandbox: MemorySandbox, query: str, **options: Any) -> View:
+    return sandbox.view(query, on_change="rebuild", **options)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def changed(scene: Scene, query: str, **options: Any) -> View:
         ("select count(*) n from t", "select count(*) + 1 n from t", "state_1"),
     ],
 )
-def test_a_state_is_taken_over(sold: Scene, old: str, new: str, taken: str) -> None:
+def test_a_state_is_taken_over(sold: MemorySandbox, old: str, new: str, taken: str) -> None:
     """Where the sources stand still there is one epoch, which reads no source."""
     checked(sold.view(old))
     report = checked(changed(sold, new))
@@ -46,7 +46,7 @@ def test_a_state_is_taken_over(sold: Scene, old: str, new: str, taken: str) -> N
     assert checked(changed(sold, new)).verdict == "applied"
 
 
-def test_what_came_since_is_an_epoch_of_its_own(sold: Scene) -> None:
+def test_what_came_since_is_an_epoch_of_its_own(sold: MemorySandbox) -> None:
     """The state is of the versions it was built at; the report tells of both epochs and of what changed."""
     checked(sold.view(GROUPED))
     sold.sql("insert into {t} values (1, 100)")
@@ -61,7 +61,7 @@ def test_what_came_since_is_an_epoch_of_its_own(sold: Scene) -> None:
     ]
 
 
-def test_a_join_with_a_source_that_was_not_read_before(sold: Scene) -> None:
+def test_a_join_with_a_source_that_was_not_read_before(sold: MemorySandbox) -> None:
     """The state is taken over where it stood, the new source as it is now; then both go on."""
     checked(sold.view(GROUPED))
     sold.source("u", "k int, name string", [(1, "one"), (7, "seven")])
@@ -76,7 +76,7 @@ def test_a_join_with_a_source_that_was_not_read_before(sold: Scene) -> None:
     assert checked(view).epoch == 3
 
 
-def test_a_crash_between(sold: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_between(sold: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was begun where the old generation stood ends there; then the rest follows."""
     checked(sold.view(GROUPED))
     sold.sql("insert into {t} values (1, 100)")
@@ -92,7 +92,7 @@ def test_a_crash_between(sold: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     confirm(view)
 
 
-def test_what_is_not_taken_over(sold: Scene) -> None:
+def test_what_is_not_taken_over(sold: MemorySandbox) -> None:
     """Another state, another setting, a rebuild of the same query (which may be a repair), another table."""
     checked(sold.view(GROUPED))
     report = checked(changed(sold, GROUPED.replace("max", "min")))
@@ -107,19 +107,19 @@ def test_what_is_not_taken_over(sold: Scene) -> None:
     assert report.paths["state_1"] == "first load"
 
 
-def test_where_the_old_version_has_not_what_is_read(sold: Scene) -> None:
+def test_where_the_old_version_has_not_what_is_read(sold: MemorySandbox) -> None:
     """A column that came since, for another state; and versions whose files are gone: all is loaded at the new ones."""
     inner = "(select k, max(v) m from t group by k)"
     checked(sold.view(f"select m, count(*) n from {inner} q group by m"))
-    sold.sql("alter table {t} add columns (w int)")
+    sold.sql("alter table {t} add column w int")
     sold.sql("insert into {t} values (1, 2, 3)")
-    scene = Scene(sold.spark, sold.folder)
-    scene.declare("t")
-    report = checked(changed(scene, f"select q.m, t.w from {inner} q join t on t.k = q.k"))
+    sold.warehouse = sold.opened()
+    sold.declare("t")
+    report = checked(changed(sold, f"select q.m, t.w from {inner} q join t on t.k = q.k"))
     assert (report.verdict, report.epoch, report.paths["state_1"]) == ("rebuilt", 1, "first load")
 
 
-def test_a_part_of_a_query_over_files_that_are_gone(sold: Scene) -> None:
+def test_a_part_of_a_query_over_files_that_are_gone(sold: MemorySandbox) -> None:
     """One state is there, for the other the source would have to be read at a version that was vacuumed."""
     inner = "(select k, max(v) m from t group by k)"
     checked(sold.view(f"select m, count(*) n from {inner} q group by m"))

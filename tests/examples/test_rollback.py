@@ -8,19 +8,19 @@ import pytest
 
 from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError
 from incremental.lake.durable import lock
-from tests.examples.scene import Scene, checked, confirm, rows
+from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
 
 
-def test_back_and_forward_again(scene: Scene) -> None:
-    scene.source("t", "k int, v int", [(1, 1), (1, 1), (2, 2)])
-    grouped = scene.view(QUERY)
-    bag = scene.view("select k, v from t where v > 0", "bag")
+def test_back_and_forward_again(sandbox: MemorySandbox) -> None:
+    sandbox.source("t", "k int, v int", [(1, 1), (1, 1), (2, 2)])
+    grouped = sandbox.view(QUERY)
+    bag = sandbox.view("select k, v from t where v > 0", "bag")
     answers = {}
     for epoch, change in enumerate(["", "insert into {t} values (1, 1), (2, 5)", "delete from {t} where k = 2"], 1):
         if change:
-            scene.sql(change)
+            sandbox.sql(change)
         for view in (grouped, bag):
             view.refresh()
             answers[view.name, epoch] = rows(view)
@@ -32,10 +32,10 @@ def test_back_and_forward_again(scene: Scene) -> None:
         assert view.verify().ok
         report = checked(view)
         assert (report.generation, report.epoch, report.verdict) == (2, 2, "applied")
-    scene.sql("insert into {t} values (1, 1), (1, 1), (2, 5)")
+    sandbox.sql("insert into {t} values (1, 1), (1, 1), (2, 5)")
     for view in (grouped, bag):
         checked(view)
-    scene.sql("delete from {t} where k = 1")  # of a bag, all copies: old, copied and new ones
+    sandbox.sql("delete from {t} where k = 1")  # of a bag, all copies: old, copied and new ones
     for view in (grouped, bag):
         checked(view)
         assert view.rollback(1, generation=1).generation == 3
@@ -43,14 +43,14 @@ def test_back_and_forward_again(scene: Scene) -> None:
         checked(view)
 
 
-def test_what_cannot_be_gone_back_to(scene: Scene) -> None:
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    view = scene.view(QUERY)
+def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = sandbox.view(QUERY)
     with pytest.raises(StateError, match="no finished epoch yet"):
         view.rollback(1)
     for value in (3, 4):
         view.refresh()
-        scene.sql(f"insert into {{t}} values (1, {value})")
+        sandbox.sql(f"insert into {{t}} values (1, {value})")
     view.refresh()
     with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1: .*\(generation 1 has 1, 2, 3\)"):
         view.rollback(9)
@@ -59,38 +59,38 @@ def test_what_cannot_be_gone_back_to(scene: Scene) -> None:
     with pytest.raises(
         ChangedQueryError, match=r"the query of view v.* changed .*: to go back to epoch 1 of generation 1, restore"
     ):
-        scene.view(QUERY.replace("sum(v)", "sum(v + 1)")).rollback(1)
+        sandbox.view(QUERY.replace("sum(v)", "sum(v + 1)")).rollback(1)
     view.maintain(0)
-    for asked in (view, scene.view(QUERY.replace("sum(v)", "sum(v + 1)"))):  # restoring a query would not help
+    for asked in (view, sandbox.view(QUERY.replace("sum(v)", "sum(v + 1)"))):  # restoring a query would not help
         with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view v were removed"):
             asked.rollback(1)
     assert view.refresh().verdict == "nothing to do"
 
 
-def test_back_to_a_view_below_whose_generation_is_gone(scene: Scene) -> None:
+def test_back_to_a_view_below_whose_generation_is_gone(sandbox: MemorySandbox) -> None:
     """The sentence told of a table that was created anew (an hour's soak found it)."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    low = scene.view(QUERY, "low")
-    scene.warehouse.source("low", low)
-    high = scene.view("select count(*) n, max(s) top from low", "high")
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    low = sandbox.view(QUERY, "low")
+    sandbox.warehouse.source("low", low)
+    high = sandbox.view("select count(*) n, max(s) top from low", "high")
     high.refresh()
     low.rebuild()
-    scene.sql("insert into {t} values (1, 3)")
+    sandbox.sql("insert into {t} values (1, 3)")
     high.refresh()
     assert "generation 1 removed" in str(low.maintain(0).sentence)
     with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view high were removed"):
         high.rollback(1)
 
 
-def test_back_to_versions_that_were_vacuumed(scene: Scene) -> None:
+def test_back_to_versions_that_were_vacuumed(sandbox: MemorySandbox) -> None:
     """The view can go back, since its own files are there; that the way forward may be closed is said at once."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    view = scene.view(QUERY)
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = sandbox.view(QUERY)
     checked(view)
     before = rows(view)
-    scene.insert("t", "k int, v int", [(1, 5), (3, 3)], mode="overwrite")
+    sandbox.insert("t", "k int, v int", [(1, 5), (3, 3)], mode="overwrite")
     checked(view)
-    scene.vacuum("t")
+    sandbox.vacuum("t")
     report = view.rollback(1)
     assert rows(view) == before
     assert report.sentence.endswith(
@@ -102,11 +102,11 @@ def test_back_to_versions_that_were_vacuumed(scene: Scene) -> None:
     confirm(view)
 
 
-def test_a_branch_goes_its_own_way(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    view = scene.view("select k, v from t where v > 0", "original")
+def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = sandbox.view("select k, v from t where v > 0", "original")
     view.refresh()
-    scene.sql("insert into {t} values (1, 7), (1, 1)")
+    sandbox.sql("insert into {t} values (1, 7), (1, 1)")
     view.refresh()
     dev = view.branch("dev")
     assert rows(dev) == rows(view)
@@ -114,22 +114,22 @@ def test_a_branch_goes_its_own_way(scene: Scene, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(StateError, match="there is a view dev already"):
         view.branch("dev")
     before = rows(view)
-    scene.sql("insert into {t} values (2, 9), (1, 1)")
+    sandbox.sql("insert into {t} values (2, 9), (1, 1)")
     assert checked(dev).epoch == 3
     assert rows(view) == before
-    scene.sql("delete from {t} where k = 2")  # the original writes its file anew and removes the old one
+    sandbox.sql("delete from {t} where k = 2")  # the original writes its file anew and removes the old one
     view.refresh()
     assert "branch dev" in view.maintain(0).tables["view"].kept[0]
-    scene.sql("delete from {t} where k = 1")
+    sandbox.sql("delete from {t} where k = 1")
     checked(dev)
-    changed = scene.view("select count(*) n from t", "dev")
+    changed = sandbox.view("select count(*) n from t", "dev")
     changed.rebuild()
     confirm(changed)
     with pytest.raises(StateError, match="view original has branches, which read its files: drop dev first"):
         view.drop()
     changed.drop()
     checked(view)
-    scene.tune(lock_seconds=0.1)
+    sandbox.tune(lock_seconds=0.1)
     with lock(Path(view.path).parents[1], "view original", "refreshed", 1), pytest.raises(BusyError, match="original"):
         view.drop()
     view.drop()

@@ -8,18 +8,19 @@ import pytest
 
 from incremental.algebra.errors import DeltafoldError, QueryError, RefusedError, SourceError
 from incremental.api import Delta
-from tests.examples.scene import Scene, checked
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 
 
 @pytest.fixture
-def shop(scene: Scene) -> Scene:
-    scene.source("t", "k int, s string", [(1, "a"), (2, "b")])
-    return scene
+def shop(sandbox: MemorySandbox) -> MemorySandbox:
+    sandbox.source("t", "k int, s string", [(1, "a"), (2, "b")])
+    return sandbox
 
 
-def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
+def test_a_command_is_refused_and_not_run(delta: DeltaSandbox) -> None:
     """Spark runs a command as soon as it analyses one."""
-    table, new = f"delta.`{shop.path('t')}`", shop.path("new")
+    delta.source("t", "k int, s string", [(1, "a"), (2, "b")])
+    table, new = f"delta.`{delta.path('t')}`", delta.path("new")
     for command in (
         f"delete from {table}",
         f"with x as (select 3 k, 'c' s) insert into {table} select * from x",
@@ -28,15 +29,15 @@ def test_a_command_is_refused_and_not_run(shop: Scene) -> None:
         "set spark.sql.session.timeZone = Asia/Tokyo",
     ):
         with pytest.raises(QueryError, match="not a query"):
-            shop.view(command).explain()
+            delta.view(command).explain()
     with pytest.raises(QueryError, match="EXECUTE IMMEDIATE runs another text"):
-        shop.view(f"execute immediate 'delete from {table}'").explain()
-    assert [tuple(row) for row in shop.spark.table(table).orderBy("k").collect()] == [(1, "a"), (2, "b")]
+        delta.view(f"execute immediate 'delete from {table}'").explain()
+    assert [tuple(row) for row in delta.spark.table(table).orderBy("k").collect()] == [(1, "a"), (2, "b")]
     assert not Path(new).exists()
 
 
 @pytest.mark.parametrize("clock", ["timestamp 'now'", 'DATE "today"', "timestamp_ntz ' yesterday '"])
-def test_the_clock_as_a_literal(shop: Scene, clock: str) -> None:
+def test_the_clock_as_a_literal(shop: MemorySandbox, clock: str) -> None:
     with pytest.raises(QueryError, match="clock in the query"):
         shop.view(f"select k, {clock} n from t").explain()
     assert (
@@ -44,17 +45,17 @@ def test_the_clock_as_a_literal(shop: Scene, clock: str) -> None:
     )
 
 
-def test_the_clock_as_a_text_that_is_cast(shop: Scene) -> None:
+def test_the_clock_as_a_text_that_is_cast(shop: MemorySandbox) -> None:
     with pytest.raises(RefusedError, match="changes with the clock"):
         shop.view("select k from t where cast(s as timestamp) < cast('now' as timestamp)").explain()
 
 
-def test_keys_of_a_collation_cannot_be_stored(shop: Scene) -> None:
+def test_keys_of_a_collation_cannot_be_stored(shop: MemorySandbox) -> None:
     with pytest.raises(RefusedError, match="Delta does not store"):
         shop.view("select max(s) m, count(*) c from t group by s collate utf8_lcase").explain()
 
 
-def test_names_and_declarations(shop: Scene) -> None:
+def test_names_and_declarations(shop: MemorySandbox) -> None:
     """Spark does not tell T from t: the second would hide the first."""
     for name, declaration in (("T", Delta("/x")), ("u", "/a/path"), (5, Delta("/x")), ("x" * 300, Delta("/x"))):
         with pytest.raises(SourceError):
@@ -64,7 +65,7 @@ def test_names_and_declarations(shop: Scene) -> None:
             shop.warehouse.view(name, query).explain()  # type: ignore[arg-type]
 
 
-def test_pipes_are_plain_sql(shop: Scene) -> None:
+def test_pipes_are_plain_sql(shop: MemorySandbox) -> None:
     view = shop.view("from t |> where k > 1 |> aggregate count(*) as c group by s")
     assert "group by s: count(1)" in view.explain()
     checked(view)

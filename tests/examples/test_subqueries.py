@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from incremental.algebra.errors import RefusedError
-from tests.corpus.world import World, checked
+from tests.sandbox import MemorySandbox, checked
 
 QUERIES = (
     "select k, max(v) m, (select sum(w) from b) t from a group by k",
@@ -19,18 +19,18 @@ QUERIES = (
 )
 
 
-def sources(world: World) -> None:
-    world.source("a", "k int, v int", [(i % 3, i) for i in range(12)])
-    world.source("b", "w int", [(i,) for i in range(12)])
+def sources(sandbox: MemorySandbox) -> None:
+    sandbox.source("a", "k int, v int", [(i % 3, i) for i in range(12)])
+    sandbox.source("b", "w int", [(i,) for i in range(12)])
 
 
-def test_a_subquery_is_read_wherever_it_stands(world: World) -> None:
+def test_a_subquery_is_read_wherever_it_stands(sandbox: MemorySandbox) -> None:
     """Protects from one that is taken for a constant, or for NULL, while its source goes unread."""
-    sources(world)
-    views = [world.view(query) for query in QUERIES]
+    sources(sandbox)
+    views = [sandbox.another(query) for query in QUERIES]
     for change in ("", "insert into {b} values (100)", "delete from {b}", "update {a} set v = v + 1 where k = 1"):
         if change:
-            world.sql(change)
+            sandbox.sql(change)
         for view in views:
             checked(view)
 
@@ -42,17 +42,17 @@ def test_a_subquery_is_read_wherever_it_stands(world: World) -> None:
         ("select k, v from a order by v * (select max(w) - 50 from b) limit 2", "of a LIMIT contain a subquery"),
     ],
 )
-def test_a_subquery_without_a_rule_is_refused(world: World, query: str, because: str) -> None:
+def test_a_subquery_without_a_rule_is_refused(sandbox: MemorySandbox, query: str, because: str) -> None:
     """An operator that Spark evaluates whole would see its sources empty."""
-    sources(world)
+    sources(sandbox)
     with pytest.raises(RefusedError, match=because):
-        checked(world.view(query))
+        checked(sandbox.another(query))
 
 
-def test_what_a_limit_shows(world: World) -> None:
+def test_what_a_limit_shows(sandbox: MemorySandbox) -> None:
     """The order is by a column that is not shown, so Spark's projection stands above it."""
-    sources(world)
-    view = world.view("select (select max(w) from b) m, k from a order by v limit 2")
+    sources(sandbox)
+    view = sandbox.another("select (select max(w) from b) m, k from a order by v limit 2")
     checked(view)
-    world.sql("insert into {b} values (100)")
+    sandbox.sql("insert into {b} values (100)")
     checked(view)

@@ -208,7 +208,7 @@ def interrupt(view: View) -> None:
 
         def stop(point: Point) -> None:
             reach(point)
-            if point.side == "after" and point.function.startswith("DeltaTable."):
+            if point.written:
                 raise_killed()
 
         run.reach = stop  # type: ignore[method-assign]

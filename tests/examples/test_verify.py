@@ -9,7 +9,7 @@ from incremental.algebra.errors import QueryError
 from incremental.compilation import Compilation
 from incremental.operations.sampling import Sample
 from incremental.operations.verify import discrepancy
-from tests.examples.scene import Scene, checked
+from tests.sandbox import MemorySandbox, checked
 
 NAN, INF = float("nan"), float("inf")
 SCHEMA = "k int, v double, a array<double>, m map<string, int>, s struct<p: int, q: string>"
@@ -52,13 +52,13 @@ def test_duplicates_and_nested_values(spark: SparkSession) -> None:
     assert (found.missing, found.extra, len(found.sample)) == (2, 2, 2)
 
 
-def test_a_view_that_somebody_changed(scene: Scene) -> None:
+def test_a_view_that_somebody_changed(sandbox: MemorySandbox) -> None:
     """`verify` reads the published table itself."""
-    scene.source("t", "k int, v double", [(1, 0.5), (2, 0.25)])
-    view = scene.view("select k, sum(v) s from t group by k")
+    sandbox.source("t", "k int, v double", [(1, 0.5), (2, 0.25)])
+    view = sandbox.view("select k, sum(v) s from t group by k")
     view.refresh()
     assert view.verify().sentence == "v: equals the batch query at epoch 1 (2 rows)"
-    scene.spark.sql(f"update delta.`{view.path}` set s = 7 where k = 1")
+    sandbox.sql("update {v} set s = 7 where k = 1", v=view.path)
     view.refresh()
     verification = view.verify()
     assert not verification.ok and verification.sample == (
@@ -67,21 +67,21 @@ def test_a_view_that_somebody_changed(scene: Scene) -> None:
     )
 
 
-def test_a_source_that_is_named_but_not_read(scene: Scene) -> None:
+def test_a_source_that_is_named_but_not_read(sandbox: MemorySandbox) -> None:
     """Pruning took its only use away: the batch query still names it."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    scene.source("d", "k int, w int", [(1, 5)])
-    view = scene.view("select k, v from (select *, (select max(w) from d where d.k = t.k) unused from t)")
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    sandbox.source("d", "k int, w int", [(1, 5)])
+    view = sandbox.view("select k, v from (select *, (select max(w) from d where d.k = t.k) unused from t)")
     checked(view)
     assert view.verify().ok
 
 
-def test_a_sample_is_of_keys(scene: Scene) -> None:
+def test_a_sample_is_of_keys(sandbox: MemorySandbox) -> None:
     """Protects from samples that part the copies of a row, lose NULL keys, or differ between view and batch query."""
     rows = [(k % 50 or None, k, k / 3) for k in range(200)]
-    scene.source("t", "k int, u int, v double", [*rows, *rows])
-    sums = scene.view("select avg(v) a, k as `the key` from t group by k having count(*) > 1", "sums")
-    bag = scene.view("select k, v from t", "bag")
+    sandbox.source("t", "k int, u int, v double", [*rows, *rows])
+    sums = sandbox.view("select avg(v) a, k as `the key` from t group by k having count(*) > 1", "sums")
+    bag = sandbox.view("select k, v from t", "bag")
     for view, by in ((sums, "the key"), (bag, "k")):
         view.refresh()
         found = view.verify(0.5)
@@ -95,14 +95,14 @@ def test_a_sample_is_of_keys(scene: Scene) -> None:
     assert not kept.join(bag.answer().exceptAll(kept), "k", "left_semi").count()
     whole = [Sample(("k",), 0.5, epoch).of(bag.answer().where("k is null")).count() for epoch in range(20)]
     assert set(whole) == {0, 8}
-    scene.spark.sql(f"delete from delta.`{bag.path}` where k is not null and v < 1")
+    sandbox.sql("delete from {bag} where k is not null and v < 1", bag=bag.path)
     assert {bag.verify(share).missing > 0 for share in (0.9, 1.0)} == {True}
 
 
-def test_what_no_sample_can_be_of(scene: Scene) -> None:
+def test_what_no_sample_can_be_of(sandbox: MemorySandbox) -> None:
     """Protects from a check that compares nothing and says that all is well."""
-    scene.source("t", "v double", [(0.5,)])
-    view = scene.view("select v from t")
+    sandbox.source("t", "v double", [(0.5,)])
+    view = sandbox.view("select v from t")
     view.refresh()
     assert view.verify(1).ok
     for share, says in ((0.5, "verify all of it"), (0, "no share"), (2, "no share"), (float("nan"), "no share")):
@@ -110,12 +110,12 @@ def test_what_no_sample_can_be_of(scene: Scene) -> None:
             view.verify(share)
 
 
-def test_a_refresh_while_it_is_verified(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_while_it_is_verified(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer and versions are those of one epoch, whatever ends meanwhile."""
-    scene.source("t", "k int, v int", [(1, 2), (2, 3)])
-    view = scene.view("select k, sum(v) s from t group by k")
+    sandbox.source("t", "k int, v int", [(1, 2), (2, 3)])
+    view = sandbox.view("select k, sum(v) s from t group by k")
     checked(view)
-    scene.sql("delete from {t} where k = 1")
+    sandbox.sql("delete from {t} where k = 1")
     sample = Compilation.sample
 
     def beside(compilation: Compilation, share: float, epoch: int) -> Sample | None:

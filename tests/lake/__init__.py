@@ -1,1 +1,1 @@
-"""Tests of the lake room."""
+"""Tests of the lake: both implementations, and what only Delta has."""

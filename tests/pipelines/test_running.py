@@ -266,7 +266,6 @@ def shown_states(defined: dg.Definitions) -> int:
     return sum("state" in key.path for key in defined.resolve_asset_graph().get_all_asset_keys())
 
 
-@pytest.mark.slow
 def test_spark_is_silent_in_a_process_of_its_own(home: Path) -> None:
     command = [sys.executable, "-m", "pipelines.cli", "run", "shop"]
     environment = os.environ | {"FORCE_COLOR": "1"}

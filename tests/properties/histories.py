@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.corpus.lakes import Lake
+from tests.corpus.writer import Writer
 
 SCHEMA = (
     "k int, q string, b boolean, i int, h smallint, l bigint, e decimal(12,2), v double, d date, t timestamp, "
@@ -102,7 +102,7 @@ def rows(seed: int, most: int) -> list[tuple[Any, ...]]:
 class History:
     """The tables `events` and `dim`, and what is done to them; `invariant`: not to the latter."""
 
-    def __init__(self, spark: SparkSession, events: Lake, dimension: Lake, invariant: bool) -> None:
+    def __init__(self, spark: SparkSession, events: Writer, dimension: Writer, invariant: bool) -> None:
         self.spark, self.events, self.dimension, self.invariant = spark, events, dimension, invariant
         self._write(rows(1, 25), "overwrite")
         dimension.write(spark.createDataFrame(DIMENSION_ROWS, DIMENSION_SCHEMA), "overwrite")

@@ -7,15 +7,15 @@ foreign keys empty terms in some refreshes and in others not.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from incremental.api import Delta, ForeignKey
 from incremental.lake.files import Identity
-from tests.corpus.memory import MemoryTable, MemoryView
-from tests.corpus.world import checked
+from tests.night import every
+from tests.sandbox import MemorySandbox, checked
 
 SCHEMAS = {
     "c": "ck int, region int",
@@ -49,9 +49,12 @@ QUERIES = (
 class Kept:
     """Three tables whose keys hold after every `turn`."""
 
-    def __init__(self, spark: SparkSession, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.spark, self.tables = spark, {name: MemoryTable(spark, name) for name in SCHEMAS}
+    def __init__(self, sandbox: MemorySandbox, seed: int) -> None:
+        self.random, self.spark = random.Random(seed), sandbox.spark
+        for name, schema in SCHEMAS.items():
+            sandbox.insert(name, schema, [])
+            sandbox.warehouse.source(name, replace(DECLARED[name], path=sandbox.path(name)))
+        self.tables = {name: sandbox.tables.written_by_others(self.spark, sandbox.path(name)) for name in SCHEMAS}
         self.files: dict[str, dict[Identity, list[tuple[Any, ...]]]] = {name: {} for name in SCHEMAS}
         self.rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in SCHEMAS}
         self.next = 0
@@ -76,12 +79,11 @@ class Kept:
                 if all(row in missing for row in rows):
                     kept[identity] = rows
                     missing = [row for row in missing if row not in rows]
-            if missing or len(kept) < len(self.files[name]) or self.tables[name].version() is None:
+            if missing or len(kept) < len(self.files[name]):
                 table = self.tables[name]
-                table.commit(list(kept), self.spark.createDataFrame(missing, schema))
-                version = table.version()
-                assert version is not None
-                new = [identity for identity in table.files(version) if identity not in kept]
+                gone = set(self.files[name]) - set(kept)
+                table.replace_files(gone, self.spark.createDataFrame(missing, schema))
+                new = [identity for identity in table.latest.files if identity not in kept]
                 self.files[name] = kept | dict.fromkeys(new, missing)
 
     def _customers(self) -> None:
@@ -129,14 +131,12 @@ class Kept:
         return self.next
 
 
-@pytest.mark.parametrize("seed", range(14))
-def test_views_under_declared_keys_equal_their_queries(spark: SparkSession, long: bool, seed: int) -> None:
+@pytest.mark.parametrize("seed", every(14, range(14)))
+def test_views_under_declared_keys_equal_their_queries(sandbox: MemorySandbox, long: bool, seed: int) -> None:
     """Some refreshes find rows that only came, or only left; others both."""
-    if not long and seed:
-        pytest.skip("only with --long")
-    kept = Kept(spark, seed)
+    kept = Kept(sandbox, seed)
     chosen = random.Random(seed).sample(QUERIES, 3 if long else 2)
-    views = [MemoryView(spark, query, kept.tables, declared=DECLARED) for query in chosen]
+    views = [sandbox.another(query) for query in chosen]
     for turn in range(5 if long else 4):
         if turn:
             kept.turn()

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
-from incremental.lake.physical_layout import Storage
 from incremental.lake.version_diff import difference
-from tests.corpus.lakes import DeltaLake
+from tests.corpus.writer import Writer
+from tests.sandbox import DeltaSandbox
 
 DEAR = 3
 COLUMNS = ["k", "v"]
@@ -42,10 +43,10 @@ def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: l
     What a version is read from is compared with what Delta gives for it, since other tests take it for granted.
     """
     with tempfile.TemporaryDirectory() as folder:
-        lake = DeltaLake(spark, f"{folder}/t")
+        lake = Writer(DeltaSandbox(spark, Path(folder)), "t")
         for verb, what in [("insert", 0), *done]:
             do(lake, verb, what)
-        table = Storage(spark, lake.path)
+        table = lake.sandbox.table("t")
         last = table.version()
         assert last is not None
         bags = weighed([table.scanned(version) for version in range(last + 1)])
@@ -68,12 +69,12 @@ def weighed(bags: Sequence[DataFrame]) -> list[Counter[tuple[Any, ...]]]:
     return counted
 
 
-def do(lake: DeltaLake, verb: str, what: Any) -> None:
+def do(lake: Writer, verb: str, what: Any) -> None:
     """One operation; an insert's rows follow from its number, and a restore goes back by some versions."""
     match verb:
         case "insert":
             rows = [(i % 4, what * 3 + i) for i in range(6)]
-            lake.write(lake.spark.createDataFrame(rows, "k int, v int"), "append")
+            lake.write(lake.sandbox.spark.createDataFrame(rows, "k int, v int"), "append")
         case "delete":
             lake.delete(what)
         case "update":

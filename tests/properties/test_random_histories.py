@@ -13,13 +13,11 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from incremental.api import Delta, Tuning, View, Warehouse
-from tests.corpus.lakes import DeltaLake, MemoryLake
-from tests.corpus.memory import MemoryTable, MemoryView
-from tests.examples.scene import confirm
-from tests.properties.comparing import difference
+from incremental.api import Tuning, View
+from tests.corpus.writer import Writer
 from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 
 DEAR = 6  # an example on Delta takes as long as so many in memory, or more
 
@@ -47,14 +45,8 @@ def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: li
     for text in sql:
         note(text)
     with tempfile.TemporaryDirectory() as folder:
-        events, dimension = (
-            DeltaLake(spark, f"{folder}/events", way.deletion_vectors),
-            DeltaLake(spark, f"{folder}/dim"),
-        )
-        history = History(spark, events, dimension, way.invariant)
-        warehouse = Warehouse(spark, Path(folder) / "warehouse", tuning(way))
-        warehouse.source("events", Delta(events.path))
-        warehouse.source("dim", Delta(dimension.path, invariant=way.invariant))
+        delta = DeltaSandbox(spark, Path(folder))
+        history, warehouse = begun(delta, way), delta.warehouse
         views = [warehouse.view(f"v{number}", text) for number, text in enumerate(sql)]
         wrong = [said for view in views for said in failures(view, [])]
         for number in range(len(cuts)):
@@ -71,16 +63,25 @@ def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: li
 @given(queries(), histories, paths)
 def test_views_in_memory_equal_their_queries(spark: SparkSession, sql: str, cuts: list[list[Step]], way: Paths) -> None:
     """The same, ten times faster: many more queries."""
-    sources = {name: MemoryTable(spark, name) for name in ("events", "dim")}
-    history = History(spark, MemoryLake(sources["events"]), MemoryLake(sources["dim"]), way.invariant)
-    invariant = frozenset({"dim"}) if way.invariant else frozenset[str]()
-    view = MemoryView(spark, sql, sources, invariant, buckets=way.buckets, tuning=tuning(way))
-    for number in range(len(cuts) + 1):
-        view.refresh()
-        found = difference(view.expected().collect(), view.answer().collect())
-        assert not found, f"{sql}\nafter {cuts[:number]}, {way}\n{found}"
-        for step in cuts[number] if number < len(cuts) else []:
-            history.apply(step)
+    with tempfile.TemporaryDirectory() as folder:
+        sandbox = MemorySandbox(spark, Path(folder))
+        history, view = begun(sandbox, way), sandbox.view(sql)
+        for number in range(len(cuts) + 1):
+            with as_if_large(view):
+                wrong = failures(view, cuts[:number], number == len(cuts))
+            assert not wrong, f"{wrong}\n{way}"
+            for step in cuts[number] if number < len(cuts) else []:
+                history.apply(step)
+
+
+def begun(sandbox: Sandbox, way: Paths) -> History:
+    """The two sources of a history, declared."""
+    sandbox.deletion_vectors = way.deletion_vectors
+    history = History(sandbox.spark, Writer(sandbox, "events"), Writer(sandbox, "dim"), way.invariant)
+    sandbox.warehouse.tuning = tuning(way)
+    sandbox.declare("events")
+    sandbox.declare("dim", invariant=way.invariant)
+    return history
 
 
 def tuning(way: Paths) -> Tuning:

@@ -1,0 +1,94 @@
+"""The lake itself, and how the files of its tables lie."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from incremental.lake.files import File
+from incremental.lake.memory.log import MemoryLog
+from incremental.lake.memory.rows import frame
+from incremental.lake.memory.writes import MemoryWrites
+from incremental.lake.physical_layout import arranged
+from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionFiles, Table, VersionedTable
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryLake:
+    """Tables in memory, by the folders that name their last commits."""
+
+    log: MemoryLog = field(default_factory=MemoryLog)
+
+    def table(self, spark: SparkSession, path: str) -> Table:
+        """The table at a path, which may not be there yet."""
+        return self.written_by_others(spark, path)
+
+    def written_by_others(self, spark: SparkSession, path: str) -> MemoryTable:
+        """The same, with what only other writers do: write, delete, update, restore, add_column."""
+        return MemoryTable(spark, path, self.log)
+
+
+class MemoryTable(MemoryWrites):
+    """One table in memory, with how its files lie."""
+
+    @property
+    def partition(self) -> str | None:
+        """The column that the table is partitioned by."""
+        return self.latest.form.partition
+
+    def partitions(self) -> tuple[PartitionFiles, ...]:
+        """The partitions of the latest version; of a table without any, one."""
+        found: dict[str | None, PartitionFiles] = {}
+        for file in self.latest.files.values():
+            value, deleted = file.action.partition, file.action.deleted
+            part, rows = found.get(value, PartitionFiles(value)), (file.rows or 0) + deleted
+            small = part.small + (file.bytes < SMALL_FILE)
+            found[value] = PartitionFiles(value, part.files + 1, small, part.rows + rows, part.deleted + deleted)
+        return tuple(found.values())
+
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
+        """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
+        removed = [file for file in self.latest.files.values() if file.action.partition in buckets]
+        rows = frame(self.spark, self.latest.rows_of(removed))
+        self._commit(self._files(arranged(rows, len(buckets), keys), self.latest.form), removed, compacts=True)
+
+    def compact(self, condition: str) -> None:
+        """Write the files of the partitions that fulfil a condition as one each; no commit where each has one."""
+        chosen = {file.identity for file, _ in self._by_file(self._places(condition))}
+        by_partition: dict[str | None, list[File]] = {}
+        for identity, file in self.latest.files.items():
+            if identity in chosen:
+                by_partition.setdefault(file.action.partition, []).append(file)
+        worn = [files for files in by_partition.values() if len(files) > 1 or files[0].action.deleted]
+        form = self.latest.form
+        added = [self._file(self.latest.rows_of(files), form, files[0].action.partition) for files in worn]
+        if added:
+            self._commit(added, [file for files in worn for file in files], compacts=True)
+
+    def clone(self, origin: VersionedTable, version: int) -> None:
+        """Make this table a shallow clone of a version of another of this lake."""
+        assert isinstance(origin, MemoryTable) and origin.log is self.log
+        then = origin._at(version)
+        self._commit(list(then.files.values()), [], form=then.form)
+
+    def needed_hours(self, version: int) -> float | None:
+        """How many hours a vacuum must retain so that all files of a version stay."""
+        head = self.log.head(self.folder)
+        later = [] if head is None else [v for v in head.back() if v.number > version and v.done.removed]
+        return (time.time() - later[-1].ended) / HOUR + MARGIN_HOURS if later else 0.0
+
+    def remove_older(self, hours: float) -> None:
+        """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
+        latest, before = self.latest, time.time() - math.ceil(hours) * HOUR
+        gone = {file.identity[0] for v in latest.back() if v.ended <= before for file in v.done.removed}
+        self.log.discard(gone - {path for path, _ in latest.files})
+
+    def usage(self) -> tuple[int, int]:
+        """Files and bytes that are stored, those of old versions too."""
+        known = {file.identity[0]: file.bytes for v in self.latest.back() for file in v.done.added}
+        stored = {path: size for path, size in known.items() if path not in self.log.vacuumed}
+        return len(stored), sum(stored.values())

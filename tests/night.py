@@ -1,0 +1,21 @@
+"""What `make test` leaves to `make night` (`pytest --long`): long tests, and matrices of which it runs a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+night = pytest.mark.night
+
+
+def sampled(cases: Iterable[Any], chosen: Callable[[Any], bool], name: Callable[[Any], str] = str) -> list[Any]:
+    """Cases as parameters, those that are not chosen only for the night; name: the id of a case in reports."""
+    return [pytest.param(case, marks=[] if chosen(case) else [night], id=name(case)) for case in cases]
+
+
+def every(number: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases as parameters, all but each so manieth only for the night."""
+    listed = list(cases)
+    return sampled(listed, lambda case: listed.index(case) % number == 0)
