@@ -13,7 +13,7 @@ from dagster._core.definitions.definitions_load_context import DefinitionsLoadCo
 
 from assets import factory
 from assets.resources import SparkResource
-from incremental.algebra.report import Description
+from incremental.algebra.results.report import Description
 from pipelines import catalogue, descriptions
 
 DESCRIPTIONS = "deltafold/descriptions"

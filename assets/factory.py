@@ -10,9 +10,11 @@ from hashlib import sha256
 
 import dagster as dg
 
-from assets import checks, jobs, keys, landing, refreshing, schedules, sensors, upkeep
+from assets import jobs, keys
+from assets.automation import schedules, sensors
 from assets.resources import SparkResource
-from incremental.algebra.report import Description
+from assets.steps import checks, landing, refreshing, upkeep
+from incremental.algebra.results.report import Description
 from pipelines.catalogue import DeclarationError, Pipeline
 
 UNDECLARED = "not_declared_well"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import following, keys
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from pipelines.catalogue import Pipeline
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from assets.picture import cost_picture
-from incremental.algebra.address import Address
-from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
-from incremental.algebra.upkeep import Upkeep
+from incremental.algebra.results.address import Address
+from incremental.algebra.results.report import Description, Landing, Report, StateDescription, Verification
+from incremental.algebra.results.upkeep import Upkeep
 
 Metadata = Mapping[str, dg.MetadataValue]
 

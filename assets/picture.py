@@ -6,7 +6,7 @@ A view that is maintained shows at a glance that the cost follows the change and
 import base64
 from collections.abc import Sequence
 
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from pipelines import picture
 
 SHOWN = 30

@@ -12,7 +12,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from pipelines import catalogue
-from pipelines.declaration import SparkPart
+from pipelines.declaration.declaration import SparkPart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,13 +17,14 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from filelock import FileLock
 
-from assets import checks, epochs, following, keys, metadata
+from assets import following, keys, metadata
 from assets.partitions import can_be, partitions_of
-from incremental.algebra.report import Landing, Report, Verification
+from assets.steps import checks, epochs
+from incremental.algebra.results.report import Landing, Report, Verification
 from incremental.lake.durable import make_private
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
-from pipelines.orchestrator import Landed, Refreshed, Verified, Work
+from pipelines.commands.orchestrator import Landed, Refreshed, Verified, Work
 
 if TYPE_CHECKING:
     from incremental.api import View

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.spark.job_stats import Measure
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.algebra.address import Address, is_same_name, sql_name_fault
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.local_path import local_path
-from incremental.algebra.report import Description, Landing, Report, Verification
+from incremental.algebra.results.address import Address, is_same_name, sql_name_fault
+from incremental.algebra.results.report import Description, Landing, Report, Verification
+from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.secrets import mask_secrets
 from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, is_name
 from incremental.algebra.tuning import Tuning
-from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA

@@ -21,7 +21,7 @@ from incremental.algebra.errors import QueryError, Refusal, RefusedError, Source
 from incremental.algebra.plan import Column, SourceRead
 from incremental.algebra.program import Program
 from incremental.algebra.recipe import Current, Recipe
-from incremental.algebra.report import Description, StateDescription
+from incremental.algebra.results.report import Description, StateDescription
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import walk

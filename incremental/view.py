@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from incremental.algebra.address import Address
 from incremental.algebra.errors import QueryError, SourceError
 from incremental.algebra.plan import Column
-from incremental.algebra.report import Description, Report, Verification
+from incremental.algebra.results.address import Address
+from incremental.algebra.results.report import Description, Report, Verification
+from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.sqltext import quoted
-from incremental.algebra.upkeep import Status, Upkeep
 from incremental.compilation import OnChange, Policy
 from incremental.compiler.draft import Publish
 from incremental.lake.protocol import VersionedTable

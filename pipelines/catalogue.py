@@ -12,18 +12,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from incremental.algebra.address import is_same_name
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
-from pipelines import amounts, descriptions, queries, reading
-from pipelines.declaration import NAME, NAME_RULE, Source
+from incremental.algebra.results.address import is_same_name
+from pipelines import descriptions, queries
+from pipelines.declaration import reading, sizes
+from pipelines.declaration.declaration import NAME, NAME_RULE, Source
+from pipelines.declaration.reading import DeclarationError
 from pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
-from pipelines.reading import DeclarationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from incremental.algebra.address import Address
+    from incremental.algebra.results.address import Address
     from incremental.api import Landing, Report, View, Warehouse
     from incremental.spark.doctor import Finding
 
@@ -224,7 +225,7 @@ def refresh(
 ) -> Report:
     """Refresh or rebuild the view, in parts of the given or the declared size, if there is one; write its plan down."""
     asked = chunk or pipeline.declaration.chunk
-    most = None if asked is None else amounts.bytes_of(asked)
+    most = None if asked is None else sizes.bytes_of(asked)
     report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
     descriptions.describe(pipeline, view, progress)
     return report

@@ -15,10 +15,12 @@ from typing import Annotated, Any
 import typer
 
 from incremental.telemetry import events
-from pipelines import amounts, catalogue, descriptions, rendering, scaffold
-from pipelines.exits import UNEQUAL, UNEXPECTED, USAGE, Commands, value
-from pipelines.opened import open_pipeline
-from pipelines.progress import show_warnings, shown
+from pipelines import catalogue, descriptions
+from pipelines.commands import rendering, scaffold
+from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands, value
+from pipelines.commands.opened import open_pipeline
+from pipelines.commands.progress import show_warnings, shown
+from pipelines.declaration import sizes
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date, by processing only what changed.
@@ -44,14 +46,12 @@ Partition = Annotated[
 ]
 Chunk = Annotated[
     str | None,
-    typer.Option("--chunk", metavar="SIZE", callback=value(amounts.check), help="Split larger changes by SIZE (2g)."),
+    typer.Option("--chunk", metavar="SIZE", callback=value(sizes.check), help="Split larger changes by SIZE (2g)."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 Sample = Annotated[
     str,
-    typer.Option(
-        "--sample", metavar="SHARE", callback=value(amounts.check_share), help="Compare so much, by key (1%)."
-    ),
+    typer.Option("--sample", metavar="SHARE", callback=value(sizes.check_share), help="Compare so much, by key (1%)."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -148,7 +148,7 @@ def explain(name: Name) -> None:
 def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
     """Compare the view with the batch query on the same source versions."""
     with open_pipeline(name) as opened:
-        found = opened.verify(amounts.share_of(sample))
+        found = opened.verify(sizes.share_of(sample))
     _print(as_json, asdict(found), rendering.verification(found))
     if not found.ok:
         raise typer.Exit(UNEQUAL)

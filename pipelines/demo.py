@@ -18,9 +18,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import DeltafoldError
-from pipelines import catalogue, flight_files, orchestrator, picture, rendering
+from pipelines import catalogue, flight_files, picture
+from pipelines.commands import orchestrator, rendering
+from pipelines.commands.orchestrator import Landed, Verified
 from pipelines.flight_files import Row
-from pipelines.orchestrator import Landed, Verified
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

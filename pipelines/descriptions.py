@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from incremental.algebra.report import Description
+from incremental.algebra.results.report import Description
 
 if TYPE_CHECKING:
     from incremental.api import View

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from pipelines import queries
-from pipelines.declaration import Declaration
-from pipelines.reading import DeclarationError
+from pipelines.declaration.declaration import Declaration
+from pipelines.declaration.reading import DeclarationError
 
 DEFAULT_WAREHOUSE = ".warehouse"
 

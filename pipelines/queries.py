@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.reading import DeclarationError, nearest
+from pipelines.declaration.reading import DeclarationError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

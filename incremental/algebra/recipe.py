@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from incremental.algebra.report import Json
+from incremental.algebra.results.report import Json
 
 LONGEST_LINE, MOST_LINES, MOST_NAMES = 240, 400, 4000
 MOST_SHOWN = 20  # lines of the plan in a message

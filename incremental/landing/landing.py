@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import AtomicType, DataType, StringType, StructType
 
 from incremental.algebra.errors import SourceError
-from incremental.algebra.report import Landing
+from incremental.algebra.results.report import Landing
 from incremental.algebra.sources import Files
 from incremental.lake.durable import lock, make_private
 from incremental.lake.protocol import Table

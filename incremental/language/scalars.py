@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Opaque, Reference, Scalar
-from incremental.language.fingerprint_details import FingerprintDetails
-from incremental.language.functions import FUNCTIONS, function_digest
+from incremental.language.fingerprint.details import FingerprintDetails
+from incremental.language.fingerprint.python_functions import FUNCTIONS, function_digest
 from incremental.language.names import Names, type_text
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.program import BUCKET
-from incremental.algebra.upkeep import TableUpkeep, Upkeep, format_bytes
+from incremental.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
 from incremental.lake.protocol import HOUR, Table
 from incremental.landing.folder import HIVE_NULL

@@ -26,8 +26,8 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from incremental.algebra.errors import DeltafoldWarning
 from incremental.algebra.local_path import local_path
-from incremental.algebra.report import Report
-from incremental.algebra.upkeep import Status
+from incremental.algebra.results.report import Report
+from incremental.algebra.results.upkeep import Status
 from incremental.lake.protocol import VersionedTable
 from incremental.refresh.upstream import Inputs
 from incremental.spark.cache import SetupError

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
 from incremental.lake.durable import lock
 from incremental.lake.physical_layout import arranged

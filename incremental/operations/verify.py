@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
 from incremental.algebra.program import WEIGHT
-from incremental.algebra.report import Verification
+from incremental.algebra.results.report import Verification
+from incremental.algebra.results.upkeep import format_count
 from incremental.algebra.sqltext import quoted, simple_types
-from incremental.algebra.upkeep import format_count
 from incremental.operations.sampling import Sample
 from incremental.spark.checkpoint import held
 from incremental.store.journal import Intent

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import DeltafoldError, StateError
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.refresh.batches import sliced
 from incremental.refresh.compatibility import reason
 from incremental.refresh.constraint_checks import check

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
-from incremental.algebra.upkeep import VIEW
 from incremental.dataflow.publish import Bag, BagChange, stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping

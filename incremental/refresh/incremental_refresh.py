@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import BUCKET, InPlace, Program, State
+from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
-from incremental.algebra.upkeep import VIEW
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import REPLACE, Merge

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from incremental.algebra.report import Report
-from incremental.algebra.upkeep import format_count
+from incremental.algebra.results.report import Report
+from incremental.algebra.results.upkeep import format_count
 from incremental.refresh.compatibility import Redefinition
 from incremental.refresh.incremental_refresh import EpochResult
 from incremental.refresh.mode import Choice

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError, SourceError, StateError
 from incremental.algebra.recipe import Current
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.algebra.sqltext import quoted
 from incremental.lake.catalog_names import no_data
 from incremental.lake.durable import lock

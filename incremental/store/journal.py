@@ -16,7 +16,7 @@ from typing import Any
 
 from incremental.algebra.errors import StateError
 from incremental.algebra.recipe import Recipe
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.lake.durable import make_private, write_durably
 
 FORMAT = 1  # of journal and state tables; a newer one is refused

@@ -12,9 +12,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from incremental.algebra.address import Address, is_same_name
 from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
+from incremental.algebra.results.address import Address, is_same_name
 from incremental.lake.durable import write_durably
 from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, columns_of
 from incremental.store.journal import Journal

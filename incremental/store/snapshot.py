@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import SourceError, StateError
-from incremental.algebra.upkeep import VIEW, Lag, Size, Status
+from incremental.algebra.results.upkeep import VIEW, Lag, Size, Status
 from incremental.lake.catalog_names import no_data
 from incremental.lake.files import rows_in
 from incremental.lake.protocol import Table, VersionedTable

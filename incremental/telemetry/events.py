@@ -25,9 +25,9 @@ from typing import Any
 
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
-from incremental.algebra.report import Landing, Report, Verification
+from incremental.algebra.results.report import Landing, Report, Verification
+from incremental.algebra.results.upkeep import Upkeep
 from incremental.algebra.secrets import mask_secrets
-from incremental.algebra.upkeep import Upkeep
 from incremental.spark.cache import SetupError
 from incremental.telemetry.clock import now
 

@@ -25,7 +25,7 @@ from incremental.algebra.plan import (
     Unsupported,
     Values,
 )
-from incremental.algebra.report import Description, Report, StateDescription
+from incremental.algebra.results.report import Description, Report, StateDescription
 from incremental.algebra.traversal import replace_children, source_names, walk
 from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, renamed, where
 

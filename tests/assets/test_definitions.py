@@ -11,7 +11,7 @@ import pytest
 
 from assets import factory, keys
 from assets.resources import SparkResource
-from incremental.algebra.report import Description, StateDescription
+from incremental.algebra.results.report import Description, StateDescription
 from pipelines import catalogue, descriptions
 from tests.assets import sales
 from tests.assets.server import PROJECT

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from assets import metadata
 from assets.failures import CRASHES, failures
 from incremental.algebra.errors import BusyError, DeltafoldError, Refusal, RefusedError, SourceError
-from incremental.algebra.report import Verification
+from incremental.algebra.results.report import Verification
 from pipelines.catalogue import Pipeline
 from tests.assets import sales
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.folders import delta_version, partition_signatures
+from assets.automation.folders import delta_version, partition_signatures
 from incremental.landing.landing import WHOLE
 from tests.assets import sales
 

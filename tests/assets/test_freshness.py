@@ -5,8 +5,8 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from assets.freshness import freshness_of, longest_pause
-from pipelines import cron
+from assets.automation.freshness import freshness_of, longest_pause
+from pipelines.declaration import cron
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assets.metadata import of_landing, of_partition
-from incremental.algebra.report import Landing
+from incremental.algebra.results.report import Landing
 
 
 def test_what_is_in_quarantine_is_on_the_page_of_the_asset_and_of_the_partition() -> None:

@@ -11,11 +11,13 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
-from assets import checks, following, keys, metadata, runless
+from assets import following, keys, metadata, runless
+from assets.steps import checks
 from incremental.algebra.errors import SourceError
-from incremental.algebra.report import Landing, Report
-from pipelines import catalogue, cli, descriptions, orchestrator
-from pipelines.orchestrator import Landed, Refreshed, Verified
+from incremental.algebra.results.report import Landing, Report
+from pipelines import catalogue, cli, descriptions
+from pipelines.commands import orchestrator
+from pipelines.commands.orchestrator import Landed, Refreshed, Verified
 from tests.assets import sales
 from tests.assets.shown import built, outdated
 from tests.pipelines.declared import PARTITIONED, write

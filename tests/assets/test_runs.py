@@ -8,9 +8,10 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from assets import factory, failures, keys, landing
+from assets import factory, failures, keys
 from assets.partitions import RANGE_END, RANGE_START
 from assets.resources import SparkResource
+from assets.steps import landing
 from incremental.api import View
 from pipelines import catalogue
 from tests.assets import sales

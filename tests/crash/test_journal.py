@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from incremental.algebra.errors import BusyError, StateError
-from incremental.algebra.report import Report
+from incremental.algebra.results.report import Report
 from incremental.lake.durable import lock
 from incremental.store.journal import Intent, Journal, Pin
 from tests.crash.points import Killed, watched

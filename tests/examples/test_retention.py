@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from incremental.algebra.address import Address
-from incremental.algebra.report import Report
+from incremental.algebra.results.address import Address
+from incremental.algebra.results.report import Report
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
 from incremental.store.dependents import Reader, Readers
 from incremental.store.journal import Intent, Journal, Part, Pin

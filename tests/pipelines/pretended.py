@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.address import Address
-from incremental.algebra.report import Description, Landing, Report, StateDescription, Verification
-from incremental.algebra.upkeep import Lag, Size, Status, TableUpkeep, Upkeep
+from incremental.algebra.results.address import Address
+from incremental.algebra.results.report import Description, Landing, Report, StateDescription, Verification
+from incremental.algebra.results.upkeep import Lag, Size, Status, TableUpkeep, Upkeep
 from pipelines import catalogue
 
 REPORT = Report(

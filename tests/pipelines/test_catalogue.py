@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import branching, catalogue, queries, scaffold
-from pipelines.reading import DeclarationError
+from pipelines import catalogue, queries
+from pipelines.commands import branching, scaffold
+from pipelines.declaration.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 
 CHECKOUT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from pipelines import catalogue, cli, queries
+from pipelines.declaration.reading import DeclarationError
 from pipelines.pipeline import Pipeline
-from pipelines.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, write
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from incremental.algebra import errors
 from incremental.algebra.recipe import Recipe
 from incremental.store.journal import Intent, Journal
-from pipelines import cli, exits
+from pipelines import cli
+from pipelines.commands import exit_codes
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 from tests.pipelines.pretended import DIFFERENT, REPORT, Row, World, pretend
 
@@ -88,7 +89,7 @@ def test_replay_says_what_stays_in_quarantine(world: World) -> None:
     world.held = {}
     assert call("replay", "shop").stdout == "sales: nothing is in quarantine\n"
     refused = call("replay", "shop", "--source", "sale")
-    assert refused.exit_code == exits.USAGE and "did you mean `sales`?" in refused.stderr
+    assert refused.exit_code == exit_codes.USAGE and "did you mean `sales`?" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -101,13 +102,13 @@ def test_replay_says_what_stays_in_quarantine(world: World) -> None:
 )
 def test_a_range_that_cannot_be(world: World, first: str, last: str, reason: str) -> None:
     result = call("backfill", "shop", "--from", first, "--to", last)
-    assert result.exit_code == exits.USAGE and reason in result.stderr
+    assert result.exit_code == exit_codes.USAGE and reason in result.stderr
     assert world.asked == []
 
 
 @pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
 def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: World, value: str) -> None:
-    assert call("run", "shop", "--partition", value).exit_code == exits.USAGE
+    assert call("run", "shop", "--partition", value).exit_code == exit_codes.USAGE
     assert world.asked == []
 
 
@@ -143,7 +144,7 @@ def test_errors_are_one_sentence_and_an_exit_code(world: World, error: Exception
 def test_what_nobody_expected(world: World) -> None:
     world.fails = ZeroDivisionError("division by zero\nsecond line")
     result = call("run", "shop")
-    assert result.exit_code == exits.UNEXPECTED
+    assert result.exit_code == exit_codes.UNEXPECTED
     assert result.stderr.splitlines()[-1] == "Unexpected ZeroDivisionError: division by zero (--debug says more)"
     assert "Traceback" not in result.output
     assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
@@ -153,7 +154,7 @@ def test_verify_says_equal_by_its_exit_code(world: World) -> None:
     assert call("verify", "shop").exit_code == 0
     world.verification = DIFFERENT
     result = call("verify", "shop")
-    assert result.exit_code == exits.UNEQUAL
+    assert result.exit_code == exit_codes.UNEQUAL
     assert result.stdout == "shop differs.\n  - (a\\x1b[31m, 1)\n"
     assert facts("verify", "shop")["missing"] == 1
     world.asked.clear()
@@ -167,7 +168,7 @@ def test_show_prints_a_table(world: World) -> None:
     assert call("show", "shop").stdout == "city  revenue\n----  -------\nOslo     12.5\nNULL       -3\n"
     assert facts("show", "shop") == [{"city": "Oslo", "revenue": 12.5}, {"city": None, "revenue": -3}]
     assert "the first 1 rows" in call("show", "shop", "--limit", "1").stdout
-    assert call("show", "shop", "--limit", "0").exit_code == exits.USAGE
+    assert call("show", "shop", "--limit", "0").exit_code == exit_codes.USAGE
 
 
 def test_control_characters_never_reach_the_terminal(world: World) -> None:
@@ -202,7 +203,7 @@ def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
     assert facts("status")[0]["state"] == "never refreshed"
     write(tmp_path, "bad", "polcy: 1\n")
     result = call("status")
-    assert result.exit_code == exits.USAGE
+    assert result.exit_code == exit_codes.USAGE
     assert "not declared well" in result.stdout and "never refreshed" in result.stdout
 
 
@@ -227,7 +228,7 @@ def test_upkeep_and_rollback_say_what_was_done(world: World) -> None:
         ("maintain", 168.0),
     ]
     assert world.asked == asked
-    assert call("maintain", "shop", "--retain", "-1").exit_code == exits.USAGE
+    assert call("maintain", "shop", "--retain", "-1").exit_code == exit_codes.USAGE
 
 
 def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert facts("list")[0]["sources"]["sales"]["files"]["schema"] == "id INT, day DATE"
     write(tmp_path, "bad", MINIMAL + "polcy: 1\n")
     result = call("list")
-    assert result.exit_code == exits.USAGE
+    assert result.exit_code == exit_codes.USAGE
     assert "polcy: there is no such key; did you mean `policy`?" in result.stdout
 
 
@@ -248,7 +249,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "pipelines"))
     write(tmp_path / "pipelines", "shop")
     result = call("path", "shop")
-    assert (result.exit_code, result.stdout) == (exits.DATA, "")
+    assert (result.exit_code, result.stdout) == (exit_codes.DATA, "")
     assert result.stderr == "view shop has no finished epoch yet: refresh it first\n"
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
@@ -261,7 +262,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
         "path": f"{folder}/g2/view", "table": "g2/view", "version": 9, "generation": 2, "epoch": 3,
         "columns": [{"name": "a b", "type": "int"}],
     }  # fmt: skip
-    assert call("path", "nope").exit_code == exits.USAGE
+    assert call("path", "nope").exit_code == exit_codes.USAGE
     (folder / "journal" / "query-f.json").write_text("{")
     assert call("path", "shop").stderr.endswith("has lost the columns of the answer: refresh it to restore them\n")
     journal.keep(Recipe("f", columns=(("a b", "int"),)))
@@ -283,14 +284,14 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
 )
 def test_wrong_usage(world: World, arguments: list[str]) -> None:
     result = call(*arguments)
-    assert result.exit_code == exits.USAGE
+    assert result.exit_code == exit_codes.USAGE
     assert "\x1b" not in result.output
 
 
 def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "mine"))
     assert call("new", "shop").stdout == f"Made {tmp_path}/mine/shop. Try it: deltafold run shop\n"
-    assert call("new", "shop").exit_code == exits.USAGE
+    assert call("new", "shop").exit_code == exit_codes.USAGE
     assert call("list").exit_code == 0
 
 
@@ -298,6 +299,6 @@ def test_doctor_says_what_must_be_mended(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
     write(tmp_path, "shop", MINIMAL + "spark: {memory: 900000g}\n")
     result = call("doctor", "shop")
-    assert result.exit_code == exits.UNEXPECTED
+    assert result.exit_code == exit_codes.UNEXPECTED
     assert any(line.startswith("MEND  900000g is asked for") for line in result.stdout.splitlines())
     assert {finding["name"] for finding in facts("doctor")} >= {"Python", "Java", "jars", "warehouse"}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from incremental.algebra.sources import ForeignKey
-from pipelines import catalogue, reading
-from pipelines.declaration import Declaration, Partitions
-from pipelines.reading import DeclarationError
+from pipelines import catalogue
+from pipelines.declaration import reading
+from pipelines.declaration.declaration import Declaration, Partitions
+from pipelines.declaration.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
 NO_PLACE = (

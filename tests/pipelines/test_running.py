@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from assets import keys
-from pipelines import catalogue, cli, demo, exits
+from pipelines import catalogue, cli, demo
+from pipelines.commands import exit_codes
 from tests.assets.shown import built, outdated
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -105,7 +106,7 @@ def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatc
     made = call("branch", "shop", "dev")
     assert made.stdout == "Made dev from shop, at its last epoch. Change its query and: deltafold rebuild dev\n"
     for taken_or_none in ("dev", "../dev", "x/y", ""):
-        assert call("branch", "shop", taken_or_none).exit_code == exits.USAGE
+        assert call("branch", "shop", taken_or_none).exit_code == exit_codes.USAGE
     assert call("verify", "dev").exit_code == 0
     result = call("rollback", "shop", "1")
     assert result.stdout.startswith("shop: back to epoch 1 of generation 1, as epoch 1 of generation 2, ")
@@ -119,7 +120,7 @@ def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatc
     assert call("rebuild", "dev").exit_code == 0
     for name in ("shop", "dev"):
         assert call("verify", name).exit_code == 0
-    assert call("rollback", "shop", "9").exit_code == exits.DATA
+    assert call("rollback", "shop", "9").exit_code == exit_codes.DATA
     with dg.DagsterInstance.get() as instance:
         assert outdated(built(*catalogue.load_all()), instance) == {}
         found = instance.fetch_materializations(keys.view("shop"), limit=9).records
@@ -144,7 +145,7 @@ def test_a_query_of_dataframes(home: Path) -> None:
 def test_a_malformed_row_is_said_with_its_file(home: Path) -> None:
     (home / "data" / "sales" / "day=2024-05-02" / "sales.csv").write_text("id,shop,product,amount\n1,n1,tea,a lot\n")
     result = call("run", "shop")
-    assert result.exit_code == exits.DATA
+    assert result.exit_code == exit_codes.DATA
     assert "sales.csv" in result.stderr
     assert "Traceback" not in result.output
 
@@ -162,22 +163,22 @@ def test_a_malformed_row_is_quarantined_where_that_is_declared(home: Path) -> No
     assert row["reason"].startswith("a lot in amount is no DECIMAL")
     assert "sales 1 row" in call("status").stdout
     assert call("verify", "shop").exit_code == 0
-    assert call("show", "shop", "--quarantine", "nowhere").exit_code == exits.USAGE
+    assert call("show", "shop", "--quarantine", "nowhere").exit_code == exit_codes.USAGE
 
 
 def test_before_anything_was_refreshed(home: Path) -> None:
-    assert call("show", "shop").exit_code == exits.DATA
-    assert call("verify", "shop").exit_code == exits.DATA
+    assert call("show", "shop").exit_code == exit_codes.DATA
+    assert call("verify", "shop").exit_code == exit_codes.DATA
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "never refreshed"
 
 
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
-        ("SELECT shop FROM sales LIMIT 1", exits.REFUSED),
-        ("SELECT amuont FROM sales", exits.USAGE),
-        ("SELECT * FROM nowhere", exits.USAGE),
-        ("not SQL at all", exits.USAGE),
+        ("SELECT shop FROM sales LIMIT 1", exit_codes.REFUSED),
+        ("SELECT amuont FROM sales", exit_codes.USAGE),
+        ("SELECT * FROM nowhere", exit_codes.USAGE),
+        ("not SQL at all", exit_codes.USAGE),
     ],
 )
 def test_queries_that_cannot_be(home: Path, sql: str, code: int) -> None:
@@ -202,7 +203,7 @@ def test_a_changed_query_is_refused_until_it_is_rebuilt(home: Path) -> None:
     call("run", "shop")
     changed = "SELECT c.city, count(*) AS sales FROM sales s JOIN shops c ON s.shop = c.shop GROUP BY c.city"
     (home / "query.sql").write_text(changed)
-    assert call("run", "shop").exit_code == exits.REFUSED
+    assert call("run", "shop").exit_code == exit_codes.REFUSED
     assert call("rebuild", "shop").exit_code == 0
     assert call("verify", "shop").exit_code == 0
 
@@ -224,7 +225,7 @@ def test_a_decimal_sum_that_outgrows_its_state_is_the_datas_fault(home: Path) ->
     """Exit code 4, not 70, so that whoever is called knows that the data is to be corrected."""
     (home / "query.sql").write_text("SELECT sum(id + CAST(5e36 AS DECIMAL(38, 0))) AS s FROM sales")
     result = call("run", "shop")
-    assert result.exit_code == exits.DATA and "grew beyond the 37 digits" in result.stderr
+    assert result.exit_code == exit_codes.DATA and "grew beyond the 37 digits" in result.stderr
 
 
 def test_a_query_may_leave_an_invariant_source_unused(home: Path) -> None:

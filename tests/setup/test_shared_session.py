@@ -25,7 +25,7 @@ from incremental.spark import host_process, session, shared_session
 from incremental.spark.cache import SetupError
 from incremental.spark.host_process import listens, start_of
 from incremental.spark.shared_session import Host, NoHostError, greet, read, withdraw, write
-from pipelines import progress
+from pipelines.commands import progress
 from tests.setup.machine import PROJECT, run
 
 LISTEN = """

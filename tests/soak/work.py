@@ -12,8 +12,8 @@ from random import Random
 from unittest import mock
 
 from incremental.api import Tuning
-from pipelines import backfill as ranges
 from pipelines import catalogue
+from pipelines.commands import backfill as ranges
 from tests.soak.world import BRANCH, MERGED, World
 from tests.soak.writes import meanwhile
 

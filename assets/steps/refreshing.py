@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from assets import epochs, keys, metadata
+from assets import keys, metadata
 from assets.failures import CRASHES, failures
 from assets.resources import SparkResource
-from assets.specs import specs
-from incremental.algebra.report import Description
+from assets.steps import epochs
+from assets.steps.specs import specs
+from incremental.algebra.results.report import Description
 from pipelines import catalogue
 from pipelines.catalogue import Pipeline
 

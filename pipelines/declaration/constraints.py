@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pipelines import schema
+from pipelines.declaration import schema
 
 
 def _as_list(value: object) -> object:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets import keys
+from assets.automation.freshness import freshness_of
 from assets.following import source_keys
-from assets.freshness import freshness_of
-from incremental.algebra.report import Description
+from incremental.algebra.results.report import Description
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
 

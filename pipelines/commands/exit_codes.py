@@ -12,7 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from incremental.algebra import errors
-from pipelines import catalogue, rendering
+from pipelines import catalogue
+from pipelines.commands import rendering
 
 UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 141
 _CODES: tuple[tuple[type[Exception], int], ...] = (

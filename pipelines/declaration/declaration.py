@@ -63,9 +63,9 @@ from pydantic import (
 
 from incremental.algebra.secrets import INSTEAD, is_secret
 from incremental.algebra.sources import Malformed, quarantine_fault
-from pipelines import amounts, cron, schema
-from pipelines.keys import Columns, ForeignKeyPart, check_keys, check_references
-from pipelines.places import CONTROL, Folder, Location, SqlName, TableName
+from pipelines.declaration import cron, schema, sizes
+from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys, check_references
+from pipelines.declaration.places import CONTROL, Folder, Location, SqlName, TableName
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
@@ -125,7 +125,7 @@ SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
 Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
-Amount = Annotated[str, AfterValidator(amounts.check)]
+Amount = Annotated[str, AfterValidator(sizes.check)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
 
@@ -240,7 +240,7 @@ class Partitions(_Part):
 class Check(_Part):
     """How much of a view Dagster compares with the batch query after a refresh, and when all of it."""
 
-    sample: Annotated[str, AfterValidator(amounts.check_share)] = "100%"
+    sample: Annotated[str, AfterValidator(sizes.check_share)] = "100%"
     schedule: Annotated[str, AfterValidator(cron.check)] | None = None
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from pipelines import catalogue, reading
-from pipelines.declaration import NAME, NAME_RULE
+from pipelines import catalogue
+from pipelines.declaration import reading
+from pipelines.declaration.declaration import NAME, NAME_RULE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from dagster._core.definitions import data_version as tags  # the names of the t
 
 from assets import keys, locations, metadata
 from assets.following import last_materialisation
-from assets.specs import specs
-from incremental.algebra.report import Description, Report
+from assets.steps.specs import specs
+from incremental.algebra.results.report import Description, Report
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from incremental.algebra.plan import Column
-from incremental.algebra.report import Json
+from incremental.algebra.results.report import Json
 
 PART = re.compile(r"[A-Za-z0-9_]{1,128}")
 

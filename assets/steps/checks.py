@@ -14,8 +14,8 @@ from pydantic import Field
 from assets import keys, metadata
 from assets.failures import CRASHES, failures
 from assets.resources import SparkResource
-from pipelines import amounts
 from pipelines.catalogue import Pipeline
+from pipelines.declaration import sizes
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -45,7 +45,7 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     )
     def equals_batch(config: CheckConfig, spark: SparkResource) -> dg.AssetCheckResult:
         with failures(pipeline):
-            share = amounts.share_of(config.sample or pipeline.declaration.check.sample)
+            share = sizes.share_of(config.sample or pipeline.declaration.check.sample)
             _, view = spark.open(pipeline)
             found = view.verify(share)
         return dg.AssetCheckResult(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from incremental.algebra.upkeep import format_bytes, format_count
+from incremental.algebra.results.upkeep import format_bytes, format_count
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Upkeep, Verification

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pipelines import descriptions, rendering
+from pipelines import descriptions
+from pipelines.commands import rendering
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Verification, View

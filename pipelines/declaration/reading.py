@@ -15,8 +15,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from incremental.algebra.errors import DeltafoldError
-from pipelines.declaration import Check, Declaration, FilesSource, Partitions, Source, SparkPart
-from pipelines.keys import ForeignKeyPart
+from pipelines.declaration.constraints import ForeignKeyPart
+from pipelines.declaration.declaration import Check, Declaration, FilesSource, Partitions, Source, SparkPart
 
 _Place = tuple[str | int, ...]
 

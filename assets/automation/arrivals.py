@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from assets import jobs, keys
-from assets.folders import partition_signatures
+from assets.automation.folders import partition_signatures
 from assets.partitions import can_be, partitions_of, range_tags
 from incremental.landing.landing import WHOLE
 from pipelines.catalogue import Pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from incremental.algebra.report import Json
+from incremental.algebra.results.report import Json
 
 VIEW = "view"  # the name of the answer's own table
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipelines import backfill, branching, catalogue, descriptions, orchestrator
-from pipelines.orchestrator import Landed, Refreshed, Verified, Work
-from pipelines.progress import Say, shown
+from pipelines import catalogue, descriptions
+from pipelines.commands import backfill, branching, orchestrator
+from pipelines.commands.orchestrator import Landed, Refreshed, Verified, Work
+from pipelines.commands.progress import Say, shown
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Verification, View, Warehouse

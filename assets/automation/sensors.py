@@ -16,8 +16,10 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets import arrivals, epochs, following, keys, locations
-from assets.folders import delta_version
+from assets import following, keys, locations
+from assets.automation import arrivals
+from assets.automation.folders import delta_version
+from assets.steps import epochs
 from pipelines.catalogue import Pipeline
 
 INTERVAL = 30  # seconds between two looks

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo
 
-from incremental.algebra.address import sql_name_fault
 from incremental.algebra.local_path import is_uri, plain, uri_fault
+from incremental.algebra.results.address import sql_name_fault
 from incremental.algebra.secrets import INSTEAD, has_password
 from incremental.algebra.table_name import table_name_fault
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets import arrivals, keys
+from assets import keys
+from assets.automation import arrivals
 from assets.partitions import can_be, yesterday
 from pipelines.catalogue import Pipeline
 

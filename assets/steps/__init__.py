@@ -1,0 +1,1 @@
+"""Run steps: land a source, refresh a view, check it, maintain it."""

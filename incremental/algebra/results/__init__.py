@@ -1,0 +1,1 @@
+"""What refreshes, landings, verification and maintenance report, as plain data and JSON."""

@@ -1,0 +1,1 @@
+"""Read and check pipeline.yaml: what a pipeline declares of its sources, its view and its schedule."""
