@@ -11,7 +11,7 @@ import pytest
 
 from tests.crash.cluster import cluster
 from tests.night import night
-from tests.setup.machine import PROJECT
+from tests.spark.machine import PROJECT
 
 
 @night

@@ -25,7 +25,7 @@ from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash
 from tests.crash.stages import RUNS, STAGES, seen
 from tests.crash.worlds import World
-from tests.setup.machine import PROJECT
+from tests.spark.machine import PROJECT
 
 POINTS = 24  # more than any run has
 FEWEST = 4

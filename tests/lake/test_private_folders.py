@@ -15,7 +15,7 @@ from incremental.api import Files, Warehouse
 from incremental.lake.durable import make_private
 from incremental.spark.cache import cache_folder
 from pipelines import demo
-from tests.setup.machine import PROJECT
+from tests.spark.machine import PROJECT
 
 
 def mode(path: Path) -> int:

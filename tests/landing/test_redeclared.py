@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from incremental.api import Files, Landing, View, Warehouse
 from tests.crash.points import Killed, watched
-from tests.examples.scene import confirm
+from tests.sandbox import confirm
 
 COLUMNS: list[str] = ["id", "v", "day", "hour"]
 QUERIES = {

@@ -18,11 +18,11 @@ from random import Random
 
 from incremental.algebra.errors import DeltafoldError
 from tests.crash.points import Killed, watched
-from tests.setup.machine import PROJECT
 from tests.soak import child, work
 from tests.soak.steps import WRITES, Step, drawn
 from tests.soak.tally import Tally, gone
 from tests.soak.world import BRANCH, World, chain
+from tests.spark.machine import PROJECT
 
 KILLED, REFUSED = "killed", "refused"
 SETTLED = 3.0  # seconds after which the Spark of a killed process has ended what it was told

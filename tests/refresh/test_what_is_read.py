@@ -16,7 +16,7 @@ from incremental.api import Delta, Files, View, Warehouse
 from incremental.lake.delta_table import DeltaTable
 from incremental.language.query import Analysis
 from incremental.refresh.source_catalog import Declared
-from tests.examples.scene import Scene, checked
+from tests.sandbox import DeltaSandbox, checked
 
 BY_K = "select k, sum(v) v from {} group by k"
 MANY = 40
@@ -122,15 +122,15 @@ def test_a_diamond_costs_its_views(spark: SparkSession, tmp_path: Path, calls: C
     assert calls.of(lambda: inputs.places) == (0, 0, {}, 1)
 
 
-def test_what_is_not_read_may_be_wrong(scene: Scene) -> None:
+def test_what_is_not_read_may_be_wrong(delta: DeltaSandbox) -> None:
     """A source without a table, with a schema or a key that cannot be, or a view that Spark cannot analyse."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    scene.declare("missing")
-    scene.warehouse.source("keyless", Delta(scene.path("t"), primary_key=("nothing",)))
-    scene.warehouse.source("wordless", Files(scene.path("drop"), "csv", "k banana"))
-    scene.warehouse.source("broken", scene.view("select nothing from t", "broken"))
+    delta.source("t", "k int, v int", [(1, 1)])
+    delta.declare("missing")
+    delta.warehouse.source("keyless", Delta(delta.path("t"), primary_key=("nothing",)))
+    delta.warehouse.source("wordless", Files(delta.path("drop"), "csv", "k banana"))
+    delta.warehouse.source("broken", delta.view("select nothing from t", "broken"))
     for name, query in (("text", "select k, v from t"), ("function", lambda **tables: tables["t"].select("k", "v"))):
-        view = scene.view(query, name)
+        view = delta.view(query, name)
         assert view.explain()
         checked(view)
         assert view.verify().ok
@@ -143,45 +143,45 @@ def test_what_is_not_read_may_be_wrong(scene: Scene) -> None:
         ("wordless", SourceError, "is no schema"),
     ):
         with pytest.raises(error, match=says):
-            scene.view(f"select * from {read}").explain()
+            delta.view(f"select * from {read}").explain()
 
 
-def test_changes_are_noticed(scene: Scene, calls: Calls) -> None:
+def test_changes_are_noticed(delta: DeltaSandbox, calls: Calls) -> None:
     """A compilation is used again only while the sources it looked up and the settings are as they were."""
-    scene.source("t", "k int", [(1,)])
-    scene.source("u", "k int", [(1,)])
-    low = scene.view("select * from t", "low")
-    scene.warehouse.source("low", low)
-    top = scene.view("select * from low", "top")
+    delta.source("t", "k int", [(1,)])
+    delta.source("u", "k int", [(1,)])
+    low = delta.view("select * from t", "low")
+    delta.warehouse.source("low", low)
+    top = delta.view("select * from low", "top")
     assert "k" in top.explain()
     for change, analysed in (
         ("alter table {u} add columns (v int)", 0),
         ("insert into {t} values (2)", 0),
         ("alter table {t} add columns (v int)", 2),
     ):
-        scene.sql(change)
+        delta.sql(change)
         assert calls.of(top.explain) == (analysed, analysed and 1, {"t": 1}, 2), change
     assert [column.name for column in top.columns] == ["k", "v"]
-    scene.spark.conf.set("spark.sql.ansi.enabled", "false")
+    delta.spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
         assert calls.of(top.explain)[0] == 2
     finally:
-        scene.spark.conf.set("spark.sql.ansi.enabled", "true")
+        delta.spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
-def test_a_level_of_a_chain_costs_the_same(scene: Scene, calls: Calls) -> None:
+def test_a_level_of_a_chain_costs_the_same(delta: DeltaSandbox, calls: Calls) -> None:
     """A refresh looks at each level as often as at the one below it; the lowest has none below it."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    views = [declared(scene.warehouse, f"c{i}", BY_K.format(f"c{i - 1}" if i else "t")) for i in range(4)]
+    delta.source("t", "k int, v int", [(1, 1)])
+    views = [declared(delta.warehouse, f"c{i}", BY_K.format(f"c{i - 1}" if i else "t")) for i in range(4)]
     views[-1].refresh()
     costs = [calls.of(view.refresh) for view in views]
     assert [cost[:3] for cost in costs] == [(0, 0, {"t": 1})] * 4
     more = [after[3] - before[3] for before, after in pairwise(costs)]
     assert len(set(more[1:])) == 1, costs
-    scene.sql("insert into {t} values (1, 2), (2, 2)")
+    delta.sql("insert into {t} values (1, 2), (2, 2)")
     views[-1].refresh()
     assert views[-1].verify().ok
-    fresh = Warehouse(scene.spark, scene.folder / "warehouse")
-    fresh.source("t", Delta(scene.path("t")))
+    fresh = Warehouse(delta.spark, delta.folder / "warehouse")
+    fresh.source("t", Delta(delta.path("t")))
     again = [declared(fresh, f"c{i}", BY_K.format(f"c{i - 1}" if i else "t")) for i in range(4)]
     assert calls.of(again[-1].refresh)[:3] == (4, 4, {"t": 1})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import incremental
-from tests.setup.machine import PROJECT, run
+from tests.spark.machine import PROJECT, run
 
 CODE = sorted(
     path
@@ -89,7 +89,7 @@ def test_data_is_never_code(room: str) -> None:
 
 
 def test_only_this_machine_is_served() -> None:
-    """Protects from a web server on all addresses; tests/setup/test_loopback.py looks at Spark."""
+    """Protects from a web server on all addresses; tests/spark/test_loopback.py looks at Spark."""
     (started,) = [line for line in (PROJECT / "Makefile").read_text().splitlines() if "dagster dev" in line]
     assert started.endswith("-h 127.0.0.1")
 

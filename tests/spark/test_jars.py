@@ -10,7 +10,7 @@ import pytest
 from incremental.spark import jars
 from incremental.spark.cache import SetupError
 from incremental.spark.java import Java
-from tests.setup.machine import run, without_java
+from tests.spark.machine import run, without_java
 
 FETCH = "from incremental.spark.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
 NEEDED = (

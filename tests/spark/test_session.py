@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.setup.machine import PROJECT, QUICK_JAVA, run, without_java
+from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
 MERGES = f"""
 import sys

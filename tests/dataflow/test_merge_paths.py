@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from tests.examples.scene import Scene
-from tests.sandbox import MemorySandbox, checked, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 QUERIES = {
     "in_place": "select k, q, sum(v) s, min(v) lo, max_by(v, u) m, stddev(v) sd from t group by k, q",
@@ -55,52 +54,52 @@ def test_history(sandbox: MemorySandbox, few: int, buckets: int, path: str) -> N
     [(0, 1, ("in_place", "nested", "bag")), (4, 5, ("in_place", "bag"))],
     ids=["merge", "buckets"],
 )
-def test_history_on_delta(scene: Scene, few: int, buckets: int, names: tuple[str, ...]) -> None:
+def test_history_on_delta(delta: DeltaSandbox, few: int, buckets: int, names: tuple[str, ...]) -> None:
     """Buckets come from the source's size, and the path is reported. Every other example on Delta rewrites."""
-    scene.source("t", *FIRST)
-    scene.tune(rewrite_files=few, bucket_bytes=1 if buckets > 1 else 1 << 40, buckets=buckets)
-    views = [scene.view(QUERIES[name], name) for name in names]
+    delta.source("t", *FIRST)
+    delta.tune(rewrite_files=few, bucket_bytes=1 if buckets > 1 else 1 << 40, buckets=buckets)
+    views = [delta.view(QUERIES[name], name) for name in names]
     taken = set()
     for changes in ROUNDS:
         for change in changes:
-            scene.sql(change)
+            delta.sql(change)
         for view in views:
             taken |= set(checked(view).paths.items())
     assert_only("merge", taken)
 
 
-def test_partitions_that_get_no_row_lose_theirs(scene: Scene) -> None:
+def test_partitions_that_get_no_row_lose_theirs(delta: DeltaSandbox) -> None:
     """A session may ask Delta to overwrite only the partitions that get rows; a rewrite is of the whole table."""
-    scene.source("t", *FIRST)
-    views = [scene.view(QUERIES[name], name) for name in ("in_place", "bag")]
-    views.append(scene.view(QUERIES["bag"], "definition", policy="definition"))
-    scene.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    delta.source("t", *FIRST)
+    views = [delta.view(QUERIES[name], name) for name in ("in_place", "bag")]
+    views.append(delta.view(QUERIES["bag"], "definition", policy="definition"))
+    delta.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         for change in ("", "delete from {t}"):
             if change:
-                scene.sql(change)
+                delta.sql(change)
             for view in views:
                 checked(view)
     finally:
-        scene.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        delta.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
     assert [rows(view) for view in views] == [[], [], []]
 
 
-def test_what_others_write_beside_a_merge_is_not_ours(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_write_beside_a_merge_is_not_ours(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark of a MERGE is a setting: in a shared session Delta took a second write of a user's for one of ours."""
-    scene.source("t", *FIRST)
-    view = scene.view(QUERIES["in_place"])
+    delta.source("t", *FIRST)
+    view = delta.view(QUERIES["in_place"])
     checked(view)
-    scene.sql("delete from {t} where k = 2")
+    delta.sql("delete from {t} where k = 2")
     execute = DeltaMergeBuilder.execute
 
     def beside(merge: DeltaMergeBuilder) -> object:
         for number in range(2):
-            scene.insert("t", FIRST[0], [(9, 9, 9.0, number)])
+            delta.insert("t", FIRST[0], [(9, 9, 9.0, number)])
         return execute(merge)
 
     monkeypatch.setattr(DeltaMergeBuilder, "execute", beside)
-    scene.tune(rewrite_files=0)
+    delta.tune(rewrite_files=0)
     assert checked(view).paths["state_1"] == "merge"
     monkeypatch.undo()
     checked(view)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.sqltext import quoted
 from incremental.api import Files, Tuning, Warehouse
-from tests.examples.scene import confirm
 from tests.night import every
+from tests.sandbox import confirm
 
 FOLDERS = [
     "`a`; DROP TABLE t -- '\" %20 50% *[]{}?#:=&$~ é日\\", "plain", "line\nbreak", "_hidden", ".dot", "..two", "%2F",

@@ -12,16 +12,16 @@ from incremental.api import Files, View
 from incremental.lake.physical_layout import Storage
 from incremental.lake.version_diff import difference
 from tests.crash.points import Killed, Point, raise_killed, watched
-from tests.examples.scene import Scene, checked, confirm, rows
+from tests.sandbox import DeltaSandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
 BUCKETS = 2
 
 
 @pytest.fixture
-def merged(scene: Scene) -> None:
+def merged(delta: DeltaSandbox) -> None:
     """Even small tables are merged, and lie in several buckets."""
-    scene.tune(rewrite_files=0, bucket_bytes=1, buckets=BUCKETS)
+    delta.tune(rewrite_files=0, bucket_bytes=1, buckets=BUCKETS)
 
 
 def table(view: View, name: str = "state_1") -> Storage:
@@ -34,11 +34,13 @@ def contents(of: Storage) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in of.at(version).collect()), key=repr)
 
 
-def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None, caplog: pytest.LogCaptureFixture) -> None:
-    scene.source("t", "k int, v int", [(k * 7 % 20, k) for k in range(20)])
-    view = scene.view(QUERY)
+def test_a_merged_state_is_compacted_and_sorted(
+    delta: DeltaSandbox, merged: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    delta.source("t", "k int, v int", [(k * 7 % 20, k) for k in range(20)])
+    view = delta.view(QUERY)
     view.refresh()
-    scene.sql("insert into {t} values " + ", ".join(f"({key}, 5)" for key in range(8)))
+    delta.sql("insert into {t} values " + ", ".join(f"({key}, 5)" for key in range(8)))
     view.refresh()
     state = table(view)
     before, stored, version = state.size()[0], contents(state), state.version()
@@ -56,62 +58,62 @@ def test_a_merged_state_is_compacted_and_sorted(scene: Scene, merged: None, capl
     assert commits is not None and [commit.compacts for commit in commits] == [True]
     for file in Path(state.path).glob("__bucket=*/*.parquet"):
         if file.name in {Path(path).name for path, _ in state.files(version + 1)}:
-            keys = [row.k for row in scene.spark.read.parquet(str(file)).select("k").collect()]
+            keys = [row.k for row in delta.spark.read.parquet(str(file)).select("k").collect()]
             assert keys == sorted(keys)
     assert view.refresh().verdict == "nothing to do"
     assert view.maintain(0).tables["state_1"].work == "as it was"
-    scene.sql("delete from {t} where k % 3 = 0")
-    scene.sql("insert into {t} values (1, -5), (200, 1)")
+    delta.sql("delete from {t} where k % 3 = 0")
+    delta.sql("insert into {t} values (1, -5), (200, 1)")
     assert checked(view).verdict == "applied"
 
 
-def test_a_compaction_is_not_read_as_a_change(scene: Scene) -> None:
+def test_a_compaction_is_not_read_as_a_change(delta: DeltaSandbox) -> None:
     """Neither of a source of others nor in a chain; what came before and after it is."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    view = scene.view(QUERY)
+    delta.source("t", "k int, v int", [(1, 1)])
+    view = delta.view(QUERY)
     checked(view)
-    scene.sql("insert into {t} values (1, 2)")
-    scene.sql("optimize {t}")
-    scene.sql("insert into {t} values (3, 3)")
-    source = Storage(scene.spark, scene.path("t"))
+    delta.sql("insert into {t} values (1, 2)")
+    delta.sql("optimize {t}")
+    delta.sql("insert into {t} values (3, 3)")
+    source = Storage(delta.spark, delta.path("t"))
     found = difference(source, 0, 3)
     assert (len(found.added), found.insert_only) == (2, True)
-    scene.sql("delete from {t} where v = 2")
+    delta.sql("delete from {t} where v = 2")
     checked(view)
     assert rows(view) == [(1, 1, 1), (3, 3, 3)]
-    scene.sql("optimize {t}")
+    delta.sql("optimize {t}")
     assert difference(source, 4, 5).empty
-    scene.sql("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")  # notes something of each file
+    delta.sql("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")  # notes something of each file
     assert checked(view).verdict == "nothing to do"
 
 
-def test_what_came_was_compacted_and_vacuumed(scene: Scene) -> None:
+def test_what_came_was_compacted_and_vacuumed(delta: DeltaSandbox) -> None:
     """The files that came are gone: the change is read from those that the compaction made of them."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    view = scene.view(QUERY)
+    delta.source("t", "k int, v int", [(1, 1)])
+    view = delta.view(QUERY)
     checked(view)
-    version = Storage(scene.spark, scene.path("t")).version()
-    scene.sql("insert into {t} values (1, 2)")
-    scene.sql("insert into {t} values (3, 3)")
-    came = Storage(scene.spark, scene.path("t")).files(2).keys() - Storage(scene.spark, scene.path("t")).files(0).keys()
-    scene.sql("optimize {t}")
+    version = Storage(delta.spark, delta.path("t")).version()
+    delta.sql("insert into {t} values (1, 2)")
+    delta.sql("insert into {t} values (3, 3)")
+    came = Storage(delta.spark, delta.path("t")).files(2).keys() - Storage(delta.spark, delta.path("t")).files(0).keys()
+    delta.sql("optimize {t}")
     for path, _ in came:
-        (Path(scene.path("t")) / path).unlink()
+        (Path(delta.path("t")) / path).unlink()
     assert version == 0
     checked(view)
     assert rows(view) == [(1, 3, 1), (3, 3, 3)]
 
 
-def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:
-    scene.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
-    totals = scene.view("select k, sum(v) s from t group by k", "totals")
-    scene.warehouse.source("totals", totals)
-    view = scene.view("select s, count(*) c from totals group by s")
+def test_what_a_view_above_stands_at_stays(delta: DeltaSandbox) -> None:
+    delta.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
+    totals = delta.view("select k, sum(v) s from t group by k", "totals")
+    delta.warehouse.source("totals", totals)
+    view = delta.view("select s, count(*) c from totals group by s")
     view.refresh()
     pinned = totals.address.version
     assert pinned is not None
     for value in (5, 6, 7):
-        scene.sql(f"insert into {{t}} values ({value}, {value})")
+        delta.sql(f"insert into {{t}} values ({value}, {value})")
         totals.refresh()
     done = totals.maintain(0).tables["state_1"]
     assert "view v" in done.kept[0]
@@ -122,23 +124,23 @@ def test_what_a_view_above_stands_at_stays(scene: Scene) -> None:
     assert view.verify().ok
     assert totals.maintain(0).generations == (1,)
     assert totals.verify().ok and view.verify().ok
-    scene.sql("insert into {t} values (2, 8)")
+    delta.sql("insert into {t} values (2, 8)")
     assert view.refresh().below[0].verdict == "applied"
     assert view.verify().ok
 
 
-def test_a_landed_source_keeps_what_its_views_stand_at(scene: Scene) -> None:
-    files = scene.folder / "dropped"
-    scene.warehouse.source("t", Files(str(files), "csv", "k INT, v INT, day STRING", partition_by="day"))
+def test_a_landed_source_keeps_what_its_views_stand_at(delta: DeltaSandbox) -> None:
+    files = delta.folder / "dropped"
+    delta.warehouse.source("t", Files(str(files), "csv", "k INT, v INT, day STRING", partition_by="day"))
 
     def drop(day: str, *values: int) -> None:
         folder = files / f"day={day}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rows.csv").write_text("k,v\n" + "".join(f"{value % 2},{value}\n" for value in values))
-        scene.warehouse.land("t")
+        delta.warehouse.land("t")
 
     drop("a", 1, 2, 3)
-    views = [scene.view(QUERY, name) for name in ("slow", "quick")]
+    views = [delta.view(QUERY, name) for name in ("slow", "quick")]
     for view in views:
         view.refresh()
     for value in (4, 5):
@@ -157,13 +159,13 @@ def test_a_landed_source_keeps_what_its_views_stand_at(scene: Scene) -> None:
     assert slow.verify().ok
 
 
-def test_upkeep_waits_for_an_interrupted_epoch(scene: Scene) -> None:
-    scene.source("t", "k int, v int", [(1, 1)])
-    view = scene.view(QUERY)
+def test_upkeep_waits_for_an_interrupted_epoch(delta: DeltaSandbox) -> None:
+    delta.source("t", "k int, v int", [(1, 1)])
+    view = delta.view(QUERY)
     with pytest.raises(StateError, match="view v has no finished epoch yet: refresh it first"):
         view.maintain()
     view.refresh()
-    scene.sql("insert into {t} values (1, 2)")
+    delta.sql("insert into {t} values (1, 2)")
     interrupt(view)
     with pytest.raises(StateError, match="epoch 2 of view v was interrupted: refresh it first"):
         view.maintain()
@@ -175,9 +177,9 @@ def test_upkeep_waits_for_an_interrupted_epoch(scene: Scene) -> None:
     assert (view.status().unfinished, view.status().current, view.status().verdict) == (None, True, "resumed")
 
 
-def test_a_superseded_generation_stays_as_long_as_was_asked(scene: Scene) -> None:
-    scene.source("t", "k int, v int", [(1, 1)])
-    view = scene.view("select k, v from t where v > 0")
+def test_a_superseded_generation_stays_as_long_as_was_asked(delta: DeltaSandbox) -> None:
+    delta.source("t", "k int, v int", [(1, 1)])
+    view = delta.view("select k, v from t where v > 0")
     view.refresh()
     view.rebuild()
     old = Path(view.path).parents[1] / "g1"
@@ -189,12 +191,12 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(scene: Scene) -> Non
     confirm(view)
 
 
-def test_a_part_of_an_hour_is_retained_as_a_whole_one(scene: Scene) -> None:
+def test_a_part_of_an_hour_is_retained_as_a_whole_one(delta: DeltaSandbox) -> None:
     """Protects from Delta's rounding, which takes 0.4 hours for none."""
-    scene.source("t", "k int, v int", [(1, 1), (2, 2)])
-    view = scene.view(QUERY)
+    delta.source("t", "k int, v int", [(1, 1), (2, 2)])
+    view = delta.view(QUERY)
     view.refresh()
-    scene.sql("update {t} set v = v + 1")
+    delta.sql("update {t} set v = v + 1")
     view.refresh()
     assert view.maintain(0.4).tables["state_1"].removed == 0
     assert view.maintain(0).tables["state_1"].removed > 0

@@ -9,7 +9,7 @@ import pytest
 
 from incremental.spark.cache import SetupError
 from incremental.spark.java import Java, launch_environment, probe, provide_java
-from tests.setup.machine import without_java
+from tests.spark.machine import without_java
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.dataflow import key_ranges, pruning
 from incremental.dataflow.intervals import narrow, range_of, runs, scale
 from incremental.lake import delta_table
-from tests.examples.scene import Scene, checked
+from tests.sandbox import DeltaSandbox, checked
 
 DAY = date(2024, 5, 1)
 VALUES = {
@@ -70,26 +70,26 @@ def test_types_without_a_scale() -> None:
 
 
 @contextmanager
-def read_as_if_large(scene: Scene) -> Generator[None]:
+def read_as_if_large(delta: DeltaSandbox) -> Generator[None]:
     """Small tables are met as large ones are."""
-    scene.tune(prune_above_bytes=0)
+    delta.tune(prune_above_bytes=0)
     with mock.patch.object(delta_table, "WHOLE_BYTES", 0):
         yield
 
 
 @pytest.mark.parametrize("join", ["join", "left join"])
-def test_a_change_at_both_ends_reads_nothing_between(scene: Scene, join: str) -> None:
+def test_a_change_at_both_ends_reads_nothing_between(delta: DeltaSandbox, join: str) -> None:
     """Today's rows and a correction of last spring: the eight files between are not read."""
     for name in ("t", "d"):
-        spread = scene.spark.range(0, 1000, 1, 10).selectExpr("int(id div 100 * 1000 + id % 100) k", "int(id % 100) v")
+        spread = delta.spark.range(0, 1000, 1, 10).selectExpr("int(id div 100 * 1000 + id % 100) k", "int(id % 100) v")
         writer = spread.toDF("k", f"{name}_v").write.format("delta").option("delta.enableDeletionVectors", "true")
-        writer.save(scene.path(name))
-        scene.declare(name)
-    views = [scene.view(f"select t.k, t_v, d_v from d {join} t on t.k = d.k", name) for name in ("narrow", "wide")]
-    with read_as_if_large(scene):
+        writer.save(delta.path(name))
+        delta.declare(name)
+    views = [delta.view(f"select t.k, t_v, d_v from d {join} t on t.k = d.k", name) for name in ("narrow", "wide")]
+    with read_as_if_large(delta):
         for view in views:
             view.refresh()
-        scene.sql("delete from {t} where k in (3, 9003)")
+        delta.sql("delete from {t} where k in (3, 9003)")
         narrow = checked(views[0])
         with mock.patch.object(key_ranges, "range_of", lambda *_: None):
             wide = checked(views[1])
@@ -104,19 +104,19 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_what_was_follows_from_what_is(scene: Scene, query: str) -> None:
+def test_what_was_follows_from_what_is(delta: DeltaSandbox, query: str) -> None:
     """The rows that a few changed ones meet are read once, after; what they were is that less the change."""
     for name in ("t", "d"):
-        frame = scene.spark.range(0, 5000, 1, 1).selectExpr("int(id % 2000) k", "int(id % 7) v").toDF("k", f"{name}_v")
+        frame = delta.spark.range(0, 5000, 1, 1).selectExpr("int(id % 2000) k", "int(id % 7) v").toDF("k", f"{name}_v")
         writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
-        writer.save(scene.path(name))
-        scene.declare(name)
-    views = [scene.view(query, name) for name in ("once", "twice")]
-    with read_as_if_large(scene):
+        writer.save(delta.path(name))
+        delta.declare(name)
+    views = [delta.view(query, name) for name in ("once", "twice")]
+    with read_as_if_large(delta):
         for view in views:
             view.refresh()
-        scene.sql("delete from {t} where k in (3, 1900) and t_v = 3")
-        scene.sql("insert into {t} values (3, 1), (3, 1), (1950, 0), (null, 5)")
+        delta.sql("delete from {t} where k in (3, 1900) and t_v = 3")
+        delta.sql("insert into {t} values (3, 1), (3, 1), (1950, 0), (null, 5)")
         once = checked(views[0])
         with mock.patch.object(pruning, "is_rewindable", lambda _: False):
             twice = checked(views[1])
@@ -124,14 +124,14 @@ def test_what_was_follows_from_what_is(scene: Scene, query: str) -> None:
     assert once.rows_read < twice.rows_read - 3000
 
 
-def test_floats_are_read_as_they_were(scene: Scene) -> None:
+def test_floats_are_read_as_they_were(delta: DeltaSandbox) -> None:
     """Protects from 0.0 where there was -0.0: they count as equal, but not everything makes the same of both."""
-    scene.source("d", "k int", [(1,), (2,)])
-    scene.source("t", "k int, x double", [(1, -0.0), (1, -0.0), (2, 0.0)])
-    view = scene.view("select d.k, cast(x as string) x from d left join t on d.k = t.k")
-    scene.tune(prune_above_bytes=0)
+    delta.source("d", "k int", [(1,), (2,)])
+    delta.source("t", "k int, x double", [(1, -0.0), (1, -0.0), (2, 0.0)])
+    view = delta.view("select d.k, cast(x as string) x from d left join t on d.k = t.k")
+    delta.tune(prune_above_bytes=0)
     checked(view)
-    scene.insert("t", "k int, x double", [(1, 0.0), (2, -0.0)])
+    delta.insert("t", "k int, x double", [(1, 0.0), (2, -0.0)])
     checked(view)
-    scene.sql("delete from {t} where k = 1")
+    delta.sql("delete from {t} where k = 1")
     checked(view)

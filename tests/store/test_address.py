@@ -16,7 +16,7 @@ from incremental.api import Delta, View, Warehouse
 from incremental.lake.sql_view import SqlView
 from incremental.spark import catalyst
 from incremental.store import publisher
-from tests.examples.scene import Scene, confirm
+from tests.sandbox import DeltaSandbox, confirm
 
 HOSTILE = "select k as `k``; -- ' é`, v * 2 as `v 2` from t where v > 0"  # its table has copy numbers
 JDBC = {
@@ -65,14 +65,14 @@ def pointed(view: View) -> tuple[str, str]:
     return told.properties["deltafold.generation"], told.properties["deltafold.epoch"]
 
 
-def test_both_addresses_follow_the_answer_through_its_life(scene: Scene, database: str) -> None:
+def test_both_addresses_follow_the_answer_through_its_life(delta: DeltaSandbox, database: str) -> None:
     """Protects from readers that are left at a superseded table, or that see reserved columns."""
-    scene.source("t", "k int, v int", [(1, 1), (1, 1), (2, 3)])
-    view = scene.view(HOSTILE, publish_as=f"{database}.Answer")
+    delta.source("t", "k int, v int", [(1, 1), (1, 1), (2, 3)])
+    view = delta.view(HOSTILE, publish_as=f"{database}.Answer")
     with pytest.raises(StateError, match="view v has no finished epoch yet: refresh it first"):
         _ = view.address
     view.refresh()
-    scene.sql("insert into {t} values (2, 5), (3, 4)")
+    delta.sql("insert into {t} values (2, 5), (3, 4)")
     with mock.patch.object(SqlView, "write", side_effect=AssertionError("it shows later epochs by itself")):
         view.refresh()
     assert (pointed(view), view.address.epoch) == (("1", "1"), 2)
@@ -81,28 +81,28 @@ def test_both_addresses_follow_the_answer_through_its_life(scene: Scene, databas
     assert pointed(view) == ("2", "1")
     view.rollback(1, 1)
     assert pointed(view) == ("3", "1")
-    told = {row.col_name: row.data_type for row in scene.spark.sql(f"DESCRIBE EXTENDED {database}.answer").collect()}
-    place = f"{scene.folder}/warehouse/views/v, whose table it shows since epoch 1 of generation 3"
+    told = {row.col_name: row.data_type for row in delta.spark.sql(f"DESCRIBE EXTENDED {database}.answer").collect()}
+    place = f"{delta.folder}/warehouse/views/v, whose table it shows since epoch 1 of generation 3"
     assert told["Comment"] == f"Answer of the Deltafold view v in {place}"
     assert view.maintain(0).generations == (1, 2)
-    assert scene.spark.table(view.publish_as or "").count() == 3
-    scene.view(HOSTILE).drop()  # a caller need not know the name
-    assert not scene.spark.catalog.tableExists(f"{database}.Answer")
+    assert delta.spark.table(view.publish_as or "").count() == 3
+    delta.view(HOSTILE).drop()  # a caller need not know the name
+    assert not delta.spark.catalog.tableExists(f"{database}.Answer")
 
 
-def test_a_sql_view_that_is_missing_is_made_again(scene: Scene, database: str) -> None:
+def test_a_sql_view_that_is_missing_is_made_again(delta: DeltaSandbox, database: str) -> None:
     """Protects from a catalog in memory, which has no SQL view in a new process; and from a costly look."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    view, name = scene.view(HOSTILE, publish_as=f"{database}.v"), f"{database}.v"
+    delta.source("t", "k int, v int", [(1, 1)])
+    view, name = delta.view(HOSTILE, publish_as=f"{database}.v"), f"{database}.v"
     view.refresh()
-    scene.spark.sql(f"DROP VIEW {name}")
+    delta.spark.sql(f"DROP VIEW {name}")
     assert view.refresh().verdict == "nothing to do"
-    assert scene.spark.table(name).count() == 1
-    scene.spark.sql(f"ALTER VIEW {name} AS SELECT 1 AS other LIMIT 0")
+    assert delta.spark.table(name).count() == 1
+    delta.spark.sql(f"ALTER VIEW {name} AS SELECT 1 AS other LIMIT 0")
     assert view.refresh().verdict == "nothing to do"
-    assert scene.spark.table(name).count() == 1
+    assert delta.spark.table(name).count() == 1
 
-    jobs = scene.spark.sparkContext.statusTracker().getJobIdsForGroup
+    jobs = delta.spark.sparkContext.statusTracker().getJobIdsForGroup
     before, look = len(jobs()), SqlView.entry
     with (
         mock.patch.object(SqlView, "entry", autospec=True, side_effect=look) as looked,
@@ -111,29 +111,29 @@ def test_a_sql_view_that_is_missing_is_made_again(scene: Scene, database: str) -
     ):
         assert view.refresh().verdict == "nothing to do"
         assert looked.call_count == 1
-        scene.view(HOSTILE, "w")  # without publish_as nobody asks the catalog
+        delta.view(HOSTILE, "w")  # without publish_as nobody asks the catalog
     assert len(jobs()) == before
 
-    renamed = scene.view(HOSTILE, publish_as=f"spark_catalog.{database}.V")  # Spark's longer name of the same
+    renamed = delta.view(HOSTILE, publish_as=f"spark_catalog.{database}.V")  # Spark's longer name of the same
     assert renamed.refresh().verdict == "nothing to do"
-    assert scene.spark.table(name).count() == 1
+    assert delta.spark.table(name).count() == 1
     (view.warehouse.root / "views" / "v" / "current.json").write_text("{")
-    scene.view(HOSTILE, publish_as=f"{database}.other").refresh()
-    assert scene.spark.table(f"{database}.other").count() == 1
-    scene.view(HOSTILE).refresh()
-    assert not scene.spark.catalog.tableExists(f"{database}.other")
+    delta.view(HOSTILE, publish_as=f"{database}.other").refresh()
+    assert delta.spark.table(f"{database}.other").count() == 1
+    delta.view(HOSTILE).refresh()
+    assert not delta.spark.catalog.tableExists(f"{database}.other")
     assert pointer(view)["publish_as"] is None
 
 
-def test_a_name_that_is_taken_is_refused_before_anything_is_written(scene: Scene, database: str) -> None:
+def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: DeltaSandbox, database: str) -> None:
     """Protects from replacing what somebody else made, and from half a refresh."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    scene.spark.sql(f"CREATE TABLE {database}.tab (a INT) USING delta")
-    scene.spark.sql(f"CREATE VIEW {database}.foreign AS SELECT 1 AS one")
-    scene.view(HOSTILE, "first", publish_as=f"{database}.ours").refresh()
-    ours = f"Answer of the Deltafold view first in {scene.folder}/warehouse/views/first"
-    other = Warehouse(scene.spark, scene.folder / "warehouse 2")
-    other.source("t", Delta(scene.path("t")))
+    delta.source("t", "k int, v int", [(1, 1)])
+    delta.spark.sql(f"CREATE TABLE {database}.tab (a INT) USING delta")
+    delta.spark.sql(f"CREATE VIEW {database}.foreign AS SELECT 1 AS one")
+    delta.view(HOSTILE, "first", publish_as=f"{database}.ours").refresh()
+    ours = f"Answer of the Deltafold view first in {delta.folder}/warehouse/views/first"
+    other = Warehouse(delta.spark, delta.folder / "warehouse 2")
+    other.source("t", Delta(delta.path("t")))
     for name, whose in (
         ("tab", "a table that Deltafold did not create"),
         ("FOREIGN", "a view that Deltafold did not create"),
@@ -144,24 +144,24 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(scene: Scene
             view.refresh()
         taken, advice = f"the name is taken ({whose})", f"Choose another name, or drop {database}.{name}"
         assert str(caught.value) == f"view v cannot be published as {database}.{name}: {taken}. {advice}"
-        assert not (scene.folder / "warehouse 2" / "views" / "v" / "journal").exists()
+        assert not (delta.folder / "warehouse 2" / "views" / "v" / "journal").exists()
     for name in (f"{database}.none.there", "nowhere.v"):
         with pytest.raises(CatalogError, match=r"view v cannot be published as .*nothing was written"):
             other.view("v", HOSTILE, publish_as=name).refresh()
     view.drop()
-    assert scene.spark.table(f"{database}.ours").count() == 1
-    shutil.rmtree(scene.folder / "warehouse")
-    scene.view(HOSTILE, "first", publish_as=f"{database}.ours").drop()
-    assert not scene.spark.catalog.tableExists(f"{database}.ours")
+    assert delta.spark.table(f"{database}.ours").count() == 1
+    shutil.rmtree(delta.folder / "warehouse")
+    delta.view(HOSTILE, "first", publish_as=f"{database}.ours").drop()
+    assert not delta.spark.catalog.tableExists(f"{database}.ours")
 
 
-def test_a_catalog_that_refuses_leaves_the_data_safe(scene: Scene, database: str) -> None:
+def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, database: str) -> None:
     """Protects from a refresh that is lost, or begun again, since its SQL view cannot be made."""
-    scene.source("t", "k int, v int", [(1, 1)])
-    catalyst.jvm(scene.spark).java.lang.System.setProperty("derby.stream.error.file", str(scene.folder / "derby.log"))
+    delta.source("t", "k int, v int", [(1, 1)])
+    catalyst.jvm(delta.spark).java.lang.System.setProperty("derby.stream.error.file", str(delta.folder / "derby.log"))
     for key, value in JDBC.items():
-        scene.spark.conf.set(f"spark.sql.catalog.viewless{key}", value)
-    view = scene.view(HOSTILE, publish_as="viewless.SYS.v")
+        delta.spark.conf.set(f"spark.sql.catalog.viewless{key}", value)
+    view = delta.view(HOSTILE, publish_as="viewless.SYS.v")
     for _ in range(2):
         with pytest.raises(CatalogError) as caught:
             view.refresh()
@@ -170,8 +170,8 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(scene: Scene, database: str
             "viewless does not support views. Choose a database of a catalog that holds views, then refresh again"
         )
         assert (view.answer().count(), len(view.history())) == (1, 1)
-    scene.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone
-    mended = scene.view(HOSTILE, publish_as=f"{database}.v")
+    delta.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone
+    mended = delta.view(HOSTILE, publish_as=f"{database}.v")
     assert mended.refresh().verdict == "nothing to do"
     check(mended)
 

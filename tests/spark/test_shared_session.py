@@ -26,7 +26,7 @@ from incremental.spark.cache import SetupError
 from incremental.spark.host_process import listens, start_of
 from incremental.spark.shared_session import Host, NoHostError, greet, read, withdraw, write
 from pipelines.commands import progress
-from tests.setup.machine import PROJECT, run
+from tests.spark.machine import PROJECT, run
 
 LISTEN = """
 import socket, sys

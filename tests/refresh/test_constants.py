@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta
 from incremental.compilation import Policy
-from tests.examples.scene import Scene, checked, rows
+from tests.sandbox import DeltaSandbox, checked, rows
 
 POLICIES: tuple[Policy, ...] = ("incremental", "auto", "definition")
 
 
-def test_a_query_without_a_source(scene: Scene) -> None:
+def test_a_query_without_a_source(delta: DeltaSandbox) -> None:
     """Epoch 1 loads it and nothing follows, in a warehouse without sources, whatever kind of state it would keep."""
     queries = {
         "select 1 as x": [(1,)],
@@ -21,64 +21,64 @@ def test_a_query_without_a_source(scene: Scene) -> None:
     }
     for policy in POLICIES:
         for number, (query, answer) in enumerate(queries.items()):
-            view = scene.view(query, f"{policy}_{number}", policy=policy)
+            view = delta.view(query, f"{policy}_{number}", policy=policy)
             assert view.explain()
             assert checked(view).epoch == 1
             assert view.refresh().verdict == "nothing to do" and view.verify().ok and view.status().current
             assert rows(view) == answer
 
 
-def test_a_function_without_a_source(scene: Scene) -> None:
+def test_a_function_without_a_source(delta: DeltaSandbox) -> None:
     """Beside a source without data that it does not read; with it, both are read."""
-    scene.warehouse.source("t", Delta(scene.path("t")))
+    delta.warehouse.source("t", Delta(delta.path("t")))
 
     def constant(**_: DataFrame) -> DataFrame:
-        return scene.spark.range(3)
+        return delta.spark.range(3)
 
-    view = scene.view(constant)
+    view = delta.view(constant)
     checked(view)
     assert rows(view) == [(0,), (1,), (2,)]
     for query in ("select k from t", lambda t: t.select("k"), lambda **tables: tables["t"].select("k")):
         with pytest.raises(SourceError, match=r"source t has no data: .*land its files, or create the table"):
-            scene.view(query, "late").refresh()
-    scene.insert("t", "k int", [(7,)])
+            delta.view(query, "late").refresh()
+    delta.insert("t", "k int", [(7,)])
     assert view.refresh().verdict == "nothing to do"
-    late = scene.view("select k from t", "late")
+    late = delta.view("select k from t", "late")
     checked(late)
     assert rows(late) == [(7,)]
-    scene.warehouse.source("late", late)
-    both = scene.view("select k from late union all select 8", "both")
+    delta.warehouse.source("late", late)
+    both = delta.view("select k from late union all select 8", "both")
     both.refresh()
     assert both.verify().ok
     assert rows(both) == [(7,), (8,)]
 
 
-def test_what_is_not_declared_is_refused_under_any_policy(scene: Scene) -> None:
+def test_what_is_not_declared_is_refused_under_any_policy(delta: DeltaSandbox) -> None:
     """Recomputing such a query once would leave it as it was then, and say that there is nothing to do."""
-    scene.source("t", "k int", [(1,)])
-    stray = f"select k from t union all select k from delta.`{scene.path('t')}`"
+    delta.source("t", "k int", [(1,)])
+    stray = f"select k from t union all select k from delta.`{delta.path('t')}`"
     for policy in POLICIES:
-        view = scene.view(stray, policy, policy=policy)
+        view = delta.view(stray, policy, policy=policy)
         for call in (view.refresh, view.explain, view.rebuild):
             with pytest.raises(QueryError, match=r"^the Delta table .*/t is not a declared source: declare it w"):
                 call()
-    assert not (scene.folder / "warehouse" / "views").exists()
+    assert not (delta.folder / "warehouse" / "views").exists()
 
 
-def test_a_view_of_constants_that_was_replaced(scene: Scene) -> None:
+def test_a_view_of_constants_that_was_replaced(delta: DeltaSandbox) -> None:
     """A temporary view may hold other rows, or read a table, while a View of it lives on."""
-    scene.source("t", "k int", [(1,)])
-    scene.spark.sql("create or replace temporary view rates as values (1), (2) as v(r)")
+    delta.source("t", "k int", [(1,)])
+    delta.spark.sql("create or replace temporary view rates as values (1), (2) as v(r)")
     try:
-        view = scene.view("select k, r from t, rates", policy="auto")
+        view = delta.view("select k, r from t, rates", policy="auto")
         checked(view)
-        scene.spark.sql("create or replace temporary view rates as values (3) as v(r)")
+        delta.spark.sql("create or replace temporary view rates as values (3) as v(r)")
         with pytest.raises(ChangedQueryError, match="the query of view v"):
             view.refresh()
         view.rebuild()
         assert rows(view) == [(1, 3)]
-        scene.spark.sql(f"create or replace temporary view rates as select k r from delta.`{scene.path('t')}`")
+        delta.spark.sql(f"create or replace temporary view rates as select k r from delta.`{delta.path('t')}`")
         with pytest.raises(QueryError, match=r"\(read through the view rates\) is not a declared source"):
             view.refresh()
     finally:
-        scene.spark.catalog.dropTempView("rates")
+        delta.spark.catalog.dropTempView("rates")

@@ -8,7 +8,7 @@ import pytest
 
 from incremental.spark import doctor
 from incremental.spark.doctor import Finding, examine
-from tests.setup.machine import run
+from tests.spark.machine import run
 
 NAMES = ["Python", "packages", "Java", "jars", "cache", "warehouse", "memory", "log store"]
 

@@ -1,0 +1,1 @@
+"""The change of a plan, its partial aggregates and merges: one awkward case in each test."""

@@ -1,1 +1,0 @@
-"""Worked examples: one awkward case of maintenance in each test."""

@@ -1,0 +1,63 @@
+"""A file that only got another deletion vector is not read whole twice: only the rows between the two vectors count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from incremental.lake.version_diff import difference
+from incremental.spark.job_stats import Measure
+from tests.sandbox import DeltaSandbox, checked
+
+ROWS = [(k, "a" if k % 2 else "b") for k in range(1000)]
+SCHEMA = "k int, kind string"
+
+
+def change(delta: DeltaSandbox, before: int) -> list[tuple[Any, ...]]:
+    table = delta.warehouse.tables()["t"]
+    version = table.version()
+    assert version is not None
+    found = difference(table, before, version).frame(["k", "kind"], consolidate=False)
+    return sorted(tuple(row) for row in found.collect())
+
+
+def test_only_deleted_rows_are_in_the_change(delta: DeltaSandbox) -> None:
+    delta.source("t", SCHEMA, ROWS)
+    delta.sql("delete from {t} where k in (3, 4)")
+    measure = Measure(delta.spark)
+    with measure.all("the change"):
+        assert change(delta, 0) == [(3, "a", -1), (4, "b", -1)]
+    assert measure.cost.rows_read < 1.5 * len(ROWS)  # the file is decoded once
+
+
+def test_update_is_a_deletion_and_an_insertion(delta: DeltaSandbox) -> None:
+    delta.source("t", SCHEMA, ROWS)
+    delta.sql("delete from {t} where k = 3")
+    delta.sql("update {t} set kind = 'c' where k = 5")
+    assert change(delta, 1) == [(5, "a", -1), (5, "c", 1)]
+
+
+def test_rows_that_come_back(delta: DeltaSandbox) -> None:
+    """RESTORE takes a deletion vector away: the rows of the vector come again."""
+    delta.source("t", SCHEMA, ROWS)
+    view = delta.view("select kind, count(*) n, sum(k) s from t group by kind")
+    checked(view)
+    delta.sql("delete from {t} where k in (3, 4)")
+    checked(view)
+    delta.sql("delete from {t} where k in (5, 6)")
+    delta.sql("restore {t} to version as of 0")
+    assert change(delta, 1) == [(3, "a", 1), (4, "b", 1)]
+    checked(view)
+
+
+def test_partitioned_and_renamed(delta: DeltaSandbox) -> None:
+    """The rows between two vectors are read under the names and partitions of the table as it is now."""
+    delta.spark.createDataFrame(ROWS, SCHEMA).write.format("delta").partitionBy("kind").options(
+        **{"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
+    ).save(delta.path("t"))
+    delta.declare("t")
+    delta.sql("alter table {t} add column note string")
+    delta.sql("delete from {t} where k = 3")
+    assert change(delta, 0) == [(3, "a", -1)]
+    delta.sql("alter table {t} rename column note to remark")
+    delta.sql("delete from {t} where k in (4, 5)")
+    assert change(delta, 2) == [(4, "b", -1), (5, "a", -1)]

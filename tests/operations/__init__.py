@@ -1,0 +1,1 @@
+"""What is done to a finished view: verify, maintain, roll back, branch."""

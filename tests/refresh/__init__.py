@@ -1,0 +1,1 @@
+"""The protocol: epochs, versions, chains, policies, parts, reuse."""

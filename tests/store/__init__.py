@@ -1,0 +1,1 @@
+"""What is kept of a view beside its tables."""
