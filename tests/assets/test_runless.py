@@ -21,7 +21,7 @@ from pipelines.commands.orchestrator import Landed, Refreshed, Verified
 from tests.assets import sales
 from tests.assets.shown import built, outdated
 from tests.pipelines.declared import PARTITIONED, write
-from tests.pipelines.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, World, pretend
+from tests.pipelines.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, PretendedView, pretend
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -39,7 +39,7 @@ class Pages:
         write(folder, "shop", f"{PARTITIONED}  rates: {{delta: rates}}\n{cut}")
         self.pipeline = catalogue.load("shop", folder)
         self.instance = dg.DagsterInstance.ephemeral()
-        self.world = World()
+        self.world = PretendedView()
         self.view: Any = self.world.opened()[1]
         descriptions.save(self.pipeline, DESCRIPTION)
         self.defined = built(self.pipeline)

@@ -22,7 +22,7 @@ LANDED = keys.landed("sales", "sales")
 STATE, VIEW = keys.state("sales"), keys.view("sales")
 
 
-class Bench:
+class DagsterSandbox:
     """A pipeline with its definitions and an instance that forgets."""
 
     def __init__(self, folder: Path, spark: SparkSession, more: str = sales.DAILY) -> None:
@@ -49,8 +49,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, spark: SparkSession) -> Bench:
-    return Bench(tmp_path, spark)
+def bench(tmp_path: Path, spark: SparkSession) -> DagsterSandbox:
+    return DagsterSandbox(tmp_path, spark)
 
 
 def days(first: str, last: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ def sentence(result: dg.ExecuteInProcessResult) -> str:
     return failed.step_failure_data.user_failure_data.description or ""
 
 
-def test_days_come_one_is_corrected_and_nothing_is_new(bench: Bench) -> None:
+def test_days_come_one_is_corrected_and_nothing_is_new(bench: DagsterSandbox) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5), (2, "b", 3)])
     sales.drop(bench.pipeline, "2013-01-02", [(3, "a", 9)])
     assert bench.run("update", days("01", "02")).success
@@ -83,7 +83,7 @@ def test_days_come_one_is_corrected_and_nothing_is_new(bench: Bench) -> None:
     assert len(bench.view().history()) == 2
 
 
-def test_a_view_that_had_nothing_to_do_keeps_its_data_version(bench: Bench) -> None:
+def test_a_view_that_had_nothing_to_do_keeps_its_data_version(bench: DagsterSandbox) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     first = bench.run("update", partition_key="2013-01-01")
     second = bench.run("refresh")
@@ -97,7 +97,7 @@ def test_a_view_that_had_nothing_to_do_keeps_its_data_version(bench: Bench) -> N
     assert versions[0] == versions[1]
 
 
-def test_a_materialised_view_tells_what_it_cost_and_what_it_is(bench: Bench) -> None:
+def test_a_materialised_view_tells_what_it_cost_and_what_it_is(bench: DagsterSandbox) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5), (2, "b", 3)])
     assert bench.run("update", partition_key="2013-01-01").success
     told = bench.told(VIEW)
@@ -120,7 +120,7 @@ def test_a_materialised_view_tells_what_it_cost_and_what_it_is(bench: Bench) -> 
     assert bench.told(LANDED)["rows landed"].value == 2
 
 
-def test_the_second_load_of_the_code_knows_the_state_tables(bench: Bench) -> None:
+def test_the_second_load_of_the_code_knows_the_state_tables(bench: DagsterSandbox) -> None:
     from pipelines import descriptions
 
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
@@ -133,7 +133,7 @@ def test_the_second_load_of_the_code_knows_the_state_tables(bench: Bench) -> Non
     assert bench.told(state)["lineage key"].value
 
 
-def test_a_run_of_what_changed_lands_just_that(bench: Bench) -> None:
+def test_a_run_of_what_changed_lands_just_that(bench: DagsterSandbox) -> None:
     for number, day in enumerate(("01", "02", "05"), start=1):
         sales.drop(bench.pipeline, f"2013-01-{day}", [(number, "a", number)])
     assert bench.run("update", days("01", "05")).success
@@ -148,7 +148,7 @@ def test_a_run_of_what_changed_lands_just_that(bench: Bench) -> None:
     assert bench.answer() == [("a", 2, 9, 8)]
 
 
-def test_a_range_may_have_days_without_files(bench: Bench) -> None:
+def test_a_range_may_have_days_without_files(bench: DagsterSandbox) -> None:
     for number, day in enumerate(("01", "02", "05"), start=1):
         sales.drop(bench.pipeline, f"2013-01-{day}", [(number, "a", number)])
     assert bench.run("update", days("01", "05")).success
@@ -159,7 +159,7 @@ def test_a_range_may_have_days_without_files(bench: Bench) -> None:
     assert bench.answer() == [("a", 2, 4, 3)]
 
 
-def test_a_range_may_have_a_day_whose_folder_was_respelt(bench: Bench) -> None:
+def test_a_range_may_have_a_day_whose_folder_was_respelt(bench: DagsterSandbox) -> None:
     declaration = bench.pipeline.folder / "pipeline.yaml"
     declaration.write_text(declaration.read_text().replace("day STRING", "day DATE"))
     bench.pipeline = catalogue.load("sales", bench.pipeline.folder.parent)
@@ -174,14 +174,16 @@ def test_a_range_may_have_a_day_whose_folder_was_respelt(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("chosen", [days("07", "07"), days("07", "08")])
-def test_landing_nothing_at_all_fails_with_a_sentence(bench: Bench, chosen: Mapping[str, str]) -> None:
+def test_landing_nothing_at_all_fails_with_a_sentence(bench: DagsterSandbox, chosen: Mapping[str, str]) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     result = bench.run("update", chosen)
     assert not result.success
     assert "2013-01-07" in sentence(result)
 
 
-def test_a_malformed_row_stops_the_run_with_a_sentence(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_row_stops_the_run_with_a_sentence(
+    bench: DagsterSandbox, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Protects from half a landing, and from the row itself in the event database and in the logs of the run."""
     folder = sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     (folder / "wrong.csv").write_text("id,shop,amount\n2,a,many\n")
@@ -194,7 +196,7 @@ def test_a_malformed_row_stops_the_run_with_a_sentence(bench: Bench, capfd: pyte
     assert VIEW not in {event.asset_key for event in result.get_asset_materialization_events()}
 
 
-def test_a_crash_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_is_tried_again(bench: DagsterSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     monkeypatch.setattr(landing, "CRASHES", dg.RetryPolicy(max_retries=failures.CRASHES.max_retries))
     crashes = [OSError("the disk blinked")]
@@ -212,7 +214,7 @@ def test_a_crash_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["sales__landed__sales"]
 
 
-def test_a_changed_query_is_refused_and_rebuilt_on_demand(bench: Bench) -> None:
+def test_a_changed_query_is_refused_and_rebuilt_on_demand(bench: DagsterSandbox) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     assert bench.run("update", partition_key="2013-01-01").success
     (bench.pipeline.folder / "query.sql").write_text("SELECT shop, min(amount) AS least FROM sales GROUP BY shop")
@@ -227,7 +229,7 @@ def test_a_changed_query_is_refused_and_rebuilt_on_demand(bench: Bench) -> None:
 
 
 def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+    bench: DagsterSandbox, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     assert bench.run("update", partition_key="2013-01-01").success
@@ -242,7 +244,7 @@ def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
 
 
 def test_dynamic_partitions_are_landed_by_name(tmp_path: Path, spark: SparkSession) -> None:
-    bench = Bench(tmp_path, spark, sales.DYNAMIC)
+    bench = DagsterSandbox(tmp_path, spark, sales.DYNAMIC)
     for key in ("monday", "tuesday"):
         sales.drop(bench.pipeline, key, [(1, key, 1)])
     bench.instance.add_dynamic_partitions("sales", ["monday", "tuesday"])

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from incremental.spark.session import start
 from incremental.spark.shared_session import attach
+from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import kill_process, watched
 from tests.crash.stages import STAGES
-from tests.crash.worlds import World
 
 SHORT = 0.15  # seconds after which a write has begun and is not over yet
 
@@ -39,7 +39,7 @@ def main(host: str, folder: str, kind: str, stage: str, how: str, stop: str) -> 
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     named = json.loads(stop)
     point = named if isinstance(named, int) else (named[0], named[1])
-    world = World(spark, Path(folder), kind)
+    world = CrashSandbox(spark, Path(folder), kind)
     ends = {"kill": kill_process, "during": kill_soon, "hold": partial(hold, 600), "pause": partial(hold, 1)}
     with watched(point, ends[how]):
         STAGES[stage].run(world)

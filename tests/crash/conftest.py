@@ -10,22 +10,22 @@ from pyspark.sql import SparkSession
 from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake
 from incremental.lake.protocol import Lake
+from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.stages import STAGES
-from tests.crash.worlds import World
 
-Prepared = Callable[..., World]
+Prepared = Callable[..., CrashSandbox]
 """(kind, stage, lake): the lake is Delta unless another is given."""
 
 
 @pytest.fixture(scope="session")
 def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """The world of a kind before the run of a stage; to be copied, not to be changed."""
-    known: dict[tuple[str, object, Lake], World] = {}
+    known: dict[tuple[str, object, Lake], CrashSandbox] = {}
 
-    def of(kind: str, stage: str, lake: Lake = DELTA) -> World:
+    def of(kind: str, stage: str, lake: Lake = DELTA) -> CrashSandbox:
         key = kind, STAGES[stage].prepare, lake
         if key not in known:
-            world = World(spark, tmp_path_factory.mktemp("prepared") / "world", kind, lake).create()
+            world = CrashSandbox(spark, tmp_path_factory.mktemp("prepared") / "world", kind, lake).create()
             STAGES[stage].prepare(world)
             known[key] = world
         return known[key]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.crash.crash_sandbox import KINDS, CrashSandbox, Rows
 from tests.crash.points import Killed, Point, Run, Stop, raise_killed, watched
-from tests.crash.worlds import KINDS, Rows, World
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Seen:
     finished: int
 
 
-Check = Callable[[World, Seen, bool], None]
+Check = Callable[[CrashSandbox, Seen, bool], None]
 """A world after a crash, what was seen before, and whether data arrives before the next refresh, or after it."""
 
 
@@ -30,44 +30,44 @@ Check = Callable[[World, Seen, bool], None]
 class Stage:
     """What comes first, the run that is to be stopped, and what a world must be like after it; kinds: where it is."""
 
-    prepare: Callable[[World], None]
-    run: Callable[[World], object]
+    prepare: Callable[[CrashSandbox], None]
+    run: Callable[[CrashSandbox], object]
     check: Check
     kinds: tuple[str, ...] = tuple(KINDS)
 
 
-def seen(world: World) -> Seen:
+def seen(world: CrashSandbox) -> Seen:
     return Seen(world.answer() if world.finished else None, world.finished)
 
 
-def begun(world: World) -> None:
+def begun(world: CrashSandbox) -> None:
     world.view().refresh()
 
 
-def changed(world: World) -> None:
+def changed(world: CrashSandbox) -> None:
     begun(world)
     world.change()
 
 
-def rewritten(world: World) -> None:
+def rewritten(world: CrashSandbox) -> None:
     begun(world)
     world.rewrite()
 
 
-def half_way(world: World) -> None:
+def half_way(world: CrashSandbox) -> None:
     """A crash in the middle of the second epoch: after its first table was written."""
     changed(world)
     stop_when(world, lambda point: point.written)
 
 
-def almost_there(world: World) -> None:
+def almost_there(world: CrashSandbox) -> None:
     """A crash when all tables are written, those of a view below too, and the journal lacks the last report alone."""
     changed(world)
     writes = iter(range(4 if KINDS[world.kind].below else 2, 0, -1))
     stop_when(world, lambda point: str(point).startswith("before Journal._write") and next(writes) == 1)
 
 
-def lived(world: World) -> None:
+def lived(world: CrashSandbox) -> None:
     """A rebuilt view with several epochs."""
     begun(world)
     world.view().rebuild()
@@ -76,51 +76,51 @@ def lived(world: World) -> None:
         world.view().refresh()
 
 
-def dropped(world: World) -> None:
+def dropped(world: CrashSandbox) -> None:
     """Days that are landed; then one is corrected, one goes, and one comes."""
     world.drop(a=1, b=2)
     world.warehouse().land("dropped")
     world.drop(a=3, c=4)
 
 
-def refresh(world: World) -> object:
+def refresh(world: CrashSandbox) -> object:
     return world.view().refresh()
 
 
-def split_into_parts(world: World) -> object:
+def split_into_parts(world: CrashSandbox) -> object:
     """Every file is a part of its own."""
     return world.view().refresh(chunk=1)
 
 
-def rebuild(world: World) -> object:
+def rebuild(world: CrashSandbox) -> object:
     return world.view().rebuild()
 
 
 BACK_TO, BACK_AT = 2, 1  # an epoch of `lived`, and its version of the source
 
 
-def maintain(world: World) -> object:
+def maintain(world: CrashSandbox) -> object:
     return world.view().maintain(0)
 
 
-def rollback(world: World) -> object:
+def rollback(world: CrashSandbox) -> object:
     return world.view().rollback(BACK_TO)
 
 
-def branch(world: World) -> object:
+def branch(world: CrashSandbox) -> object:
     return world.view().branch("dev")
 
 
-def drop(world: World) -> object:
+def drop(world: CrashSandbox) -> object:
     world.view().refresh()
     return world.view().drop()
 
 
-def land(world: World) -> object:
+def land(world: CrashSandbox) -> object:
     return world.warehouse().land("dropped")
 
 
-def refreshed(world: World, before: Seen, late: bool) -> None:
+def refreshed(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After a refresh that was stopped."""
     latest = world.batch()
     assert seen(world).rows == (before.rows if world.finished == before.finished else latest)
@@ -142,14 +142,14 @@ def refreshed(world: World, before: Seen, late: bool) -> None:
         assert world.answer() == world.batch()
 
 
-def kept(world: World, before: Seen, late: bool) -> None:
+def kept(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After upkeep or a branch that was stopped."""
     assert seen(world) == before
     assert world.pointed() == before.rows
     goes_on(world)
 
 
-def went_back(world: World, before: Seen, late: bool) -> None:
+def went_back(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After a rollback that was stopped."""
     done = Seen(world.batch(BACK_AT), before.finished + 1)
     assert seen(world) == (before if world.unfinished or world.finished == before.finished else done)
@@ -157,13 +157,13 @@ def went_back(world: World, before: Seen, late: bool) -> None:
     goes_on(world)
 
 
-def kept_in_order(world: World, before: Seen, late: bool) -> None:
+def kept_in_order(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After upkeep that was stopped: it is done once more."""
     maintain(world)
     kept(world, before, late)
 
 
-def branched(world: World, before: Seen, late: bool) -> None:
+def branched(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After a branch that was stopped: there is one, or none."""
     view = world.view()
     dev = view.warehouse.view("dev", view.query, view.policy)
@@ -174,21 +174,21 @@ def branched(world: World, before: Seen, late: bool) -> None:
     assert dev.verify().ok
 
 
-def dropped_for_good(world: World, before: Seen, late: bool) -> None:
+def dropped_for_good(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After a view was dropped half: it is dropped once more."""
     world.view().drop()
     assert not world.journal.parent.exists()
     assert not world.spark.catalog.tableExists(world.sql_view)
 
 
-def leads(world: World) -> None:
+def leads(world: CrashSandbox) -> None:
     """What never changes its name leads to the latest answer."""
     latest = world.batch()
     assert world.pointed() == latest
     assert not KINDS[world.kind].published or world.shown() == latest
 
 
-def goes_on(world: World) -> None:
+def goes_on(world: CrashSandbox) -> None:
     for number in (4, 5):
         world.view().refresh()
         assert world.answer() == world.batch()
@@ -198,7 +198,7 @@ def goes_on(world: World) -> None:
     assert world.view().verify().ok
 
 
-def landed(world: World, before: Seen, late: bool) -> None:
+def landed(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After a landing that was stopped; files go back to what they were, or stay."""
     if late:
         world.drop(a=1, b=2)
@@ -224,7 +224,7 @@ STAGES = {
 RUNS = [(kind, name) for name, stage in STAGES.items() for kind in stage.kinds]
 
 
-def stop_when(world: World, wanted: Callable[[Point], bool]) -> None:
+def stop_when(world: CrashSandbox, wanted: Callable[[Point], bool]) -> None:
     """A refresh killed at the first point that is wanted."""
     with watched() as run:
         reach = run.reach
@@ -242,7 +242,7 @@ def stop_when(world: World, wanted: Callable[[Point], bool]) -> None:
     raise AssertionError(f"never came to the point: {[str(point) for point in run.passed]}")
 
 
-def stopped(world: World, stage: Stage, stop: Stop) -> Run:
+def stopped(world: CrashSandbox, stage: Stage, stop: Stop) -> Run:
     """The stage's run, killed at a point within this process."""
     with watched(stop) as run:
         try:

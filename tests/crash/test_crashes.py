@@ -8,10 +8,10 @@ import pytest
 
 from incremental.lake.protocol import Lake
 from tests.crash.conftest import Prepared
+from tests.crash.crash_sandbox import KINDS, CrashSandbox
 from tests.crash.points import Stop, watched
 from tests.crash.sample import IN_MEMORY, ON_DELTA
 from tests.crash.stages import RUNS, STAGES, seen, stopped
-from tests.crash.worlds import KINDS, World
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,7 +37,7 @@ def test_a_crash_on_delta_is_survived(
     survived(prepared(kind, stage), tmp_path, stage, stop)
 
 
-def survived(world: World, tmp_path: Path, stage: str, stop: Stop | None) -> None:
+def survived(world: CrashSandbox, tmp_path: Path, stage: str, stop: Stop | None) -> None:
     """Crashes at one point, or at all, each in a copy of the world."""
     before = seen(world)
     for number, point in enumerate(numbers(world, tmp_path, stage) if stop is None else [stop]):
@@ -50,7 +50,7 @@ def survived(world: World, tmp_path: Path, stage: str, stop: Stop | None) -> Non
             raise
 
 
-def numbers(world: World, folder: Path, stage: str) -> range:
+def numbers(world: CrashSandbox, folder: Path, stage: str) -> range:
     """All points of a run, counted in a run that is not stopped."""
     with watched() as run:
         STAGES[stage].run(world.copied(folder / "whole"))

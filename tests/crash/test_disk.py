@@ -13,32 +13,32 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import StorageError
 from tests.crash.conftest import Prepared
+from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop, watched
 from tests.crash.stages import changed, land, maintain, refresh, seen
-from tests.crash.worlds import World
 
 FULL, DENIED = "no space left on device; make room there", "permission denied; let this user read and write there"
 
 
-def by_python(number: int) -> Callable[[World], None]:
+def by_python(number: int) -> Callable[[CrashSandbox], None]:
     """What Python says where the system refuses."""
 
-    def fail(world: World) -> None:
+    def fail(world: CrashSandbox) -> None:
         raise OSError(number, os.strerror(number), str(world.folder))
 
     return fail
 
 
-def by_spark(number: int) -> Callable[[World], None]:
+def by_spark(number: int) -> Callable[[CrashSandbox], None]:
     """An error of Spark's own that says so somewhere among its causes."""
 
-    def fail(world: World) -> None:
+    def fail(world: CrashSandbox) -> None:
         world.spark.sql(f"select raise_error('java.io.IOException: {os.strerror(number)}')").collect()
 
     return fail
 
 
-REFUSED: tuple[tuple[Stop, Callable[[World], None], str], ...] = (
+REFUSED: tuple[tuple[Stop, Callable[[CrashSandbox], None], str], ...] = (
     (("before DeltaTable._write", 1), by_spark(errno.ENOSPC), FULL),
     (("before DeltaTable._write", 2), by_spark(errno.EACCES), DENIED),
     (("before Journal._write", 1), by_python(errno.EACCES), DENIED),  # of the resume
@@ -86,7 +86,7 @@ def disk(tmp_path: Path, long: bool) -> Iterator[Path]:
 @pytest.mark.parametrize("kind", ["one state in place", "two nested states", "bag, merged", "view over a view"])
 def test_a_disk_that_is_really_full(spark: SparkSession, disk: Path, kind: str) -> None:
     """Protects from what Java and Delta leave behind and say, as room grows file by file until it suffices."""
-    world, ballast = World(spark, disk / "world", kind).create(), disk / "ballast"
+    world, ballast = CrashSandbox(spark, disk / "world", kind).create(), disk / "ballast"
     changed(world)
     before, refused = seen(world), 0
     for room in range(0, 1 << 20, 4096):
@@ -116,7 +116,7 @@ def fill(ballast: Path, room: int) -> None:
 
 def test_a_disk_that_can_only_be_read(spark: SparkSession, disk: Path) -> None:
     """Protects from a lock that cannot be taken and does not say why."""
-    world = World(spark, disk / "world", "one state in place").create()
+    world = CrashSandbox(spark, disk / "world", "one state in place").create()
     changed(world)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with pytest.raises(StorageError, match="read-only file system; let it be written to"):

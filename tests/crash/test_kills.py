@@ -21,10 +21,10 @@ from incremental.algebra.errors import BusyError, DeltafoldError
 from incremental.api import Tuning
 from incremental.spark.shared_session import publish
 from tests.crash.conftest import Prepared
+from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash
 from tests.crash.stages import RUNS, STAGES, seen
-from tests.crash.worlds import World
 from tests.spark.machine import PROJECT
 
 POINTS = 24  # more than any run has
@@ -44,12 +44,12 @@ def host(spark: SparkSession, tmp_path: Path) -> str:
     return str(tmp_path / "host.json")
 
 
-def command(host: str, world: World, stage: str, how: str, stop: Stop) -> list[str]:
+def command(host: str, world: CrashSandbox, stage: str, how: str, stop: Stop) -> list[str]:
     told = [host, str(world.folder), world.kind, stage, how, json.dumps(stop)]
     return [sys.executable, "-m", "tests.crash.child", *told]
 
 
-def killed(host: str, world: World, stage: str, how: str, stop: Stop) -> bool:
+def killed(host: str, world: CrashSandbox, stage: str, how: str, stop: Stop) -> bool:
     """Run a stage in a process that ends at a point; False where the run has no such point."""
     child = subprocess.run(command(host, world, stage, how, stop), cwd=PROJECT, check=False, capture_output=True)
     assert child.returncode in (0, -signal.SIGKILL), child.stderr.decode()
@@ -71,7 +71,7 @@ def test_a_write_that_goes_on_after_its_process_is_dead_does_no_harm(
     spark: SparkSession, host: str, tmp_path: Path, kind: str
 ) -> None:
     """Protects from a Java that commits after the lock was freed and the next refresh has begun."""
-    world = World(spark, tmp_path / "world", kind).create()
+    world = CrashSandbox(spark, tmp_path / "world", kind).create()
     STAGES["change"].prepare(world)
     assert killed(host, world, "change", "during", 2)
     world.change(2)
@@ -95,7 +95,7 @@ def until_done(work: Callable[[], object]) -> None:
 
 def test_a_java_of_its_own_ends_with_its_process(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from a Java left behind, which could go on writing."""
-    world = World(spark, tmp_path / "world", "one state in place").create()
+    world = CrashSandbox(spark, tmp_path / "world", "one state in place").create()
     child = subprocess.Popen(command("own", world, "first load", "hold", 3), cwd=PROJECT, stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"holding\n"
@@ -112,7 +112,7 @@ def test_a_java_of_its_own_ends_with_its_process(spark: SparkSession, tmp_path: 
         time.sleep(0.1)
 
 
-def holding(host: str, world: World, how: str) -> subprocess.Popen[bytes]:
+def holding(host: str, world: CrashSandbox, how: str) -> subprocess.Popen[bytes]:
     """A process that is in the middle of a refresh."""
     child = subprocess.Popen(command(host, world, "change", how, 3), cwd=PROJECT, stdout=subprocess.PIPE)
     assert child.stdout is not None

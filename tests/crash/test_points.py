@@ -14,10 +14,10 @@ from incremental.landing.staging import Staging
 from incremental.store.dependents import Readers
 from incremental.store.journal import Journal
 from incremental.store.publisher import PointerFile
+from tests.crash.crash_sandbox import KINDS
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_MEMORY, ON_DELTA
 from tests.crash.stages import STAGES
-from tests.crash.worlds import KINDS
 
 # These make what can be made again, and write nothing of a warehouse.
 SPARK = ("cache", "class_data_sharing", "doctor", "shared_session", "jars", "java", "session", "trust_store")

@@ -11,19 +11,19 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
 from incremental.lake.memory.lake import MemoryLake
 from incremental.refresh import incremental_refresh
+from tests.crash.crash_sandbox import GROUPED, CrashSandbox
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
-from tests.crash.worlds import GROUPED, World
 
 RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
 
 
 @pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> World:
-    return World(spark, tmp_path, "one state in place", MemoryLake()).create()
+def world(spark: SparkSession, tmp_path: Path) -> CrashSandbox:
+    return CrashSandbox(spark, tmp_path, "one state in place", MemoryLake()).create()
 
 
-def test_a_failed_refresh_leaves_nothing_to_resume(world: World) -> None:
+def test_a_failed_refresh_leaves_nothing_to_resume(world: CrashSandbox) -> None:
     """Protects from a bad row that, once pinned, fails every refresh to come although it was corrected."""
     view = world.view(RATIO)
     view.refresh()
@@ -36,7 +36,7 @@ def test_a_failed_refresh_leaves_nothing_to_resume(world: World) -> None:
     assert view.verify().ok
 
 
-def test_a_failure_between_two_tables_says_what_to_do(world: World) -> None:
+def test_a_failure_between_two_tables_says_what_to_do(world: CrashSandbox) -> None:
     """Protects from an epoch that can neither be finished nor forgotten, and does not say so."""
     nested = "select q, sum(100 div (m - 5000)) s from (select q, k, max(v) m from orders group by q, k) group by q"
     view = world.view(nested)
@@ -50,7 +50,7 @@ def test_a_failure_between_two_tables_says_what_to_do(world: World) -> None:
     assert view.verify().ok
 
 
-def test_a_resume_does_not_read_another_table_of_the_same_name(world: World) -> None:
+def test_a_resume_does_not_read_another_table_of_the_same_name(world: CrashSandbox) -> None:
     """Protects from pinned versions being read from a source that was dropped and created anew after the crash."""
     changed(world)
     stopped(world, STAGES["change"], 1)
@@ -65,7 +65,7 @@ def test_a_resume_does_not_read_another_table_of_the_same_name(world: World) -> 
     assert world.answer() == world.batch()
 
 
-def test_a_lost_journal_file_is_noticed(world: World) -> None:
+def test_a_lost_journal_file_is_noticed(world: CrashSandbox) -> None:
     """Protects from Delta's silent skip: tables that carry an epoch's mark take no second write of that epoch."""
     changed(world)
     world.view().refresh()
@@ -78,7 +78,7 @@ def test_a_lost_journal_file_is_noticed(world: World) -> None:
     assert world.answer() == world.batch()
 
 
-def test_a_view_without_its_journal_can_be_rebuilt(world: World) -> None:
+def test_a_view_without_its_journal_can_be_rebuilt(world: CrashSandbox) -> None:
     """Protects from a rebuild into tables that are there already, whose marks would have Delta skip its writes."""
     changed(world)
     world.view().refresh()
@@ -90,7 +90,7 @@ def test_a_view_without_its_journal_can_be_rebuilt(world: World) -> None:
     assert world.answer() == world.batch()
 
 
-def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: World) -> None:
+def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: CrashSandbox) -> None:
     """Protects from taking any foreign commit for a lost epoch."""
     begun(world)
     world.sql("optimize {v}", v=world.view().path)
@@ -101,7 +101,7 @@ def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: Wor
 
 def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from a resumed epoch that reads its own state at the wrong version."""
-    world = World(spark, tmp_path, "two nested states", MemoryLake()).create()
+    world = CrashSandbox(spark, tmp_path, "two nested states", MemoryLake()).create()
     changed(world)
     stop_when(world, lambda point: point.written)
     for state in ("state_1", "state_2"):
@@ -110,7 +110,7 @@ def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: Sp
     assert world.answer() == world.batch()
 
 
-def test_versions_may_go_back_and_forth(world: World) -> None:
+def test_versions_may_go_back_and_forth(world: CrashSandbox) -> None:
     """Protects from a change whose inverse is not its opposite."""
     changed(world)
     view = world.view()
@@ -121,7 +121,7 @@ def test_versions_may_go_back_and_forth(world: World) -> None:
     assert world.answer() == world.batch()
 
 
-def test_versions_that_do_not_exist_are_refused(world: World) -> None:
+def test_versions_that_do_not_exist_are_refused(world: CrashSandbox) -> None:
     """Protects from a misspelt source that is silently refreshed to its latest version, and from a stuck epoch."""
     begun(world)
     for name, version, says in (
@@ -136,7 +136,7 @@ def test_versions_that_do_not_exist_are_refused(world: World) -> None:
 
 def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from an epoch that ends with another answer of the view below than it began with."""
-    world = World(spark, tmp_path, "view over a view", MemoryLake()).create()
+    world = CrashSandbox(spark, tmp_path, "view over a view", MemoryLake()).create()
     changed(world)
     written: list[Point] = []
 
@@ -159,7 +159,7 @@ def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp
     assert world.view().verify().ok
 
 
-def test_sources_are_written_while_a_refresh_runs(world: World) -> None:
+def test_sources_are_written_while_a_refresh_runs(world: CrashSandbox) -> None:
     """Protects from reading what came after the versions were pinned, and from passing over it later."""
     changed(world)
     pinned = world.sandbox.table("orders").version()
@@ -175,7 +175,7 @@ def test_sources_are_written_while_a_refresh_runs(world: World) -> None:
     assert world.answer() == world.batch() != world.batch(pinned)
 
 
-def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
+def test_two_views_of_one_warehouse_do_not_meet(world: CrashSandbox) -> None:
     """Protects from marks, locks or journals shared between views."""
     other = world.view().warehouse.view("w", RATIO)
     other.refresh()
@@ -187,18 +187,20 @@ def test_two_views_of_one_warehouse_do_not_meet(world: World) -> None:
     assert world.answer() == world.batch()
 
 
-def test_a_view_is_the_same_from_another_folder(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_view_is_the_same_from_another_folder(
+    world: CrashSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Protects from a lock, a journal or a mark that depends on how the warehouse's path is written."""
     changed(world)
     stop_when(world, lambda point: point.written)
     monkeypatch.chdir(tmp_path)
-    relative = World(world.spark, Path("warehouse/.."), world.kind, world.sandbox.lake)
+    relative = CrashSandbox(world.spark, Path("warehouse/.."), world.kind, world.sandbox.lake)
     relative.orders = world.orders
     assert relative.view().refresh().verdict == "resumed"
     assert world.answer() == world.batch()
 
 
-def test_a_first_epoch_is_not_resumed_in_other_tables(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_epoch_is_not_resumed_in_other_tables(world: CrashSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from a state without the answer's columns being taken for the answer, once it is published in place."""
     warehouse = world.warehouse()
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):

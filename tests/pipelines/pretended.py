@@ -64,7 +64,7 @@ class Row(tuple[Any, ...]):
 
 
 @dataclass
-class World:
+class PretendedView:
     """What the pretended view does, and what it was asked."""
 
     fails: Exception | None = None
@@ -139,9 +139,9 @@ class World:
         return warehouse, view
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Puts a World where the catalogue would open a real pipeline."""
-    world = World()
+def pretend(monkeypatch: pytest.MonkeyPatch) -> PretendedView:
+    """Puts a PretendedView where the catalogue would open a real pipeline."""
+    world = PretendedView()
     monkeypatch.setattr(catalogue, "start", lambda pipeline: None)
     monkeypatch.setattr(catalogue, "open", world.opened)
     return world

@@ -16,11 +16,11 @@ from incremental.store.journal import Intent, Journal
 from pipelines import cli
 from pipelines.commands import exit_codes
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
-from tests.pipelines.pretended import DIFFERENT, REPORT, Row, World, pretend
+from tests.pipelines.pretended import DIFFERENT, REPORT, PretendedView, Row, pretend
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedView:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
     shops = "  shops: {delta: shops, invariant: true}\n"
     write(tmp_path, "shop", PARTITIONED + shops + "partitions: {kind: daily, start: 2024-01-01}\n")
@@ -45,7 +45,7 @@ def test_help_documents_the_exit_codes() -> None:
     assert "70 anything else" in said
 
 
-def test_run_lands_then_refreshes(world: World) -> None:
+def test_run_lands_then_refreshes(world: PretendedView) -> None:
     result = call("run", "shop")
     assert result.exit_code == 0
     assert world.asked == [("sales", None), "refresh"]
@@ -58,19 +58,19 @@ def test_run_lands_then_refreshes(world: World) -> None:
     assert result.stderr.splitlines()[-1] == "shop: merging [bold]state[/bold]"
 
 
-def test_run_without_landing_and_of_one_partition(world: World) -> None:
+def test_run_without_landing_and_of_one_partition(world: PretendedView) -> None:
     assert call("run", "shop", "--no-land").exit_code == 0
     assert call("run", "shop", "--partition", "2024-05-01", "--partition", "2024-05-02").exit_code == 0
     assert world.asked == ["refresh", ("sales", ["2024-05-01", "2024-05-02"]), "refresh"]
 
 
-def test_a_size_of_chunks(world: World) -> None:
+def test_a_size_of_chunks(world: PretendedView) -> None:
     for command in ("run", "rebuild"):
         assert call(command, "shop", "--chunk", "2g").exit_code == 0
     assert [asked for asked in world.asked if isinstance(asked, str)] == ["refresh by 2147483648"] * 2
 
 
-def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: World) -> None:
+def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: PretendedView) -> None:
     result = call("backfill", "shop", "--from", "2024-05-10", "--to", "2024-06-20", "--chunk", "512m")
     assert result.exit_code == 0, result.output
     first, second, refreshed = world.asked
@@ -81,7 +81,7 @@ def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: World) -> 
     assert "shop: landing sales from 2024-06-14 to 2024-06-20 (2 of 2)" in result.stderr
 
 
-def test_replay_says_what_stays_in_quarantine(world: World) -> None:
+def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     landed = "sales: 2 partitions landed, 1,200 rows, 7 malformed rows left out, 12 rows in quarantine (1.2 s)\n"
     assert call("replay", "shop").stdout == call("replay", "shop", "--source", "sales").stdout == landed
     assert world.asked == [("replay", "sales")] * 2
@@ -100,19 +100,19 @@ def test_replay_says_what_stays_in_quarantine(world: World) -> None:
         ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
     ],
 )
-def test_a_range_that_cannot_be(world: World, first: str, last: str, reason: str) -> None:
+def test_a_range_that_cannot_be(world: PretendedView, first: str, last: str, reason: str) -> None:
     result = call("backfill", "shop", "--from", first, "--to", last)
     assert result.exit_code == exit_codes.USAGE and reason in result.stderr
     assert world.asked == []
 
 
 @pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
-def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: World, value: str) -> None:
+def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: PretendedView, value: str) -> None:
     assert call("run", "shop", "--partition", value).exit_code == exit_codes.USAGE
     assert world.asked == []
 
 
-def test_run_as_json(world: World) -> None:
+def test_run_as_json(world: PretendedView) -> None:
     told = facts("run", "shop")
     assert told["landings"][0]["landed"] == ["2024-05-01", "2024-05-02"]
     assert told["report"]["epoch"] == 3
@@ -133,7 +133,7 @@ REFUSAL = errors.Refusal("window(rank)", "ranks need the whole partition", "use 
         (errors.DeltafoldError("something else"), 70),
     ],
 )
-def test_errors_are_one_sentence_and_an_exit_code(world: World, error: Exception, code: int) -> None:
+def test_errors_are_one_sentence_and_an_exit_code(world: PretendedView, error: Exception, code: int) -> None:
     world.fails = error
     result = call("run", "shop")
     assert result.exit_code == code
@@ -141,7 +141,7 @@ def test_errors_are_one_sentence_and_an_exit_code(world: World, error: Exception
     assert "Traceback" not in result.output
 
 
-def test_what_nobody_expected(world: World) -> None:
+def test_what_nobody_expected(world: PretendedView) -> None:
     world.fails = ZeroDivisionError("division by zero\nsecond line")
     result = call("run", "shop")
     assert result.exit_code == exit_codes.UNEXPECTED
@@ -150,7 +150,7 @@ def test_what_nobody_expected(world: World) -> None:
     assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
 
 
-def test_verify_says_equal_by_its_exit_code(world: World) -> None:
+def test_verify_says_equal_by_its_exit_code(world: PretendedView) -> None:
     assert call("verify", "shop").exit_code == 0
     world.verification = DIFFERENT
     result = call("verify", "shop")
@@ -164,19 +164,19 @@ def test_verify_says_equal_by_its_exit_code(world: World) -> None:
         assert "is not a share; write for example 1% or 0.5%" in call("verify", "shop", "--sample", wrong).stderr
 
 
-def test_show_prints_a_table(world: World) -> None:
+def test_show_prints_a_table(world: PretendedView) -> None:
     assert call("show", "shop").stdout == "city  revenue\n----  -------\nOslo     12.5\nNULL       -3\n"
     assert facts("show", "shop") == [{"city": "Oslo", "revenue": 12.5}, {"city": None, "revenue": -3}]
     assert "the first 1 rows" in call("show", "shop", "--limit", "1").stdout
     assert call("show", "shop", "--limit", "0").exit_code == exit_codes.USAGE
 
 
-def test_control_characters_never_reach_the_terminal(world: World) -> None:
+def test_control_characters_never_reach_the_terminal(world: PretendedView) -> None:
     world.rows = (Row(("\x1b[2J\nx", 1)),)
     assert "\\x1b[2J\\nx" in call("show", "shop").stdout
 
 
-def test_history_and_explain(world: World) -> None:
+def test_history_and_explain(world: PretendedView) -> None:
     lines = call("history", "shop").stdout.splitlines()
     assert " ".join(lines[0].split()) == "generation epoch verdict changed groups written jobs commits seconds finished"
     assert lines[2].split() == ["1", "3", "applied", "1,200", "7", "1", "5", "2", "2.0", "2024-05-03T06:00:00Z"]
@@ -186,7 +186,7 @@ def test_history_and_explain(world: World) -> None:
     assert call("rebuild", "shop").stdout.startswith("Epoch 3")
 
 
-def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
+def test_status_compares_with_the_sources(world: PretendedView, tmp_path: Path) -> None:
     assert facts("status")[0]["state"] == "up to date"
     world.version = 2
     told = facts("status")[0]
@@ -207,7 +207,7 @@ def test_status_compares_with_the_sources(world: World, tmp_path: Path) -> None:
     assert "not declared well" in result.stdout and "never refreshed" in result.stdout
 
 
-def test_upkeep_and_rollback_say_what_was_done(world: World) -> None:
+def test_upkeep_and_rollback_say_what_was_done(world: PretendedView) -> None:
     result = call("maintain", "shop", "--retain", "24")
     assert result.exit_code == 0
     assert result.stdout == (
@@ -282,7 +282,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
         ["backfill", "shop", "--from", "2024-05-01"],
     ],
 )
-def test_wrong_usage(world: World, arguments: list[str]) -> None:
+def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
     result = call(*arguments)
     assert result.exit_code == exit_codes.USAGE
     assert "\x1b" not in result.output

@@ -13,7 +13,7 @@ from incremental.spark.session import start
 from incremental.spark.shared_session import publish
 from tests.soak.child import SETTINGS
 from tests.soak.run import Soak
-from tests.soak.world import World
+from tests.soak.soak_sandbox import SoakSandbox
 
 FEW_ROWS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}  # twice as quick
 
@@ -30,7 +30,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     spark = start("soak", master="local[2]", memory="2g", settings=SETTINGS | FEW_ROWS)
     publish(spark, folder / "host" / "host.json")  # in a folder that nobody else may enter
-    world = World(spark, folder / "world").create()
+    world = SoakSandbox(spark, folder / "world").create()
     soak = Soak(world, told.seed, str(folder / "host" / "host.json"), lambda line: print(line, flush=True))
     tally = soak.run(until=until)
     print("\n".join([f"seed {told.seed}", *tally.lines()]))

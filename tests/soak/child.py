@@ -16,8 +16,8 @@ from incremental.spark.session import start
 from incremental.spark.shared_session import attach
 from tests.crash.child import kill_soon
 from tests.crash.points import kill_process, watched
+from tests.soak.soak_sandbox import SoakSandbox
 from tests.soak.work import do
-from tests.soak.world import World
 
 REFUSED = 3
 SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
@@ -31,7 +31,7 @@ def main(host: str, folder: str, told: str) -> int:
         spark.conf.set(name, value)
     with watched(stop, {"kill": kill_process, "during": kill_soon, "not": lambda: None}[how]):
         try:
-            print(do(World(spark, Path(folder)), **work))
+            print(do(SoakSandbox(spark, Path(folder)), **work))
         except DeltafoldError as error:
             print(error)
             return REFUSED

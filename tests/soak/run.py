@@ -19,9 +19,9 @@ from random import Random
 from incremental.algebra.errors import DeltafoldError
 from tests.crash.points import Killed, watched
 from tests.soak import child, work
+from tests.soak.soak_sandbox import BRANCH, SoakSandbox, chain
 from tests.soak.steps import WRITES, Step, drawn
 from tests.soak.tally import Tally, gone
-from tests.soak.world import BRANCH, World, chain
 from tests.spark.machine import PROJECT
 
 KILLED, REFUSED = "killed", "refused"
@@ -36,7 +36,9 @@ class FaultError(Exception):
 class Soak:
     """Random operations on one world; host: the file of the Spark that other processes use, None: there are none."""
 
-    def __init__(self, world: World, seed: int, host: str | None = None, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, world: SoakSandbox, seed: int, host: str | None = None, say: Callable[[str], None] = print
+    ) -> None:
         self.world, self.seed, self.tally = world, seed, Tally()
         self._host, self._say, self._killed = host, say, 0.0
         self._last: deque[str] = deque(maxlen=25)

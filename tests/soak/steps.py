@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.soak import work, writes
-from tests.soak.world import World, chain
+from tests.soak.soak_sandbox import SoakSandbox, chain
 
 KILLED, OWN_SPARK, AT_ONCE, MERGED = 0.3, 0.06, 0.12, 0.5  # how often
 POINTS = (4, 8, 16, 30)  # a kill is drawn below one of these: early points are in every run, late ones in chains alone
@@ -45,7 +45,7 @@ class Step:
         return tuple(dict.fromkeys(found))
 
 
-def drawn(seed: int, number: int, world: World, processes: bool) -> Step:
+def drawn(seed: int, number: int, world: SoakSandbox, processes: bool) -> Step:
     """The operation of a number; processes: whether others than this one may work too."""
     draw = Random(f"{seed} {number}")
     (name,) = draw.choices(list(WEIGHTS), list(WEIGHTS.values()))

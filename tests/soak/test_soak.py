@@ -8,14 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.soak.run import Soak
-from tests.soak.world import World
+from tests.soak.soak_sandbox import SoakSandbox
 
 SEED, OPERATIONS = 8352, 8  # draws a refresh and a landing that are killed, and upkeep
 
 
 def test_a_short_soak(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Protects from combinations that nobody thought of; longer with `make soak`."""
-    world = World(spark, tmp_path, ("totals", "days")).create()
+    world = SoakSandbox(spark, tmp_path, ("totals", "days")).create()
     soak = Soak(world, SEED)
     tally = soak.run(OPERATIONS)
     assert not tally.faults, tally.faults

@@ -14,23 +14,23 @@ from unittest import mock
 from incremental.api import Tuning
 from pipelines import catalogue
 from pipelines.commands import backfill as ranges
-from tests.soak.world import BRANCH, MERGED, World
+from tests.soak.soak_sandbox import BRANCH, MERGED, SoakSandbox
 from tests.soak.writes import meanwhile
 
 CHUNKS = (1500, 3000, 6000)  # bytes: a file of a few rows has about one thousand
 MOST_BRANCHES = 2
-Work = Callable[[World, str, Random], str]
+Work = Callable[[SoakSandbox, str, Random], str]
 
 
-def refresh(world: World, view: str, draw: Random) -> str:
+def refresh(world: SoakSandbox, view: str, draw: Random) -> str:
     return world.view(view).refresh().sentence
 
 
-def refresh_in_parts(world: World, view: str, draw: Random) -> str:
+def refresh_in_parts(world: SoakSandbox, view: str, draw: Random) -> str:
     return world.view(view).refresh(chunk=draw.choice(CHUNKS)).sentence
 
 
-def refresh_to_earlier(world: World, view: str, draw: Random) -> str:
+def refresh_to_earlier(world: SoakSandbox, view: str, draw: Random) -> str:
     """To a version of one table before its latest."""
     name = draw.choice([name for name in world.reads(view.partition(BRANCH)[0]) if name in world.tables] or [""])
     if not name:
@@ -39,7 +39,7 @@ def refresh_to_earlier(world: World, view: str, draw: Random) -> str:
     return world.view(view).refresh({name: max(0, latest - draw.randint(1, 3))}).sentence
 
 
-def refresh_while_others_write(world: World, view: str, draw: Random) -> str:
+def refresh_while_others_write(world: SoakSandbox, view: str, draw: Random) -> str:
     """The versions are pinned when it begins; what comes later is for the next one."""
     spark, table, seed = world.spark.newSession(), draw.choice(world.tables), draw.random()
     writer = threading.Thread(target=meanwhile, args=(world, spark, table, Random(seed), draw.randint(1, 3)))
@@ -50,11 +50,11 @@ def refresh_while_others_write(world: World, view: str, draw: Random) -> str:
         writer.join()
 
 
-def rebuild(world: World, view: str, draw: Random) -> str:
+def rebuild(world: SoakSandbox, view: str, draw: Random) -> str:
     return world.view(view).rebuild(chunk=draw.choice((None, *CHUNKS))).sentence
 
 
-def rollback(world: World, view: str, draw: Random) -> str:
+def rollback(world: SoakSandbox, view: str, draw: Random) -> str:
     """To one of the last epochs of any generation."""
     done = world.view(view).history()[-6:-1]
     if not done:
@@ -63,7 +63,7 @@ def rollback(world: World, view: str, draw: Random) -> str:
     return world.view(view).rollback(report.epoch, report.generation).sentence
 
 
-def branch(world: World, view: str, draw: Random) -> str:
+def branch(world: SoakSandbox, view: str, draw: Random) -> str:
     """A branch; where there are enough, one goes, if it has none itself."""
     origin, branches = view.partition(BRANCH)[0], [name for name in world.views if BRANCH in name]
     if len(branches) >= MOST_BRANCHES:
@@ -74,23 +74,23 @@ def branch(world: World, view: str, draw: Random) -> str:
     return world.view(view).branch(f"{origin}{BRANCH}{free}").name
 
 
-def maintain(world: World, view: str, draw: Random) -> str:
+def maintain(world: SoakSandbox, view: str, draw: Random) -> str:
     return world.view(view).maintain(0).sentence
 
 
-def land(world: World, view: str, draw: Random) -> str:
+def land(world: SoakSandbox, view: str, draw: Random) -> str:
     done = world.warehouse("days").land("sales")
     return f"landed {done.landed}, removed {done.removed}, version {done.version}"
 
 
-def land_one(world: World, view: str, draw: Random) -> str:
+def land_one(world: SoakSandbox, view: str, draw: Random) -> str:
     """One partition by name."""
     warehouse = world.warehouse("days")
     known = warehouse.partitions("sales")
     return str(warehouse.land("sales", [draw.choice(known)]).landed) if known else "there are none"
 
 
-def backfill(world: World, view: str, draw: Random) -> str:
+def backfill(world: SoakSandbox, view: str, draw: Random) -> str:
     """A range of days, two with each commit."""
     pipeline = catalogue.load("days", world.folder / "pipelines")
     with mock.patch.object(ranges, "BATCH", 2):
@@ -118,7 +118,7 @@ WHOLE = ("land", "backfill")  # after which the table has what the files have
 REFRESHES = tuple(name for name in WORK if name.startswith("re"))
 
 
-def do(world: World, name: str, view: str, seed: str, merged: bool, patience: float | None = None) -> str:
+def do(world: SoakSandbox, name: str, view: str, seed: str, merged: bool, patience: float | None = None) -> str:
     """One piece of work; patience: seconds to wait for a lock."""
     tuning = MERGED if merged else Tuning()
     world.tuning = tuning if patience is None else replace(tuning, lock_seconds=patience)

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from incremental.spark.catalyst import JavaError
-from tests.soak.world import World
+from tests.soak.soak_sandbox import SoakSandbox
 
 COLUMNS = {"orders": "id, k, v, q, x", "dims": "k, name"}
 MOST_COLUMNS = 7
-Write = Callable[[World, str, Random], str]
+Write = Callable[[SoakSandbox, str, Random], str]
 
 
-def insert(world: World, table: str, draw: Random, spark: SparkSession | None = None) -> str:
+def insert(world: SoakSandbox, table: str, draw: Random, spark: SparkSession | None = None) -> str:
     """A few rows, some of them equal."""
     values = [row(table, draw) for _ in range(draw.randint(1, 8))]
     values += draw.choices(values, k=draw.randint(0, 2))
@@ -28,20 +28,20 @@ def insert(world: World, table: str, draw: Random, spark: SparkSession | None = 
     return f"{len(values)} rows"
 
 
-def update(world: World, table: str, draw: Random, spark: SparkSession | None = None) -> str:
+def update(world: SoakSandbox, table: str, draw: Random, spark: SparkSession | None = None) -> str:
     values = ("k = coalesce(k, 0) + 1", f"v = v + {draw.randint(-5, 5)}, x = x * 1.1", "q = (q + 1) % 4", "k = null")
     change = draw.choice(values) if table == "orders" else f"name = concat(name, '{draw.randint(0, 9)}')"
     world.sql(f"update {{{table}}} set {change} where {some(table, draw)}", spark)
     return change
 
 
-def delete(world: World, table: str, draw: Random, spark: SparkSession | None = None) -> str:
+def delete(world: SoakSandbox, table: str, draw: Random, spark: SparkSession | None = None) -> str:
     where = some(table, draw)
     world.sql(f"delete from {{{table}}} where {where}", spark)
     return where
 
 
-def merge(world: World, table: str, draw: Random) -> str:
+def merge(world: SoakSandbox, table: str, draw: Random) -> str:
     """Some rows match, of which some go; others are new."""
     low = draw.randint(0, 80)
     if table == "dims":
@@ -56,7 +56,7 @@ def merge(world: World, table: str, draw: Random) -> str:
     return f"from {low}"
 
 
-def overwrite(world: World, table: str, draw: Random) -> str:
+def overwrite(world: SoakSandbox, table: str, draw: Random) -> str:
     """Most rows as they were, in other files."""
     path = str(world.folder / table)
     rows = world.spark.read.format("delta").load(path).where(f"not coalesce({some(table, draw)}, false)")
@@ -66,12 +66,12 @@ def overwrite(world: World, table: str, draw: Random) -> str:
     return "anew"
 
 
-def optimize(world: World, table: str, draw: Random) -> str:
+def optimize(world: SoakSandbox, table: str, draw: Random) -> str:
     world.sql(f"optimize {{{table}}}")
     return "compacted"
 
 
-def vacuum(world: World, table: str, draw: Random) -> str:
+def vacuum(world: SoakSandbox, table: str, draw: Random) -> str:
     """With the retention that whoever reads the table needs."""
     storage, oldest = world.storage(table), world.needed(table)
     hours = 0.0 if oldest is None else storage.needed_hours(oldest)
@@ -82,7 +82,7 @@ def vacuum(world: World, table: str, draw: Random) -> str:
     return f"{before - storage.usage()[0]} files removed, {oldest} is needed"
 
 
-def restore(world: World, table: str, draw: Random) -> str:
+def restore(world: SoakSandbox, table: str, draw: Random) -> str:
     latest = world.storage(table).version() or 0
     version = max(0, latest - draw.randint(1, 5))
     try:
@@ -94,7 +94,7 @@ def restore(world: World, table: str, draw: Random) -> str:
     return f"to {version}"
 
 
-def add_column(world: World, table: str, draw: Random) -> str:
+def add_column(world: SoakSandbox, table: str, draw: Random) -> str:
     latest = len(world.storage(table).schema().names)
     if latest >= MOST_COLUMNS:
         return "has enough"
@@ -102,7 +102,7 @@ def add_column(world: World, table: str, draw: Random) -> str:
     return f"{latest + 1} now"
 
 
-def put(world: World, table: str, draw: Random) -> str:
+def put(world: SoakSandbox, table: str, draw: Random) -> str:
     """A day's file comes, is corrected, or comes late."""
     day = f"2024-05-0{draw.randint(1, 6)}"
     rows = [(draw.randint(0, 6), draw.randint(-9, 9)) for _ in range(draw.randint(0, 6))]
@@ -110,14 +110,14 @@ def put(world: World, table: str, draw: Random) -> str:
     return f"{day}, {len(rows)} rows"
 
 
-def put_back(world: World, table: str, draw: Random) -> str:
+def put_back(world: SoakSandbox, table: str, draw: Random) -> str:
     """A day's file as it was at the beginning."""
     day = draw.randint(1, 3)
     world.put(f"2024-05-0{day}", [(day, day), (day % 2, 3), (4, 5)])
     return f"2024-05-0{day}"
 
 
-def take_away(world: World, table: str, draw: Random) -> str:
+def take_away(world: SoakSandbox, table: str, draw: Random) -> str:
     day = f"2024-05-0{draw.randint(1, 6)}"
     shutil.rmtree(world.drop / f"day={day}", ignore_errors=True)
     return day
@@ -147,7 +147,7 @@ ON_FILES: dict[str, tuple[int, Write]] = {"put": (6, put), "put back": (3, put_b
 """How often each is done, and the deed."""
 
 
-def meanwhile(world: World, spark: SparkSession, table: str, draw: Random, times: int) -> None:
+def meanwhile(world: SoakSandbox, spark: SparkSession, table: str, draw: Random, times: int) -> None:
     """Writes of somebody else, who has a session of their own."""
     for _ in range(times):
         draw.choice((insert, delete, update))(world, table, draw, spark)

@@ -1,6 +1,6 @@
 """Small warehouses to crash in: one source, one view, and what may happen to the source.
 
-A world is a folder, made once and copied for each crash.
+A sandbox is a folder, made once and copied for each crash.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ KINDS = {
 }
 
 
-class World:
+class CrashSandbox:
     """One warehouse with the source `orders` and the view `v`."""
 
     def __init__(self, spark: SparkSession, folder: Path, kind: str, lake: Lake = DELTA) -> None:
@@ -148,7 +148,7 @@ class World:
         """SQL in which {orders} is the source."""
         self.sandbox.sql(text, **paths)
 
-    def create(self) -> World:
+    def create(self) -> CrashSandbox:
         rows = [(i, i % 5 if i % 7 else None, i * 3 % 11, i % 4) for i in range(60)]
         self.sandbox.insert("orders", SCHEMA, rows)
         return self
@@ -179,6 +179,6 @@ class World:
         table = self.warehouse().tables()["dropped"]
         return Counter(tuple(row) for row in table.scanned(table.version() or 0).collect())
 
-    def copied(self, folder: Path) -> World:
+    def copied(self, folder: Path) -> CrashSandbox:
         shutil.copytree(self.folder, folder)
-        return World(self.spark, folder, self.kind, self.sandbox.lake)
+        return CrashSandbox(self.spark, folder, self.kind, self.sandbox.lake)

@@ -1,6 +1,6 @@
 """The warehouse of a soak: three sources, views of every sort over them, and what each view must hold.
 
-A world is a folder; a process of its own sees the same world in it. What a view must hold comes from Spark's batch
+A sandbox is a folder; a process of its own sees the same sandbox in it. What a view must hold comes from Spark's batch
 query at the versions that the view says it stands at, written out over the sources alone.
 """
 
@@ -46,7 +46,7 @@ sources:
 MERGED = Tuning(rewrite_files=0, bucket_bytes=1, buckets=2)  # even small tables are merged, and lie in buckets
 
 
-class World:
+class SoakSandbox:
     """One warehouse; nothing of it is remembered but batch answers that were computed once."""
 
     def __init__(self, spark: SparkSession, folder: Path, views: Sequence[str] = tuple(QUERIES)) -> None:
@@ -76,7 +76,7 @@ class World:
             dict.fromkeys(base for name in direct for base in (self.reads(name) if name in QUERIES else [name]))
         )
 
-    def create(self) -> World:
+    def create(self) -> SoakSandbox:
         self.sql("create table {orders} (id int, k int, v int, q int, x double) using delta "
                  "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
         self.sql("create table {dims} (k int, name string) using delta")
