@@ -90,7 +90,7 @@ class Choices:
         """The calls that pick a value of one row of the whole group: whichever row it is, it is the same for all."""
         return [
             node
-            for node in catalyst.nodes(output)
+            for node in catalyst.subexpressions(output)
             if catalyst.kind(node) == "AggregateExpression"
             and catalyst.kind(node.aggregateFunction()) in PICKING
             and not node.aggregateFunction().ignoreNulls()

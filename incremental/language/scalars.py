@@ -90,7 +90,7 @@ class Scalars:
         return catalyst.sequence(expression.references().toSeq())
 
     def _inspect(self, expression: J) -> None:
-        for node in catalyst.nodes(expression):
+        for node in catalyst.subexpressions(expression):
             name = catalyst.kind(node)
             clock = name in CLOCK or (name == "Cast" and is_moment(node))
             if not clock and name not in CONTEXT | SESSION and node.deterministic():
@@ -116,7 +116,7 @@ class Scalars:
         """Deterministic text of an expression: Spark's SQL, and what that leaves out of it."""
         text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
         told, seen = "", Counter[str]()
-        for node in catalyst.nodes(expression):
+        for node in catalyst.subexpressions(expression):
             kind = catalyst.kind(node)
             if kind in FUNCTIONS:
                 told += f" ~ python {node.name()} {function_digest(node)}"

@@ -195,7 +195,7 @@ class Ties:
 
 def window_of(named: J) -> tuple[J, J]:
     """The function of a column of a window, and its frame."""
-    call = next(node for node in catalyst.nodes(named) if catalyst.kind(node) == "WindowExpression")
+    call = next(node for node in catalyst.subexpressions(named) if catalyst.kind(node) == "WindowExpression")
     return call.windowFunction(), call.windowSpec().frameSpecification()
 
 

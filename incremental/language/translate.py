@@ -150,7 +150,7 @@ class Translation:
         return plan if plan.columns == columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
 
     def _aggregate(self, node: J) -> Plan:
-        calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
+        calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
         keys = catalyst.sequence(node.groupingExpressions())
         lasting = [key for key in keys if not is_session(key)]
         if len(lasting) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):

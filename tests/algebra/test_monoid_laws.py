@@ -22,7 +22,7 @@ from incremental.algebra.plan import Plan, Source
 from incremental.algebra.program import WEIGHT, InPlace, Slot, State
 from incremental.compiler.compile import compiled
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.partial_aggregate import lifted
+from incremental.dataflow.partial_aggregate import aggregate_change
 from incremental.dataflow.state_schema import Layout
 from incremental.language.query import Query, evaluate, read_query
 from incremental.spark import catalyst
@@ -72,7 +72,7 @@ class Laboratory:
         lowering = self.lowering
         relation = lowered(lowering, state.input, frame)
         rows = lowering.frame(relation, [(column, column.name) for column in state.reads])
-        return lifted(layout, rows, lowering)
+        return aggregate_change(layout, rows, lowering)
 
 
 def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:

@@ -27,7 +27,7 @@ from incremental.lake.protocol import Clause
 from incremental.landing.landing import types
 from incremental.language.query import QueryText, empty, evaluate, read_query
 from incremental.language.ties import settled
-from incremental.refresh.constraint_checks import check
+from incremental.refresh.constraint_checks import check_constraints
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
@@ -227,7 +227,7 @@ class MemoryView:
         epoch = Epoch(self.spark, intent, self.sources, self.tables, measure, tuning=tuning)
         try:
             with measure.all("epoch"):
-                check(epoch, self.maintenance.constraints)
+                check_constraints(epoch, self.maintenance.constraints)
                 self.paths = self.maintenance.run(epoch).paths
         except SourceError:
             self.epoch -= 1

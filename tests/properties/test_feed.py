@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
 from incremental.lake.physical_layout import Storage
-from incremental.lake.version_diff import difference
+from incremental.lake.version_diff import file_difference
 from tests.corpus.lakes import DeltaLake
 
 DEAR = 3
@@ -50,7 +50,7 @@ def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: l
         assert last is not None
         bags = weighed([table.scanned(version) for version in range(last + 1)])
         assert weighed([table.at(version) for version in range(last + 1)]) == bags
-        changes = weighed([difference(table, v, last).frame(COLUMNS, consolidate=False) for v in range(last)])
+        changes = weighed([file_difference(table, v, last).frame(COLUMNS, consolidate=False) for v in range(last)])
         for version, change in enumerate(changes):
             change.update(bags[version])
             assert {row: n for row, n in change.items() if n} == bags[last], f"from {version} after {done}"
