@@ -23,10 +23,10 @@ from incremental.compilation import OnChange, Policy
 from incremental.compiler.draft import Publish
 from incremental.lake.protocol import VersionedTable
 from incremental.language.query import QueryText
-from incremental.operations.branch import branched, dropped
+from incremental.operations.branch import create_branch, drop_view
 from incremental.operations.declared_views import forget, readers
 from incremental.operations.maintenance import WEEK_HOURS, upkeep
-from incremental.operations.metrics import measured, observed
+from incremental.operations.metrics import status_with_metrics, update_metrics
 from incremental.operations.rollback import Rollback
 from incremental.operations.verify import verify
 from incremental.refresh.upstream import Progress
@@ -103,7 +103,7 @@ class View:
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
     ) -> Report:
         refresh = self._resolved.refresh
-        with measured(self.store, refresh.inputs):
+        with update_metrics(self.store, refresh.inputs):
             return refresh.run(versions, progress, rebuild, chunk)
 
     def answer(self) -> DataFrame:
@@ -164,7 +164,7 @@ class View:
 
     def status(self) -> Status:
         """Age and lag of the last epoch, sizes of the tables, what is unfinished or quarantined; runs no query."""
-        return replace(observed(self.store, self._base), quarantined=self._resolved.quarantined())
+        return replace(status_with_metrics(self.store, self._base), quarantined=self._resolved.quarantined())
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
@@ -182,7 +182,7 @@ class View:
     def branch(self, name: str, into: Warehouse | None = None) -> View:
         """Another view, of this warehouse or `into`, that begins with the last epoch and goes its own way."""
         made = (into or self.warehouse).view(name, self.query, self.policy, self.publish, self.on_change)
-        branched(self.store, made.store, self._resolved.inputs)
+        create_branch(self.store, made.store, self._resolved.inputs)
         return made
 
     def drop(self, force: bool = False) -> None:
@@ -190,7 +190,7 @@ class View:
 
         force: also while another view, refreshed anywhere or declared in this process, reads it: rebuild that then.
         """
-        dropped(self.store, () if force else readers(self.folder), force)
+        drop_view(self.store, () if force else readers(self.folder), force)
         forget(self.folder)
         self.warehouse.forget(self.name)
 

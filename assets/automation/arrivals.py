@@ -15,7 +15,7 @@ import dagster as dg
 from assets import jobs, keys
 from assets.automation.folders import partition_signatures
 from assets.partitions import can_be, partitions_of, range_tags
-from incremental.landing.landing import WHOLE
+from incremental.landing.landing import UNPARTITIONED
 from pipelines.catalogue import Pipeline
 
 Seen = Mapping[str, Mapping[str, str]]
@@ -37,7 +37,9 @@ def look(pipeline: Pipeline, now: datetime) -> Seen:
         files = pipeline.declaration.sources[name].files
         assert files is not None
         signed = partition_signatures(files.path, files.partition_by)
-        seen[name] = {key: signature for key, signature in signed.items() if key == WHOLE or can_be(pipeline, key, now)}
+        seen[name] = {
+            key: signature for key, signature in signed.items() if key == UNPARTITIONED or can_be(pipeline, key, now)
+        }
     return seen
 
 
@@ -64,7 +66,7 @@ def request(
         instance: knows the dynamic partitions so far.
     """
     job = keys.update_job(pipeline.name)
-    cut = [key for key in changed if key != WHOLE]
+    cut = [key for key in changed if key != UNPARTITIONED]
     if not cut and pipeline.partitioned:
         whole = [source for source in pipeline.landed if source not in pipeline.partitioned]
         selection = [*(keys.landed(pipeline.name, source) for source in whole), *refreshed]

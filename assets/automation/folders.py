@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from upath import UPath
 
-from incremental.landing.landing import WHOLE, data_files
+from incremental.landing.landing import UNPARTITIONED, data_files
 
 _COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 
@@ -27,12 +27,13 @@ def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
         column: the partition column of `column=value` subfolders; None when the whole folder is one partition.
 
     Returns:
-        partition key → signature; the key of an unpartitioned folder is `WHOLE`. A partition without files is left out.
+        partition key → signature; the key of an unpartitioned folder is `UNPARTITIONED`. A partition without files is
+        left out.
     """
     folder = Path(path)
     if not folder.is_dir():
         return {}
-    folders = {WHOLE: folder}
+    folders = {UNPARTITIONED: folder}
     if column is not None:
         prefix = f"{column}="
         children = [child for child in folder.iterdir() if child.name.startswith(prefix) and child.is_dir()]

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 EPOCH = date(1970, 1, 1).toordinal()
-EXACT = Context(prec=100)
+EXACT_DECIMAL = Context(prec=100)
 
 Interval = tuple[str, str]
 """The least and the greatest value, as text."""
@@ -78,8 +78,8 @@ def scale(type_: str) -> Scale | None:
         return None
     places = int(found[2])
     return Scale(
-        lambda text: int(Decimal(text).scaleb(places, EXACT)),
-        lambda number: format(Decimal(number).scaleb(-places, EXACT), "f"),
+        lambda text: int(Decimal(text).scaleb(places, EXACT_DECIMAL)),
+        lambda number: format(Decimal(number).scaleb(-places, EXACT_DECIMAL), "f"),
         lambda key: (key * F.lit(Decimal(10**places)).cast(f"decimal({places + 1},0)")).cast("decimal(38,0)"),
     )
 
@@ -94,7 +94,7 @@ def range_of(key: Column, type_: str, least: str, greatest: str, slices: int) ->
     return Range(key, known, *ends, slices) if known and ends and ends[1] - ends[0] >= slices else None
 
 
-def narrow(frame: DataFrame, ranges: Sequence[Range], most: int) -> list[tuple[Interval, ...]]:
+def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list[tuple[Interval, ...]]:
     """Find the intervals of each key, at most so many, in one Spark job over computed rows."""
     row = frame.agg(*(each.slices.alias(f"slices_{i}") for i, each in enumerate(ranges))).first()
     assert row is not None

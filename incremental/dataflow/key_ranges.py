@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.plan import Scalar
 from incremental.algebra.tuning import Tuning
-from incremental.dataflow.intervals import Interval, Range, narrow, range_of
+from incremental.dataflow.intervals import Interval, Range, find_intervals, range_of
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -60,12 +60,12 @@ def key_ranges(
                 wide[i] = found_range
     if wide:
         assert narrowed is not None
-        for i, several in zip(wide, narrow(frame, list(wide.values()), narrowed.range_intervals), strict=True):
+        for i, several in zip(wide, find_intervals(frame, list(wide.values()), narrowed.range_intervals), strict=True):
             intervals[i] = several
     return KeyRanges(row["rows"], tuple(intervals))
 
 
-def within(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], ranges: KeyRanges) -> Relation:
+def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], ranges: KeyRanges) -> Relation:
     """Filter a relation to the rows whose keys lie in the ranges of the keys that they are to equal."""
     plan = relation.plan
     for key, intervals in zip(keys, ranges.intervals, strict=True):

@@ -46,8 +46,8 @@ class Merge:
         insert |= self._answers(lambda name: f"u.{quoted(name)}")
         clauses = [
             *([Clause("delete", self._gone, {})] if self._layout.keys else []),
-            Clause("update", None, named(update)),
-            Clause("insert", f"u.{ROWS} > 0" if self._layout.keys else None, named(insert)),
+            Clause("update", None, quoted_values(update)),
+            Clause("insert", f"u.{ROWS} > 0" if self._layout.keys else None, quoted_values(insert)),
         ]
         literals = ", ".join(str(bucket) for bucket in buckets)
         condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
@@ -144,6 +144,6 @@ class Merge:
         return F.expr(text)
 
 
-def named(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:
+def quoted_values(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:
     """Values of a MERGE clause by quoted column name."""
     return {quoted(name): value for name, value in values.items()}

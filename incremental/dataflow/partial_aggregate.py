@@ -22,7 +22,7 @@ from incremental.dataflow.touched_partitions import known_partitions, partitions
 TOUCHED = "__touched"
 
 
-def lifted(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
+def aggregate_change(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
     """h of a change; plain rows count as weight 1."""
     weighted = WEIGHT in change.columns
     state = layout.state
@@ -68,7 +68,7 @@ def unit_weights(change: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedGroups:
     """What h found: groups, the rows of the change, the buckets, and whether a deletion may reach a group's value.
 
     partitions: of the groups, where the state holds the answer and a partition key (None: unknown).
@@ -81,7 +81,7 @@ class Touched:
     partitions: tuple[str, ...] | None = None
 
 
-def consolidated(state: State, change: DataFrame) -> DataFrame:
+def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
     """The change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
 
     A row that one term adds and another removes was never there; one that was only written again costs time.
@@ -106,7 +106,7 @@ def cancels(plan: Plan) -> bool:
     return loose or any(isinstance(node, Join | GroupwiseOp) for node in nodes)
 
 
-def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | None, most: int) -> Touched:
+def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | None, most: int) -> TouchedGroups:
     """Count what h found in one pass, which also fills its cache.
 
     partition_key: the answer's column that holds a partition; most: the partitions that are named.
@@ -122,4 +122,4 @@ def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | N
     ).first()
     assert row is not None
     named = known_partitions(row["partitions"], most)
-    return Touched(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], named)
+    return TouchedGroups(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], named)

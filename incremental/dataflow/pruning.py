@@ -15,7 +15,7 @@ from incremental.algebra.plan import Column, Join, Plan, Reference, Scalar, Sour
 from incremental.algebra.product import JoinStep
 from incremental.algebra.traversal import all_column_names, walk
 from incremental.algebra.tuning import Tuning
-from incremental.dataflow.key_ranges import KeyRanges, expected_bytes, hinted, key_ranges, within
+from incremental.dataflow.key_ranges import KeyRanges, expected_bytes, hinted, key_ranges, restrict_to_ranges
 from incremental.dataflow.leaves import Leaves
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.rewind import is_rewindable, rewind
@@ -86,7 +86,7 @@ class Pruning:
         rows = self._checkpoint(frame)
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
         ranges = self._ranges(rows, [one for one, _ in plain], narrow=True)
-        right = within(self._lowering, right, [other for _, other in plain], ranges)
+        right = restrict_to_ranges(self._lowering, right, [other for _, other in plain], ranges)
         mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
         others = [self._lowering.expression(other) for _, other, _ in node.keys]
         right = self._semijoin.of_keys(right, others, mine, self._few(ranges))
@@ -103,11 +103,11 @@ class Pruning:
         few = self._few(ranges)
 
         def left(side: Relation) -> Relation:
-            near = within(self._lowering, side, left_keys, ranges)
+            near = restrict_to_ranges(self._lowering, side, left_keys, ranges)
             return self.once(node.left.columns, self._semijoin.matched(node, near, touched, few))
 
         def right(side: Relation) -> Relation:
-            near = within(self._lowering, side, right_keys, ranges)
+            near = restrict_to_ranges(self._lowering, side, right_keys, ranges)
             return self._semijoin.partners(node, near, touched, few)
 
         return JoinReach(left, Reach(right, few))
@@ -129,7 +129,7 @@ class Pruning:
         attributes = [self._lowering.attribute(key) for key in keys]
 
         def restrict(side: Relation) -> Relation:
-            near = within(self._lowering, side, [Reference(key) for key in keys], ranges)
+            near = restrict_to_ranges(self._lowering, side, [Reference(key) for key in keys], ranges)
             return self._semijoin.of_keys(near, attributes, touched, self._few(ranges))
 
         return restrict
@@ -175,7 +175,9 @@ class Pruning:
         few = self._few(ranges)
         if few:
             known = Relation(hinted(self._lowering, known.plan), known.weighted)
-        return ProductTerm(known, few), within(self._lowering, side, [other for _, other in step.equalities], ranges)
+        return ProductTerm(known, few), restrict_to_ranges(
+            self._lowering, side, [other for _, other in step.equalities], ranges
+        )
 
     def _few(self, ranges: KeyRanges) -> bool:
         return ranges.rows <= self._tuning.broadcast_rows

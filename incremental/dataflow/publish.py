@@ -20,7 +20,7 @@ from incremental.dataflow.state_schema import Stored
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Clause, Table
-from incremental.spark.checkpoint import held
+from incremental.spark.checkpoint import computed_once
 
 COPY, INSERTED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
@@ -73,7 +73,7 @@ class Bag:
             self._append(inserted, mark, name_mapping)
             return moved
         stored, touched = self._table.at(before), list(moved.buckets)
-        with held(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
+        with computed_once(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
             if (found := deleted.count()) != moved.deleted:
                 raise StateError(
                     f"the view table {self._table.path} lacks {moved.deleted - found} of the rows to delete: "

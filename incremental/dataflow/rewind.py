@@ -17,7 +17,15 @@ from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import unit_weights
 
-EXACT = (T.IntegralType, T.DecimalType, T.BooleanType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType)
+EXACT_TYPES = (
+    T.IntegralType,
+    T.DecimalType,
+    T.BooleanType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
 
 
 def is_rewindable(columns: Sequence[Column]) -> bool:
@@ -44,4 +52,4 @@ def is_exact(data_type: T.DataType) -> bool:
     """True if equal values of the type are the same bits: not so for floats, nor for collated strings."""
     if isinstance(data_type, T.StringType):
         return data_type.collation == "UTF8_BINARY"
-    return isinstance(data_type, EXACT)
+    return isinstance(data_type, EXACT_TYPES)

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from incremental.algebra.errors import BusyError
-from incremental.spark.java_errors import storing
+from incremental.spark.java_errors import storage_errors
 
 PRIVATE = 0o700
 
@@ -74,7 +74,7 @@ def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
     where files cannot be written, by whatever is done meanwhile too.
     """
     owner = folder / ".owner"
-    with storing(folder):
+    with storage_errors(folder):
         make_private(folder)
         held = FileLock(folder / ".lock")
         try:

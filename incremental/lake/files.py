@@ -48,7 +48,7 @@ def as_added(spark: SparkSession, removed: J) -> J:
 
 def selects(spark: SparkSession, changed: J) -> bool:
     """Whether the deletion vectors by which Delta reads changed rows have any."""
-    (relation,) = catalyst.leaves(changed.queryExecution().analyzed())
+    (relation,) = catalyst.relations_read(changed.queryExecution().analyzed())
     nothing = catalyst.vector(spark, [])
     files = relation.relation().location().matchingFiles(nothing, nothing)
     return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))

@@ -27,7 +27,7 @@ NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """What a catalog has under a name; text: of a view's query, empty for a table."""
 
     is_view: bool
@@ -43,7 +43,7 @@ class SqlView:
     spark: SparkSession
     name: str
 
-    def entry(self) -> Entry | None:
+    def entry(self) -> CatalogEntry | None:
         """What has the name, None where nothing has; one catalog call, no Spark job.
 
         Raises CatalogError where the catalog does not answer.
@@ -55,10 +55,10 @@ class SqlView:
             if condition(error).startswith(MISSING):
                 return None
             if condition(error).startswith(NOT_A_VIEW):
-                return Entry(False, "", "", {})
-            raise CatalogError(f"Spark cannot look it up ({said(error)}). Mend that") from error
+                return CatalogEntry(False, "", "", {})
+            raise CatalogError(f"Spark cannot look it up ({spark_reason(error)}). Mend that") from error
         told = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
-        return Entry(found.get("type") == "VIEW", *told)
+        return CatalogEntry(found.get("type") == "VIEW", *told)
 
     def write(
         self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
@@ -73,7 +73,7 @@ class SqlView:
         try:
             cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {text}").collect()
         except JavaError as error:
-            raise CatalogError(f"{said(error)}. {self._remedy(error)}") from error
+            raise CatalogError(f"{spark_reason(error)}. {self._remedy(error)}") from error
 
     def drop(self) -> None:
         """Remove the view."""
@@ -81,7 +81,7 @@ class SqlView:
             cast(Any, self.spark).sql(f"DROP VIEW IF EXISTS {self._name}").collect()
         except JavaError as error:
             raise CatalogError(
-                f"the SQL view {self.name} cannot be dropped: {said(error)}. Drop it, or let this user drop it"
+                f"the SQL view {self.name} cannot be dropped: {spark_reason(error)}. Drop it, or let this user drop it"
             ) from error
 
     @property
@@ -104,7 +104,7 @@ class SqlView:
         try:
             known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
         except JavaError as error:
-            raise CatalogError(f"Spark cannot look up {self._database} ({said(error)}). Mend that") from error
+            raise CatalogError(f"Spark cannot look up {self._database} ({spark_reason(error)}). Mend that") from error
         if known:
             return
         kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
@@ -119,7 +119,7 @@ def columns_of(path: str, columns: Sequence[str]) -> str:
     return f"SELECT {', '.join(map(quoted, columns))} FROM delta.{quoted(path)}"
 
 
-def said(error: Exception) -> str:
+def spark_reason(error: Exception) -> str:
     """What Spark says, to be gone on from."""
     return cause(error).rstrip(" .;")
 

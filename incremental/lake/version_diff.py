@@ -56,7 +56,7 @@ class Difference:
         if self.insert_only:
             return self.table.rows_of(self.after, self.added).select(*chosen)
         change = reduce(DataFrame.unionByName, [part.select(*chosen, WEIGHT) for part in self._parts()])
-        return consolidated(change) if consolidate else change
+        return sum_weights(change) if consolidate else change
 
     def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
         """Files that left and that came as a whole; then those that only got another deletion vector, old and new."""
@@ -81,7 +81,7 @@ class Difference:
             yield self.table.rows_between(self.after, old, new).withColumn(WEIGHT, sign)
 
 
-def consolidated(change: DataFrame) -> DataFrame:
+def sum_weights(change: DataFrame) -> DataFrame:
     """A Z-set with equal rows summed; as it is where Spark cannot tell them: of variants, of maps within something.
 
     A map goes by its entries: Spark sorts those of one that it groups by, and a query may tell their order.
@@ -101,7 +101,7 @@ def consolidated(change: DataFrame) -> DataFrame:
     return summed.select(*each(F.map_from_entries), WEIGHT) if maps else summed
 
 
-def difference(table: VersionedTable, before: int | None, after: int) -> Difference:
+def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:
     """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
     told = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
     return told or by_snapshots(table, before, after)

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from incremental.algebra.errors import SourceError
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -82,11 +82,11 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
         raise SourceError(f"source {source}: {path} leads out of {root}, and is not read. Put the file itself there")
     *folders, name = real.relative_to(base).parts
     with _named(source, path):
-        descriptor = os.open(base, FOLDER)
+        descriptor = os.open(base, OPEN_FOLDER)
     try:
         for folder in folders:
             with _named(source, path):
-                inner = os.open(folder, FOLDER, dir_fd=descriptor)
+                inner = os.open(folder, OPEN_FOLDER, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor, name
@@ -98,7 +98,7 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
 def open_file_within(source: str, root: Path, path: Path) -> Generator[BufferedReader]:
     """Open a file below the source's folder for reading, as `open_folder_of` does; it is a regular file."""
     with open_folder_of(source, root, path) as (folder, name), _named(source, path):
-        descriptor = os.open(name, FILE, dir_fd=folder)
+        descriptor = os.open(name, OPEN_FILE, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _replaced(source, path)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-PART = 1 << 20  # bytes at once
+CHUNK_BYTES = 1 << 20  # bytes at once
 LARGEST_BLOCK = 1 << 26
 LENGTH_BYTES = 4
 
@@ -37,7 +37,7 @@ def decompress(file: BinaryIO, path: Path) -> BinaryIO:
     empty = file.seek(0, io.SEEK_END) == 0  # to Spark a file of no rows, whatever its name
     file.seek(0)
     read = None if empty else READERS.get(path.suffix.lower())
-    return file if read is None else cast(BinaryIO, io.BufferedReader(_Parts(read(file)), PART))
+    return file if read is None else cast(BinaryIO, io.BufferedReader(_Parts(read(file)), CHUNK_BYTES))
 
 
 class _Parts(io.RawIOBase):
@@ -64,7 +64,7 @@ class _Parts(io.RawIOBase):
 
 
 def _read(stream: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: stream.read(PART), b"")
+    return iter(lambda: stream.read(CHUNK_BYTES), b"")
 
 
 def _gunzipped(file: BinaryIO) -> Iterator[bytes]:
@@ -76,10 +76,10 @@ def _bunzipped(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _inflated(file: BinaryIO) -> Iterator[bytes]:
-    stream, given = zlib.decompressobj(), file.read(PART)
+    stream, given = zlib.decompressobj(), file.read(CHUNK_BYTES)
     while given:
-        yield stream.decompress(given, PART)
-        given = (stream.unused_data if stream.eof else stream.unconsumed_tail) or file.read(PART)
+        yield stream.decompress(given, CHUNK_BYTES)
+        given = (stream.unused_data if stream.eof else stream.unconsumed_tail) or file.read(CHUNK_BYTES)
         if not given:
             yield stream.flush()
             if not stream.eof:

@@ -19,7 +19,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
 from incremental.landing.containment import check_link, check_root, open_file_within
 
-WHOLE = "*"  # the one partition of a source without a partition column
+UNPARTITIONED = "*"  # the one partition of a source without a partition column
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 Facts = list[list[object]]
 
@@ -88,7 +88,7 @@ def check_names(source: str, root: Path, folder: Path) -> None:
 def partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
     """Keys and folders; raises SourceError for anything beside them."""
     if column is None:
-        yield WHOLE, root
+        yield UNPARTITIONED, root
         return
     for child in sorted(root.iterdir()):
         if not is_data(child):
@@ -115,7 +115,7 @@ def spark_value(folder: Path) -> str:
     return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), value)
 
 
-def digest(source: str, root: Path, files: Sequence[Path]) -> str:
+def content_digest(source: str, root: Path, files: Sequence[Path]) -> str:
     """What the files contain, in short; the same after a copy or a touch. root: the source's folder."""
     contents: list[str] = []
     for path in files:

@@ -22,7 +22,15 @@ from incremental.algebra.results.report import Landing
 from incremental.algebra.sources import Files
 from incremental.lake.durable import lock, make_private
 from incremental.lake.protocol import Table
-from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, data_files, digest, partitions_in, reading
+from incremental.landing.folder import (
+    HIVE_NULL,
+    UNPARTITIONED,
+    Partition,
+    content_digest,
+    data_files,
+    partitions_in,
+    reading,
+)
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
 from incremental.landing.preflight import check_content
@@ -216,7 +224,7 @@ class Landings:
         columns = [name for name in self._schema.names if name != self.files.partition_by]
         for path in partition.paths:
             check_content(self.name, self.files, columns, path)
-        return Known(partition.files, digest(self.name, self._root, partition.paths))
+        return Known(partition.files, content_digest(self.name, self._root, partition.paths))
 
     def _check_keys(self, present: Mapping[str, Partition]) -> None:
         """Raises SourceError for partitions that are no value of their column, or one value."""
@@ -237,4 +245,4 @@ def types(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
-__all__ = ["WHOLE", "Landings", "data_files"]
+__all__ = ["UNPARTITIONED", "Landings", "data_files"]

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 from incremental.landing.decompression import decompress
 from incremental.spark.java_errors import first_line
 
-FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
+NAMED_FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
 OTHER_NUMBER = "it has another number of values than the declared schema has columns"
 NO_RECORD = "it is no record"
-LONGEST_SHOWN = 500  # characters of what was dropped, or Spark says
+LONGEST_TEXT_SHOWN = 500  # characters of what was dropped, or Spark says
 LONGEST_READ = 4000  # characters of a message, which may quote a value of any length, made to keep a search busy
 WRONG_TYPE = "a value in it is not of its column's type"
 LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
@@ -49,7 +49,7 @@ def as_written(value: str, token: str) -> str:
 def file_of(messages: Sequence[str]) -> Path | None:
     """The file that the innermost message names which names one: outer ones may name the table that is written."""
     for message in reversed(messages):
-        found = FILE.search(message)
+        found = NAMED_FILE.search(message)
         if found:
             return Path("/" + unquote(found[1]).rstrip(".,:;"))
     return None
@@ -76,4 +76,4 @@ def line_of(path: Path, row: str) -> int:
 
 def shorten(text: str) -> str:
     """A text as a sentence can show it."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= LONGEST_TEXT_SHOWN else f"{text[:LONGEST_TEXT_SHOWN]}…"

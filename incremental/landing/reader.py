@@ -26,7 +26,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
 from incremental.algebra.sqltext import quoted
 from incremental.landing.decompression import is_compressed
-from incremental.landing.folder import HIVE_NULL, WHOLE, Partition, spark_value
+from incremental.landing.folder import HIVE_NULL, UNPARTITIONED, Partition, spark_value
 from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
 from incremental.landing.text_survey import LONGEST
 from incremental.spark import catalyst
@@ -54,7 +54,7 @@ PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 REFUSED = {*FIXED, "basePath", "pathGlobFilter", "modifiedBefore", "modifiedAfter", "columnNameOfCorruptRecord"}
 TIME_ZONE = "spark.sql.session.timeZone"
 INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
-LONGEST_SHOWN = 100  # characters of a value that a reason shows
+LONGEST_VALUE_SHOWN = 100  # characters of a value that a reason shows
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,11 @@ class Records:
     def malformed(self, partitions: Sequence[Partition]) -> DataFrame:
         """The rows that do not: partition, file, row (as it stands there), reason, and in PLACE their order."""
         read = self._partitions(partitions, PERMISSIVE, places=True).where(F.col(CORRUPT).isNotNull())
-        key = F.lit(WHOLE) if self.files.partition_by is None else F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
+        key = (
+            F.lit(UNPARTITIONED)
+            if self.files.partition_by is None
+            else F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
+        )
         told = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
         return read.select(*(value.alias(name) for name, value in told.items()), PLACE)
 
@@ -137,7 +141,7 @@ class Records:
         limit = {VALUE_LIMIT: str(longest_value(paths))} if self.files.format == "csv" else {}
         options = {**limit, **self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options).format(self.files.format)
-        frames = map(reader.load, loads(paths))
+        frames = map(reader.load, split_into_loads(paths))
         return reduce(DataFrame.unionByName, map(placed, frames) if places else frames)
 
     def _typed(self, frame: DataFrame, partitions: Sequence[Partition]) -> DataFrame:
@@ -164,7 +168,7 @@ class Records:
         faults = [
             F.when(
                 texts[name].isNotNull() & F.col(quoted(name)).isNull(),
-                F.concat(F.left(shown, F.lit(LONGEST_SHOWN)), F.lit(f" in {name} is no {type_.upper()}")),
+                F.concat(F.left(shown, F.lit(LONGEST_VALUE_SHOWN)), F.lit(f" in {name} is no {type_.upper()}")),
             )
             for (name, type_), shown in zip(fields, self._as_written(texts), strict=True)
         ]
@@ -193,7 +197,7 @@ class Records:
         ]
 
 
-def loads(paths: Sequence[str]) -> list[list[str]]:
+def split_into_loads(paths: Sequence[str]) -> list[list[str]]:
     """Paths as Spark is given them: where wildcards are off, it reads all once more for each that looks like one."""
     plain = [path for path in paths if not WILD & set(path)]
     return ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
@@ -207,10 +211,10 @@ def longest_value(paths: Sequence[str]) -> int:
     files = [Path(path) for path in paths]
     if any(is_compressed(file) for file in files):
         return LONGEST
-    return max(1, min(LONGEST, max(map(size, files), default=0)))
+    return max(1, min(LONGEST, max(map(file_size, files), default=0)))
 
 
-def size(file: Path) -> int:
+def file_size(file: Path) -> int:
     """The bytes of a file, none of one that is gone: Spark says so."""
     return file.stat().st_size if file.exists() else 0
 

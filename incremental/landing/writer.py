@@ -22,7 +22,7 @@ from incremental.landing.parse_errors import file_of, line_of, reason_of, shorte
 from incremental.landing.quarantine import Quarantine, rows_of
 from incremental.landing.reader import Records
 from incremental.spark.catalyst import JavaError
-from incremental.spark.checkpoint import held
+from incremental.spark.checkpoint import computed_once
 from incremental.spark.java_errors import causes
 
 
@@ -61,7 +61,7 @@ class Replacement:
         """Land what fits, after what does not is in quarantine; error: what was said of the first row that does not."""
         most = self.quarantine.files.quarantine_limit - self._others
         try:
-            with held(self.records.malformed(self.changed).limit(max(most, 0) + 1)) as malformed:
+            with computed_once(self.records.malformed(self.changed).limit(max(most, 0) + 1)) as malformed:
                 found = malformed.count()
                 refusal = self.quarantine.refusal(malformed, found + self._others)
                 if refusal or not found:

@@ -78,7 +78,7 @@ class Scalars:
 
     def _check(self, expression: J) -> None:
         """Collect the reason against the first part of an expression whose value is not a function of the row."""
-        for node in catalyst.nodes(expression):
+        for node in catalyst.subexpressions(expression):
             name = catalyst.kind(node)
             clock = name in CLOCK or (name == "Cast" and casts_clock(node))
             if not clock and name not in PLACEMENT | SESSION and node.deterministic():
@@ -99,7 +99,7 @@ class Scalars:
         """Return the deterministic text of an expression: Spark's SQL, and the details that it omits."""
         text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
         details, seen = "", Counter[str]()
-        for node in catalyst.nodes(expression):
+        for node in catalyst.subexpressions(expression):
             kind = catalyst.kind(node)
             if kind in FUNCTIONS:
                 details += f" ~ python {node.name()} {function_digest(node)}"

@@ -46,7 +46,7 @@ def subqueries(spark: SparkSession, node: J) -> list[J]:
     """Return the subqueries within the expressions of one node."""
     if not has_subquery(spark, node):
         return []
-    parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
+    parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
     return [part for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
 
 
@@ -89,7 +89,7 @@ def _row_dependent_orders(sort: J) -> list[J]:
 
 def leaves_with_subqueries(spark: SparkSession, plan: J) -> Iterator[J]:
     """Yield the leaves of a plan and of all subqueries within its expressions."""
-    yield from catalyst.leaves(plan)
+    yield from catalyst.relations_read(plan)
     if has_subquery(spark, plan):
         waiting = [plan]
         while waiting:

@@ -149,7 +149,7 @@ class Translation:
         return plan if plan.columns == columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
 
     def _translate_aggregate(self, node: J) -> Plan:
-        calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.nodes(e)]
+        calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
         keys = catalyst.sequence(node.groupingExpressions())
         keys_of_rows = [key for key in keys if not is_session(key)]
         if len(keys_of_rows) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):

@@ -44,7 +44,7 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
     source NoDataError.
     """
     roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
-    if not any(is_undeclared(leaf, relations) for root in roots for leaf in catalyst.leaves(root)):
+    if not any(is_undeclared(leaf, relations) for root in roots for leaf in catalyst.relations_read(root)):
         return
     found = [(leaf, view) for leaf, view in leaves_by_view(roots) if is_undeclared(leaf, relations)]
     for leaf, _ in found:

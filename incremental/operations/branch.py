@@ -27,7 +27,7 @@ from incremental.telemetry.clock import now
 BRANCHED = "branched"
 
 
-def branched(store: Store, target: Store, inputs: Inputs) -> None:
+def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     """Make the view of `target` a branch of the one in `store`; inputs: what that reads.
 
     Raises StateError where a view is there already, or there is nothing to begin with.
@@ -45,7 +45,7 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
         inputs.announce(folder)
         scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
         try:
-            cloned(store, scratch, entry)
+            clone_tables(store, scratch, entry)
         except JavaError as error:
             raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
         Folder(scratch.folder).appear(folder)
@@ -53,7 +53,7 @@ def branched(store: Store, target: Store, inputs: Inputs) -> None:
         Publisher(target).begin()
 
 
-def dropped(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
+def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
     """Remove a view with all that is kept of it.
 
     declared: the views declared in this process that read it; force: go on though a view reads it.
@@ -95,7 +95,7 @@ def check_unread(store: Store, readers: Collection[str]) -> None:
         )
 
 
-def cloned(store: Store, scratch: Store, entry: Entry) -> None:
+def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
     """The tables of an epoch and a journal with that epoch alone, in a folder that nobody looks at."""
     Folder(scratch.folder).remove()
     after = dict[str, int | None]()

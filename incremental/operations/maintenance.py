@@ -22,7 +22,7 @@ from incremental.lake.protocol import HOUR, Table
 from incremental.landing.folder import HIVE_NULL
 from incremental.landing.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.landing.writer import partition_condition
-from incremental.operations.metrics import measured
+from incremental.operations.metrics import update_metrics
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
@@ -74,7 +74,7 @@ class MaintenanceRun:
             self.store.view, "", self.hours, tables, generations, entries, self._keeps(tables),
             round(time.monotonic() - start, 3), now(),
         )  # fmt: skip
-        return replace(done, sentence=sentence(done))
+        return replace(done, sentence=summarize_upkeep(done))
 
     def _compacted(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """A table of the view with its worn buckets rewritten."""
@@ -164,7 +164,7 @@ def upkeep(
 
     Raises StateError where an epoch is unfinished or there is none, BusyError where another process does not end.
     """
-    with measured(store, inputs, attempt=False), logged("upkeep", {"view": store.view}) as work:
+    with update_metrics(store, inputs, attempt=False), logged("upkeep", {"view": store.view}) as work:
         work.result = done = keep_in_order(store, mode_policy, hours, progress)
     return done
 
@@ -192,7 +192,7 @@ def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress:
             ) from error
 
 
-def sentence(done: Upkeep) -> str:
+def summarize_upkeep(done: Upkeep) -> str:
     """One line for people."""
     tables = done.tables.values()
     rewritten = [name for name, table in done.tables.items() if table.partitions]

@@ -57,7 +57,7 @@ FAMILIES = {
     "refresh_timestamp_seconds": "When the last refresh or rollback ended, well or not.",
     "refresh_seconds": "How long the last refresh or rollback took, well or not.",
 }
-Sample = tuple[str, dict[str, str], float]  # family, labels, value
+GaugeSample = tuple[str, dict[str, str], float]  # family, labels, value
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Metrics:
         digest = hashlib.sha256(str(self.store.folder.resolve()).encode("utf-8", "replace")).hexdigest()[:8]
         return self.folder / f"deltafold-{self.store.view}-{digest}.{kind}.prom"
 
-    def _write(self, kind: str, samples: Sequence[Sample]) -> None:
+    def _write(self, kind: str, samples: Sequence[GaugeSample]) -> None:
         own = {"view": self.store.view, "warehouse": str(self.store.folder.resolve().parents[1])}
         try:
             gauges = registry([(name, own | labels, value) for name, labels, value in samples])
@@ -109,7 +109,7 @@ def metrics_of(store: Store) -> Metrics | None:
     return Metrics(folder, store)
 
 
-def observed(store: Store, base: Callable[[str], VersionedTable]) -> Status:
+def status_with_metrics(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Where a view stands, which its metrics tell too; base: the table of a base source by the way to it."""
     status, metrics = status_of(store, base), metrics_of(store)
     if metrics is not None:
@@ -118,7 +118,7 @@ def observed(store: Store, base: Callable[[str], VersionedTable]) -> Status:
 
 
 @contextmanager
-def measured(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[None]:
+def update_metrics(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[None]:
     """Keep the metrics of a view, and of the views below it, over some work; attempt: the work was to refresh it."""
     metrics, start, succeeded = metrics_of(store), time.monotonic(), False
     if metrics is None:
@@ -140,7 +140,7 @@ def refreshed(metrics: Metrics, inputs: Inputs) -> None:
     metrics.base_versions(status_of(metrics.store, inputs.bases.__getitem__))
 
 
-def standing_of(status: Status) -> Iterator[Sample]:
+def standing_of(status: Status) -> Iterator[GaugeSample]:
     """What a status tells in numbers."""
     yield "epoch_unfinished", {}, float(status.unfinished is not None)
     for source, lag in status.lag.items():
@@ -153,7 +153,7 @@ def standing_of(status: Status) -> Iterator[Sample]:
         yield "table_worn_partitions", {"table": table}, size.worn
 
 
-def epoch_of(report: Report) -> Iterator[Sample]:
+def epoch_of(report: Report) -> Iterator[GaugeSample]:
     """What a report tells in numbers."""
     for name in ("epoch", "generation"):
         yield name, {}, getattr(report, name)
@@ -163,7 +163,7 @@ def epoch_of(report: Report) -> Iterator[Sample]:
     yield "epoch_verdict", {"verdict": report.verdict}, 1
 
 
-def registry(samples: Sequence[Sample]) -> CollectorRegistry:
+def registry(samples: Sequence[GaugeSample]) -> CollectorRegistry:
     """Samples as gauges, family by family; bytes of a label that are not UTF-8 become `?`."""
     found = CollectorRegistry()
     for family, description in FAMILIES.items():

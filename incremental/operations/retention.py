@@ -52,11 +52,11 @@ def needs_of_view(folder: Path) -> Iterator[Need]:
 def needs_of_sources(views: Path) -> Iterator[Need]:
     """Which versions of a warehouse's sources its views need, and all views above these; views: its folder of views."""
     for folder in sorted(path for path in views.glob("[!.]*") if (path / "journal").is_dir()):
-        for who, stand in stands(folder):
+        for who, stand in pinned_base_versions(folder):
             yield from (Need(way, version, f"view {who}") for way, version in stand.items() if "/" not in way)
 
 
-def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
+def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
     """The versions of base sources, by the way to them from a view, that it or a view above it may still read."""
     for entry in standing_entries(Journal(folder / "journal")):
         yield folder.name, base_versions(entry.intent.sources)
@@ -66,7 +66,7 @@ def stands(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
         starts = entry.intent.sources.items()
         yield folder.name, {name: p.start for name, p in starts if p.start is not None and p.place is None}
     for reader in Readers(folder).all():
-        for who, stand in stands(Path(reader.folder)):
+        for who, stand in pinned_base_versions(Path(reader.folder)):
             if reader.source:
                 mine = f"{reader.source}/"
                 yield who, {way.removeprefix(mine): v for way, v in stand.items() if way.startswith(mine)}

@@ -20,7 +20,7 @@ from incremental.algebra.results.report import Report
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
 from incremental.lake.durable import lock
 from incremental.lake.physical_layout import arranged
-from incremental.operations.metrics import measured
+from incremental.operations.metrics import update_metrics
 from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.executor import Executor
@@ -71,7 +71,9 @@ class Rollback:
         """
         with self._working("rollback") as work:
             entry = self._entry(epoch, generation)
-            work.result = report = self._again(entry, f"go back to {named(entry)}", entry.intent.buckets, progress)
+            work.result = report = self._again(
+                entry, f"go back to {describe_epoch(entry)}", entry.intent.buckets, progress
+            )
         return report
 
     @contextmanager
@@ -79,7 +81,7 @@ class Rollback:
         """Hold the view's lock, log what is done, and write its metrics."""
         store = self._store
         held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
-        with measured(store, self._inputs), logged(what, {"view": store.view}) as work, held:
+        with update_metrics(store, self._inputs), logged(what, {"view": store.view}) as work, held:
             yield work
 
     def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
@@ -115,7 +117,8 @@ class Rollback:
             )
         if known[epoch] is entries[-1]:
             raise StateError(
-                f"view {view} stands at {named(known[epoch])} already: choose an earlier one ({there}), or refresh"
+                f"view {view} stands at {describe_epoch(known[epoch])} already: choose an earlier one ({there}), "
+                "or refresh"
             )
         return known[epoch]
 
@@ -128,8 +131,8 @@ class Rollback:
             table = self._store.table(generation, name)
             if gone or version is None or table.version() is None or not table.whole(version):
                 raise StateError(
-                    f"the files of {named(entry)} of view {self._store.view} were removed (vacuum, or its generation "
-                    "was superseded): choose a later epoch, or refresh to the versions of that time"
+                    f"the files of {describe_epoch(entry)} of view {self._store.view} were removed (vacuum, or its "
+                    "generation was superseded): choose a later epoch, or refresh to the versions of that time"
                 )
 
     def _copied(self, entry: Entry, maintenance: Maintenance, intent: Intent, progress: Progress | None) -> Report:
@@ -137,11 +140,11 @@ class Rollback:
         cost = epoch.measure.cost
         journal.begin(intent)
         moved = intent.buckets != entry.intent.buckets
-        done = f"{named(entry)} in {intent.buckets} buckets" if moved else f"back to {named(entry)}"
+        done = f"{describe_epoch(entry)} in {intent.buckets} buckets" if moved else f"back to {describe_epoch(entry)}"
         with self._executor.counting(epoch, f"{intent.view} {done}"):
             effect = self._copy(entry, maintenance, epoch)
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
-        sentence = f"{intent.view}: {done}, as {named_intent(intent)}, {cost.seconds:.1f} s{vacuumed(epoch)}"
+        sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
         report = replace(report, sentence=sentence)
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         self._publisher.point()
@@ -165,7 +168,7 @@ class Rollback:
         return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
 
 
-def vacuumed(epoch: Epoch) -> str:
+def missing_files(epoch: Epoch) -> str:
     """What is gone of the versions that an epoch stands at, for its sentence."""
     pins = epoch.intent.sources
     read = epoch.sources
@@ -179,11 +182,11 @@ def is_of(entry: Entry, generation: int) -> bool:
     return entry.intent.generation == generation
 
 
-def named(entry: Entry) -> str:
+def describe_epoch(entry: Entry) -> str:
     """An epoch in words."""
-    return named_intent(entry.intent)
+    return describe_intent(entry.intent)
 
 
-def named_intent(intent: Intent) -> str:
+def describe_intent(intent: Intent) -> str:
     """The same, of what was begun."""
     return f"epoch {intent.epoch} of generation {intent.generation}"

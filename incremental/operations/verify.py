@@ -18,7 +18,7 @@ from incremental.algebra.results.report import Verification
 from incremental.algebra.results.upkeep import format_count
 from incremental.algebra.sqltext import quoted, simple_types
 from incremental.operations.sampling import Sample
-from incremental.spark.checkpoint import held
+from incremental.spark.checkpoint import computed_once
 from incremental.store.journal import Intent
 from incremental.telemetry.events import logged
 
@@ -41,7 +41,7 @@ def discrepancy(expected: DataFrame, actual: DataFrame, most: int) -> Discrepanc
     """Compare two answers with the same columns as bags; `most` rows of each side go into the sample."""
     schema = expected.schema
     sides = weighted(expected, 1).unionByName(weighted(actual.toDF(*expected.columns), -1))
-    with held(unpaired(sides, schema, ROUNDING_GRIDS[0])) as left:
+    with computed_once(unpaired(sides, schema, ROUNDING_GRIDS[0])) as left:
         floats = any(is_float(field.dataType) for field in schema)
         if floats and not left.isEmpty():
             left = unpaired(left, schema, ROUNDING_GRIDS[1])

@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
-from incremental.lake.version_diff import Difference, by_snapshots, difference
-from incremental.store.journal import Intent, Part, Pin
+from incremental.lake.version_diff import Difference, by_snapshots, file_difference
+from incremental.store.journal import ChangePart, Intent, Pin
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most:
     Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
     files by one schema.
     """
-    told = {name: difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
-    first = Part(1, 1, most)
+    told = {name: file_difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
+    first = ChangePart(1, 1, most)
     if len(list(parts(told, first))) < 2:  # what was only compacted is not much
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
@@ -122,7 +122,7 @@ def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
 
 
 def sliced(
-    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], part: Part | None
+    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], part: ChangePart | None
 ) -> Mapping[str, VersionedTable]:
     """The tables of an epoch that is one part of a change; those of an ordinary epoch as they are."""
     if part is None:
@@ -169,7 +169,7 @@ def changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> di
     return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
 
-def parts(found: Mapping[str, Difference], each: Part) -> Iterator[list[Move]]:
+def parts(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[Move]]:
     """The moves of each part, in their order."""
     by_source = [moves(name, found[name], each.whole) for name in sorted(found)]
     part: list[Move] = []

@@ -31,18 +31,18 @@ from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.key_ranges import SKIPPABLE
 from incremental.refresh.epoch import Epoch
-from incremental.spark.checkpoint import held
+from incremental.spark.checkpoint import computed_once
 
 NAMED = 3  # offenders that an error names
 DO = "correct the data and refresh again, or remove the declaration"
 
 
-def check(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
+def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
     """Check every declared constraint that this epoch's changes can break; raises SourceError."""
     if not constraints:
         return
     with epoch.measure.phase("check constraints"), ExitStack() as cached:
-        checks = Checks(epoch, lambda frame: cached.enter_context(held(frame)))
+        checks = Checks(epoch, lambda frame: cached.enter_context(computed_once(frame)))
         if offences := checks.offences([each for fact in constraints for each in checks.suspects(fact)]):
             refuse(offences)
 
@@ -57,7 +57,7 @@ class Offence:
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedKeys:
     """Keys that a change touched, computed once, in columns key_0, key_1, …, and the range of each; few: broadcast."""
 
     keys: DataFrame
@@ -81,7 +81,7 @@ class Suspect:
 
     keys: DataFrame
     width: int
-    look: Callable[[Touched], Offence]
+    look: Callable[[TouchedKeys], Offence]
 
 
 class Checks:
@@ -116,7 +116,7 @@ class Checks:
             ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])
             if row["rows"]:
                 few = row["rows"] <= self._epoch.tuning.broadcast_rows
-                offences.append(suspect.look(Touched(suspect.keys, few, ranges)))
+                offences.append(suspect.look(TouchedKeys(suspect.keys, few, ranges)))
         return offences
 
     def _key(self, fact: PrimaryKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
@@ -135,7 +135,7 @@ class Checks:
             wrong = counted.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where((F.col(WEIGHT) > 1) | missing)
             return Offence(texts(wrong, names), fact.columns, said)
 
-        def look(touched: Touched) -> Offence:
+        def look(touched: TouchedKeys) -> Offence:
             version = self._epoch.intent.sources[fact.source].before
             assert version is not None
             before = touched.among(self._epoch.sources[fact.source].at(version), fact.columns)
@@ -163,7 +163,7 @@ class Checks:
             rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
         rest = self._hold(rest)
 
-        def look(touched: Touched) -> Offence:
+        def look(touched: TouchedKeys) -> Offence:
             there = touched.among(self._after(fact.to), fact.key)
             return Offence(texts(rest.join(there, on=names, how="left_anti"), names), fact.columns, said)
 
@@ -181,7 +181,7 @@ class Checks:
             f"still referred to by {{rows}}: {DO}"
         )
 
-        def look(touched: Touched) -> Offence:
+        def look(touched: TouchedKeys) -> Offence:
             still = touched.among(self._after(fact.source), fact.columns).distinct()
             return Offence(texts(still, names), fact.columns, said)
 

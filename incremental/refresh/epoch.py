@@ -16,12 +16,12 @@ from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.leaves import Direction, Leaf
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.partial_aggregate import Touched
+from incremental.dataflow.partial_aggregate import TouchedGroups
 from incremental.dataflow.semijoin import Semijoin
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table, VersionedTable
-from incremental.lake.version_diff import Difference, difference
+from incremental.lake.version_diff import Difference, file_difference
 from incremental.refresh.batches import Slice
 from incremental.refresh.state_reuse import Reused
 from incremental.spark import catalyst
@@ -57,7 +57,7 @@ class Epoch:
         return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
 
     def _difference(self, table: VersionedTable, pin: Pin) -> Difference:
-        return table.moved if isinstance(table, Slice) else difference(table, pin.before, pin.after)
+        return table.moved if isinstance(table, Slice) else file_difference(table, pin.before, pin.after)
 
     @property
     def places(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class StateVersions:
     before: int | None
     after: int
     touched: DataFrame | None
-    found: Touched | None = None
+    found: TouchedGroups | None = None
 
 
 @dataclass

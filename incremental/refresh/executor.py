@@ -13,15 +13,15 @@ from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import Report
 from incremental.refresh.batches import sliced
 from incremental.refresh.compatibility import reason
-from incremental.refresh.constraint_checks import check
+from incremental.refresh.constraint_checks import check_constraints
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.incremental_refresh import EpochResult, Maintenance
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import EpochPlan
-from incremental.refresh.reporting import report_of, unmoved, with_choice, with_reason
+from incremental.refresh.reporting import report_of, unaffected_report, with_choice, with_reason
 from incremental.refresh.state_reuse import reused
 from incremental.refresh.upstream import Inputs, Progress
-from incremental.spark.java_errors import explained
+from incremental.spark.java_errors import explain_errors
 from incremental.spark.job_stats import Measure
 from incremental.store.journal import Intent
 from incremental.store.publisher import Publisher
@@ -62,7 +62,7 @@ class Executor:
     def counting(self, epoch: Epoch, title: str) -> Generator[None]:
         """Count what the work of an epoch costs; where it fails, say what is to be done."""
         try:
-            with epoch.measure.all(title), explained(epoch.places, not epoch.initial):
+            with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
                 yield
         except DeltafoldError as error:
             self._failed(epoch, error)
@@ -76,7 +76,7 @@ class Executor:
         epoch = replace(whole, sources=sources, reused=reused(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
-                check(whole, plan.maintenance.constraints)
+                check_constraints(whole, plan.maintenance.constraints)
             self.store.journal.keep(self.mode_policy.current.recipe)
             self.store.journal.begin(intent)
             return epoch, plan.maintenance.run(epoch)
@@ -90,7 +90,7 @@ class Executor:
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
             journal.withdraw(intent)
-            return unmoved(last, intent.sources, cost)
+            return unaffected_report(last, intent.sources, cost)
         if not epoch.reached(plan.maintenance.tables[-1]):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}: rebuild the view")
         choice = plan.choice if intent.part is None else None

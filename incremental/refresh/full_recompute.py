@@ -22,7 +22,7 @@ from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.incremental_refresh import EpochResult, no_partition_key
-from incremental.spark.checkpoint import held
+from incremental.spark.checkpoint import computed_once
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -69,7 +69,7 @@ class Recomputed:
             return EpochResult()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
-        with epoch.measure.phase("recompute"), held(bag.consolidated(self._answer(epoch))) as new:
+        with epoch.measure.phase("recompute"), computed_once(bag.consolidated(self._answer(epoch))) as new:
             if before is None:
                 moved = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
             else:
@@ -87,7 +87,7 @@ class Recomputed:
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
             return moved
-        with held(bag.consolidated(change)) as difference:
+        with computed_once(bag.consolidated(change)) as difference:
             if not epoch.resumed and difference.isEmpty():
                 return BagChange(0, 0, (), ())
             return bag.publish(difference, before, mark, needs_mapping(self.columns))

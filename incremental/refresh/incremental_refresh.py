@@ -19,7 +19,7 @@ from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import REPLACE, Merge
-from incremental.dataflow.partial_aggregate import Touched, consolidated, count_touched, lifted
+from incremental.dataflow.partial_aggregate import TouchedGroups, aggregate_change, count_touched, drop_cancelled
 from incremental.dataflow.pruning import Pruning
 from incremental.dataflow.publish import Bag, stored_bag
 from incremental.dataflow.state_schema import Layout, Stored
@@ -27,7 +27,7 @@ from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, StateVersions
 from incremental.refresh.state_reuse import REUSED
-from incremental.spark.checkpoint import held
+from incremental.spark.checkpoint import computed_once
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Run:
         layout = Layout.of(self._program, state, self._epoch.intent.buckets)
         before = self._epoch.before(state.name)
         touched: DataFrame | None = None
-        found: Touched | None = None
+        found: TouchedGroups | None = None
         if (homomorphic := self._homomorphic(state, layout)) is not None:
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
             written = self._epoch.written(state.name)
@@ -209,11 +209,11 @@ class Run:
         if change is None:
             return None
         rows = self._lowering.frame(change, [(column, column.name) for column in state.reads])
-        return self._keep(lifted(layout, consolidated(state, rows), self._lowering))
+        return self._keep(aggregate_change(layout, drop_cancelled(state, rows), self._lowering))
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame
-    ) -> Touched | None:
+    ) -> TouchedGroups | None:
         """Write one state; what was touched, or None where the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
         found = count_touched(layout, homomorphic, self._partition_key, self._epoch.tuning.reported_partitions)
@@ -239,7 +239,7 @@ class Run:
         return found
 
     def _with_recomputed(
-        self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: Touched
+        self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: TouchedGroups
     ) -> DataFrame:
         """h with the groups whose value a deletion reached recomputed from their rows."""
         if layout.state.recompute_always:
@@ -252,7 +252,7 @@ class Run:
             named = keys.toDF(*(key.name for key in layout.state.keys))
             rows = self._pruning.rows_of_groups(layout.state.input, layout.state.keys, rows, named)
         frame = self._lowering.frame(rows, [(column, column.name) for column in layout.state.reads])
-        fresh = lifted(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
+        fresh = aggregate_change(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
         if not layout.state.keys:
             return self._keep(fresh) if layout.state.recompute_always or keys.count() else kept
@@ -295,4 +295,4 @@ class Run:
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame cached until the end of the epoch; it spills to disk."""
-        return self._cached.enter_context(held(frame))
+        return self._cached.enter_context(computed_once(frame))

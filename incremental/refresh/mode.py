@@ -15,7 +15,7 @@ from typing import Protocol
 from incremental.algebra.program import Estimate, Program, Volume
 from incremental.algebra.recipe import Current
 from incremental.lake.protocol import VersionedTable
-from incremental.lake.version_diff import difference
+from incremental.lake.version_diff import file_difference
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
 from incremental.refresh.state_reuse import COPIED, REUSED
@@ -116,7 +116,7 @@ class CostBased:
             return 0.0
         if pin.before is None:
             return TYPICAL * whole
-        found = difference(table, pin.before, pin.after)
+        found = file_difference(table, pin.before, pin.after)
         return float(sum(file.bytes for file in (*found.removed, *found.added)))
 
 
@@ -138,7 +138,12 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
     taken: dict[str, list[float]] = {}
     for entry in entries:
         report, mode = entry.report, entry.intent.mode
-        if report is not None and report.estimates.get(mode) and not loads(entry) and report.verdict != "resumed":
+        if (
+            report is not None
+            and report.estimates.get(mode)
+            and not is_first_load(entry)
+            and report.verdict != "resumed"
+        ):
             taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
     return {mode: statistics.median(ratios[-LATEST:]) for mode, ratios in taken.items()}
 
@@ -153,12 +158,12 @@ def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:
 
     One in parts tells nothing, nor does one of tables that were taken over or copied.
     """
-    reports = [entry.report for entry in entries if loads(entry) and entry.intent.part is None and entry.report]
+    reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
     whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
     known = [(each.seconds, each.estimates.get(Recomputed.mode)) for each in whole]
     return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
 
 
-def loads(entry: Entry) -> bool:
+def is_first_load(entry: Entry) -> bool:
     """Whether states were filled for the first time, or began to be."""
     return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import SourceError, StateError
-from incremental.lake.version_diff import difference
+from incremental.lake.version_diff import file_difference
 from incremental.refresh.batches import following, split_into_parts
 from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
 from incremental.refresh.epoch import is_marked
@@ -150,7 +150,7 @@ class Planner:
             pin = intent.sources[name]
             if pin.before is None or pin.before == pin.after:
                 continue
-            changed = difference(self.inputs.tables[name], pin.before, pin.after)
+            changed = file_difference(self.inputs.tables[name], pin.before, pin.after)
             if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
                 raise SourceError(
                     f"source {name} is declared invariant but changed between its versions {pin.before} and "

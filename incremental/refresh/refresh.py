@@ -13,7 +13,7 @@ from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
-from incremental.refresh.reporting import after, nothing, over, together
+from incremental.refresh.reporting import merge_part_reports, unchanged_report, with_resumed, with_upstream
 from incremental.refresh.upstream import Done, Inputs, Progress, Targets, UpstreamState, locked
 from incremental.store.journal import Entry, Pin
 from incremental.store.publisher import Publisher
@@ -56,8 +56,8 @@ class Refresh:
             reached = self.inputs.reach(targets, done, progress)
             below.close()
             report = self._go(targets, reached, progress, rebuild, chunk)
-            report = after(self._arrive(progress, report) or report, resumed)
-            work.result = report = over(report, [each.report for each in done.values()])
+            report = with_resumed(self._arrive(progress, report) or report, resumed)
+            work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> UpstreamState:
@@ -76,10 +76,10 @@ class Refresh:
         if last is not None and self.inputs.passed(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
             sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the versions asked for"
-            report = replace(nothing(self._store.view, entry, entry.intent.sources), sentence=sentence)
+            report = replace(unchanged_report(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = after(self._go(targets, reached, progress, rebuild), resumed)
+            report = with_resumed(self._go(targets, reached, progress, rebuild), resumed)
             entry = self._store.journal.last()
         assert entry is not None
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
@@ -105,7 +105,7 @@ class Refresh:
             report = self._executor.run(self._planner.next_part(last), progress)
         if report is None or (report is begun and report.verdict != RESUMED):
             return report
-        return together(self._store.journal.entries(), report)
+        return merge_part_reports(self._store.journal.entries(), report)
 
     def _go(
         self,
@@ -124,14 +124,14 @@ class Refresh:
             return self._stay(last, pins)
         plan = self._planner.next(last, pins, rebuild, chunk)
         report = self._executor.run(plan, progress)
-        return after(self._go(targets, reached, progress, chunk=chunk), report) if plan.falls_short else report
+        return with_resumed(self._go(targets, reached, progress, chunk=chunk), report) if plan.falls_short else report
 
     def _stay(self, last: Entry, pins: Mapping[str, Pin]) -> Report:
         """Leave the last epoch as it is, but note which versions the views below stand for now."""
         assert last.report is not None
         if any(pin.bases != last.intent.sources[name].bases for name, pin in pins.items()):
             self._store.journal.finish(replace(last.intent, sources=dict(pins)), last.report, last.after)
-        return nothing(self._store.view, last, pins)
+        return unchanged_report(self._store.view, last, pins)
 
     def _check_query(self, last: Entry) -> None:
         """Refuse to go on from a state of another query, or in other tables; note what the query is."""

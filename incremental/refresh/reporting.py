@@ -12,34 +12,34 @@ from incremental.refresh.incremental_refresh import EpochResult
 from incremental.refresh.mode import Choice
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.job_stats import Cost
-from incremental.store.journal import Entry, Intent, Part, Pin
+from incremental.store.journal import ChangePart, Entry, Intent, Pin
 from incremental.telemetry.clock import now
 
 
-def nothing(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
+def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     """The report of a refresh with nothing to do."""
-    versions, intent = shown(pins), last.intent
+    versions, intent = versions_by_source(pins), last.intent
     sentence = f"{view}: nothing to do, no row changed since epoch {intent.epoch}"
     return Report(
         view, intent.epoch, intent.generation, "nothing to do", sentence, versions, finished=now(), partitions=()
     )
 
 
-def unmoved(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
+def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
     """The report of a refresh whose sources changed, but nothing that is kept."""
     intent = last.intent
     sentence = (
         f"{intent.view}: nothing to do, what changed in its sources changes none of its rows: epoch {intent.epoch} "
         f"stands, {spent(cost)}"
     )
-    return with_cost(replace(nothing(intent.view, last, pins), sentence=sentence), cost)
+    return with_cost(replace(unchanged_report(intent.view, last, pins), sentence=sentence), cost)
 
 
 def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> Report:
     """The report of a finished epoch."""
-    versions = shown(intent.sources)
+    versions = versions_by_source(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
-    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {done(effect, cost, effect.commits)}"
+    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {work_in_words(effect, cost, effect.commits)}"
     sentence += taken_over(effect.paths)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
@@ -48,12 +48,12 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> 
     return with_cost(report, cost)
 
 
-def together(entries: Sequence[Entry], last: Report) -> Report:
+def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     """What a refresh says whose change came in parts: what all of them did that the journal still has, in one.
 
     Where it lacks some, nobody knows which partitions these touched.
     """
-    parts = list[tuple[Part, Report]]()
+    parts = list[tuple[ChangePart, Report]]()
     for entry in reversed(entries):
         part = entry.intent.part
         if part is None or entry.report is None or (parts and part.number >= parts[0][0].number):
@@ -66,13 +66,15 @@ def together(entries: Sequence[Entry], last: Report) -> Report:
     effect = EpochResult(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
-        united(reports) if first.number == 1 else None,
+        merged_partitions(reports) if first.number == 1 else None,
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
     which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
     verdict = last.verdict if last.verdict != "nothing to do" else begun.verdict
     versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
-    sentence = f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {done(effect, cost, commits)}"
+    sentence = (
+        f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {work_in_words(effect, cost, commits)}"
+    )
     sentence += taken_over(effect.paths)
     whole = replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
@@ -93,7 +95,7 @@ def spent_by(reports: Sequence[Report]) -> Cost:
     return cost
 
 
-def done(effect: EpochResult, cost: Cost, commits: int) -> str:
+def work_in_words(effect: EpochResult, cost: Cost, commits: int) -> str:
     """What was done and what it cost, in words."""
     rows, groups = format_count(effect.change_rows, "changed row"), format_count(effect.groups, "group")
     return f"{rows}, {groups}, {spent(cost)}, {format_count(commits, 'Delta commit')}"
@@ -134,7 +136,7 @@ def with_reason(report: Report, found: Redefinition | None) -> Report:
     return replace(report, sentence=f"{report.sentence} ({found.what})", because=found.lines or (found.what,))
 
 
-def after(report: Report, resumed: Report | None) -> Report:
+def with_resumed(report: Report, resumed: Report | None) -> Report:
     """What a refresh says that finished an interrupted epoch first, or began anew where the last one stood."""
     if resumed is None:
         return report
@@ -142,23 +144,23 @@ def after(report: Report, resumed: Report | None) -> Report:
         return resumed
     what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
     sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{taken_over(resumed.paths)}"
-    because, partitions = report.because or resumed.because, united([resumed, report])
+    because, partitions = report.because or resumed.because, merged_partitions([resumed, report])
     return replace(report, sentence=sentence, because=because, partitions=partitions)
 
 
-def united(reports: Sequence[Report]) -> tuple[str, ...] | None:
+def merged_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
     """The partitions that any of them touched; None where one does not know."""
     found = [report.partitions for report in reports]
     return None if None in found else tuple(sorted({value for values in found for value in values or ()}))
 
 
-def over(report: Report, below: Sequence[Report]) -> Report:
+def with_upstream(report: Report, below: Sequence[Report]) -> Report:
     """What a refresh says of the views below that it refreshed first."""
     moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != "nothing to do"]
     sentence = f"{report.sentence}; below it, {', '.join(moved)}" if moved else report.sentence
     return replace(report, sentence=sentence, below=tuple(below))
 
 
-def shown(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
+def versions_by_source(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
     """Versions before and after by source; a view is said to be one, since they are those of its table."""
     return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}

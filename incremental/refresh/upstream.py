@@ -147,7 +147,9 @@ class Inputs:
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
         """Bring every view below to these versions, by source; done: those that are there already."""
-        return {name: below.reach(targets, done, within(below, progress)) for name, below in self.views.items()}
+        return {
+            name: below.reach(targets, done, prefixed_progress(below, progress)) for name, below in self.views.items()
+        }
 
     def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
         """A source in the next epoch; known: its pin in the last one, if this goes on from there."""
@@ -260,7 +262,7 @@ def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     )
 
 
-def within(below: UpstreamView, progress: Progress | None) -> Progress | None:
+def prefixed_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
     """What says of each step which view it is of."""
     return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")
 

@@ -148,14 +148,14 @@ def rewrite(spark: SparkSession, expression: J, replace: Callable[[J], J | None]
     return expression.withNewChildren(vector(spark, new))
 
 
-def nodes(expression: J) -> Iterable[J]:
+def subexpressions(expression: J) -> Iterable[J]:
     """Every subexpression, outermost first."""
     yield expression
     for child in sequence(expression.children()):
-        yield from nodes(child)
+        yield from subexpressions(child)
 
 
-def leaves(plan: J) -> list[J]:
+def relations_read(plan: J) -> list[J]:
     """The relations that a plan reads."""
     return sequence(plan.collectLeaves())
 

@@ -15,7 +15,7 @@ from incremental.spark import catalyst
 
 
 @contextmanager
-def held(frame: DataFrame) -> Generator[DataFrame]:
+def computed_once(frame: DataFrame) -> Generator[DataFrame]:
     """The frame's rows, computed at their first use and freed after the block."""
     kept = frame.localCheckpoint(eager=False)
     try:

@@ -55,17 +55,17 @@ def cause(error: Exception) -> str:
 
 
 @contextmanager
-def storing(folder: Path) -> Generator[None]:
+def storage_errors(folder: Path) -> Generator[None]:
     """Says of a full disk, or of a lost right, that it is one, whoever met it; folder: where files are written."""
     try:
         yield
     except (OSError, DeltafoldError, *JavaError) as error:
-        if (known := of_disk(error, folder)) is None:
+        if (known := as_storage_error(error, folder)) is None:
             raise
         raise known from error
 
 
-def of_disk(error: Exception, folder: Path) -> StorageError | None:
+def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
     """The error as one of the disk, if it is or comes of one."""
     met = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(met, JavaError):
@@ -81,7 +81,7 @@ def of_disk(error: Exception, folder: Path) -> StorageError | None:
 
 
 @contextmanager
-def explained(places: Mapping[str, str], moving: bool) -> Generator[None]:
+def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
     """Turn what Spark raises into one sentence.
 
     places: what is read, by the path it is at; moving: from versions of the sources to later ones. Raises SourceError

@@ -43,7 +43,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChangePart:
     """One of several epochs on the way to the pinned versions: which, from 1, of how many, of how many bytes each.
 
     whole: a file that got another deletion vector counts whole, as in parts that were begun before this was noted.
@@ -79,7 +79,7 @@ class Intent:
     mode: str = "incremental"
     constraints: list[str] = field(default_factory=list[str])
     relied: list[str] = field(default_factory=list[str])
-    part: Part | None = None
+    part: ChangePart | None = None
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
@@ -182,13 +182,13 @@ class Journal:
         try:
             content = json.loads(path.read_text())
             given = content["intent"]
-            told: list[tuple[Any, Any]] = [(Intent, given), (Part, given.get("part") or {})]
+            told: list[tuple[Any, Any]] = [(Intent, given), (ChangePart, given.get("part") or {})]
             told += [(Pin, pin) for pin in given.get("sources", {}).values()]
-            if given.get("format", 0) > FORMAT or any(unknown(kind, fields) for kind, fields in told):
+            if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in told):
                 raise StateError(f"{path} was written by a newer Deltafold than this one: use that one, or a later one")
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
             part = given.pop("part", None)
-            parted = None if part is None else Part(**{"whole": True} | part)
+            parted = None if part is None else ChangePart(**{"whole": True} | part)
             reported = content.get("report")
             report = None if reported is None else Report.from_json(json.dumps(reported))
             intent = Intent(sources=pins, part=parted, **given)
@@ -197,7 +197,7 @@ class Journal:
             raise StateError(f"the journal file {path} is damaged ({error}): remove it and rebuild the view") from error
 
 
-def unknown(kind: Any, given: Mapping[str, Any]) -> set[str]:
+def unknown_fields(kind: Any, given: Mapping[str, Any]) -> set[str]:
     """The fields that a record of this release does not have."""
     return set(given) - {field.name for field in dataclasses.fields(kind)}
 

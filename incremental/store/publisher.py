@@ -132,10 +132,10 @@ class Publisher:
     @property
     def _owner(self) -> str:
         """What tells our SQL view from others: a digest, since Spark hides properties that hold a word like token."""
-        return digest(str(self._store.folder.resolve()))
+        return short_digest(str(self._store.folder.resolve()))
 
 
-def digest(text: str) -> str:
+def short_digest(text: str) -> str:
     """A short name of a text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 

@@ -89,12 +89,12 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     report, stands_at = done.report, base_versions(done.intent.sources)
     lags = {way: lag(way, base(way), version) for way, version in stands_at.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
-    sizes = {name: size(table) for name, table in tables.items()}
+    sizes = {name: table_size(table) for name, table in tables.items()}
     told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
     return Status(view, *told, lags, sizes, unfinished)
 
 
-def size(table: Table) -> Size:
+def table_size(table: Table) -> Size:
     """What a table takes, and what of it is worn."""
     return Size(*table.size(), sum(part.worn for part in table.partitions()))
 

@@ -24,7 +24,7 @@ from incremental.algebra.program import WEIGHT, InPlace, Slot, State
 from incremental.compiler.compile import compile_query
 from incremental.compiler.draft import Draft
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.partial_aggregate import lifted
+from incremental.dataflow.partial_aggregate import aggregate_change
 from incremental.dataflow.state_schema import Layout
 from incremental.language.query import Query, evaluate, read_query
 from incremental.spark import catalyst
@@ -74,7 +74,7 @@ class Laboratory:
         lowering = self.lowering
         relation = lowered(lowering, state.input, frame)
         rows = lowering.frame(relation, [(column, column.name) for column in state.reads])
-        return lifted(layout, rows, lowering)
+        return aggregate_change(layout, rows, lowering)
 
 
 def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:

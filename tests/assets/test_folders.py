@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assets.automation.folders import delta_version, partition_signatures
-from incremental.landing.landing import WHOLE
+from incremental.landing.landing import UNPARTITIONED
 from tests.assets import sales
 
 
@@ -34,8 +34,8 @@ def test_keys_are_unescaped(tmp_path: Path) -> None:
 def test_a_signature_changes_with_the_files(tmp_path: Path, act: str) -> None:
     (tmp_path / "one.csv").write_text("1")
     (tmp_path / "two.csv").write_text("2")
-    before = partition_signatures(str(tmp_path), None)[WHOLE]
-    assert partition_signatures(str(tmp_path), None)[WHOLE] == before
+    before = partition_signatures(str(tmp_path), None)[UNPARTITIONED]
+    assert partition_signatures(str(tmp_path), None)[UNPARTITIONED] == before
     match act:
         case "add":
             (tmp_path / "three.csv").write_text("3")
@@ -44,7 +44,7 @@ def test_a_signature_changes_with_the_files(tmp_path: Path, act: str) -> None:
         case "rewrite":
             (tmp_path / "two.csv").write_text("7")
             os.utime(tmp_path / "two.csv", (1, 1))
-    assert partition_signatures(str(tmp_path), None)[WHOLE] != before
+    assert partition_signatures(str(tmp_path), None)[UNPARTITIONED] != before
 
 
 def test_names_that_spark_skips_are_no_files(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow import key_ranges, pruning
-from incremental.dataflow.intervals import narrow, range_of, runs, scale
+from incremental.dataflow.intervals import find_intervals, range_of, runs, scale
 from incremental.lake import delta_table
 from tests.sandbox import DeltaSandbox, checked
 
@@ -57,7 +57,7 @@ def test_every_value_lies_in_an_interval(spark: SparkSession, type_: str) -> Non
         assert found is None  # no more values than slices
         return
     assert found is not None
-    (intervals,) = narrow(frame, [found], MOST)
+    (intervals,) = find_intervals(frame, [found], MOST)
     assert 1 < len(intervals) <= len(values)
     inside = " OR ".join(f"k BETWEEN CAST('{low}' AS {type_}) AND CAST('{high}' AS {type_})" for low, high in intervals)
     assert frame.where(f"k IS NOT NULL AND NOT ({inside})").count() == 0

@@ -18,7 +18,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake, MemoryTable
 from incremental.lake.protocol import Clause, Lake, Table
-from incremental.lake.version_diff import difference
+from incremental.lake.version_diff import file_difference
 from incremental.spark.catalyst import JavaError
 
 Rows = list[tuple[Any, ...]]
@@ -81,7 +81,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
     if before is not None:
         found = table.commits(before, version)
         shown["commits"] = found and [(rows(each.added), len(each.removed), each.compacts) for each in found]
-        change = difference(table, before, version)
+        change = file_difference(table, before, version)
         columns = [name for name in table.schema(before).names if name in table.schema().names]
         shown["insert only"] = change.insert_only
         shown["change"] = weights(change.frame(columns, True)) if columns else None
@@ -241,7 +241,7 @@ def other_writers(at: Scenario) -> None:
     at.note(
         "over several versions",
         [
-            weights(difference(found, b, a).frame(["k", "v"], True))
+            weights(file_difference(found, b, a).frame(["k", "v"], True))
             for b, a in ((1, 5), (3, 9), (5, 2), (0, found.version() or 0))
         ],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from incremental.lake.version_diff import difference
+from incremental.lake.version_diff import file_difference
 from incremental.spark.job_stats import Measure
 from tests.sandbox import DeltaSandbox, checked
 
@@ -16,7 +16,7 @@ def change(delta: DeltaSandbox, before: int) -> list[tuple[Any, ...]]:
     table = delta.warehouse.tables()["t"]
     version = table.version()
     assert version is not None
-    found = difference(table, before, version).frame(["k", "kind"], consolidate=False)
+    found = file_difference(table, before, version).frame(["k", "kind"], consolidate=False)
     return sorted(tuple(row) for row in found.collect())
 
 

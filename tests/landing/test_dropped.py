@@ -11,7 +11,7 @@ import pytest
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
-from incremental.landing.folder import WHOLE, digest, partitions_in, reading
+from incremental.landing.folder import UNPARTITIONED, content_digest, partitions_in, reading
 from incremental.landing.parse_errors import reason_of
 from incremental.landing.preflight import check_content
 
@@ -47,7 +47,7 @@ def test_partitions_are_folders_with_data(tmp_path: Path) -> None:
 def test_a_folder_without_partitions_is_one(tmp_path: Path) -> None:
     """Protects from treating an unpartitioned source as an empty one."""
     drop(tmp_path / "a.csv")
-    assert list(partitions_in("s", files(tmp_path, by=None))) == [WHOLE]
+    assert list(partitions_in("s", files(tmp_path, by=None))) == [UNPARTITIONED]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     other, renamed = drop(tmp_path / "3" / "a.csv", "y"), drop(tmp_path / "4" / "b.csv", "x")
     os.utime(two, (1, 1))
     groups = [one], [other], [renamed], [], [one, renamed]
-    assert digest("s", tmp_path, [one]) == digest("s", tmp_path, [two])
-    assert len({digest("s", tmp_path, group) for group in groups}) == 5
+    assert content_digest("s", tmp_path, [one]) == content_digest("s", tmp_path, [two])
+    assert len({content_digest("s", tmp_path, group) for group in groups}) == 5
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [partition] = partitions_in("s", files(tmp_path)).values()
     shutil.rmtree(path.parent)
     with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile: land again"), reading("s"):
-        digest("s", tmp_path, partition.paths)
+        content_digest("s", tmp_path, partition.paths)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_folder_without_partitions(spark: SparkSession, tmp_path: Path) -> Non
     assert drop.rows() == Counter({(1,): 1, (3,): 1})
     for file in drop.folder.iterdir():
         file.unlink()
-    assert drop.warehouse.land("orders").removed == (landing.WHOLE,)
+    assert drop.warehouse.land("orders").removed == (landing.UNPARTITIONED,)
     assert drop.rows() == Counter()
 
 

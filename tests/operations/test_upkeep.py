@@ -10,7 +10,6 @@ import pytest
 from incremental.algebra.errors import StateError
 from incremental.api import Files, View
 from incremental.lake.physical_layout import Storage
-from incremental.lake.version_diff import difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.sandbox import DeltaSandbox, checked, confirm, rows
 
@@ -76,13 +75,13 @@ def test_a_compaction_is_not_read_as_a_change(delta: DeltaSandbox) -> None:
     delta.sql("optimize {t}")
     delta.sql("insert into {t} values (3, 3)")
     source = Storage(delta.spark, delta.path("t"))
-    found = difference(source, 0, 3)
+    found = file_difference(source, 0, 3)
     assert (len(found.added), found.insert_only) == (2, True)
     delta.sql("delete from {t} where v = 2")
     checked(view)
     assert rows(view) == [(1, 1, 1), (3, 3, 3)]
     delta.sql("optimize {t}")
-    assert difference(source, 4, 5).empty
+    assert file_difference(source, 4, 5).empty
     delta.sql("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")  # notes something of each file
     assert checked(view).verdict == "nothing to do"
 

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.program import WEIGHT
-from incremental.lake.version_diff import difference
 from tests.corpus.writer import Writer
 from tests.sandbox import DeltaSandbox
 
@@ -51,7 +50,7 @@ def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: l
         assert last is not None
         bags = weighed([table.scanned(version) for version in range(last + 1)])
         assert weighed([table.at(version) for version in range(last + 1)]) == bags
-        changes = weighed([difference(table, v, last).frame(COLUMNS, consolidate=False) for v in range(last)])
+        changes = weighed([file_difference(table, v, last).frame(COLUMNS, consolidate=False) for v in range(last)])
         for version, change in enumerate(changes):
             change.update(bags[version])
             assert {row: n for row, n in change.items() if n} == bags[last], f"from {version} after {done}"

@@ -10,7 +10,7 @@ import pytest
 from incremental.algebra.errors import QueryError
 from incremental.api import Delta
 from incremental.refresh import batches, incremental_refresh
-from incremental.store.journal import Part
+from incremental.store.journal import ChangePart
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
@@ -119,7 +119,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     assert "part" not in checked(view, chunk=size(sandbox)).sentence
     sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
-        earlier.setattr(batches, "Part", partial(Part, whole=True))
+        earlier.setattr(batches, "ChangePart", partial(ChangePart, whole=True))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
             view.refresh(chunk=size(sandbox))

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import StateError
 from incremental.api import Delta, Files, Policy, Tuning, View, Warehouse
 from incremental.lake.physical_layout import Storage
-from incremental.operations.retention import stands
+from incremental.operations.retention import pinned_base_versions
 from incremental.spark.catalyst import JavaError
 from tests.properties.comparing import difference
 
@@ -126,7 +126,7 @@ class SoakSandbox:
     def needed(self, table: str) -> int | None:
         """The oldest version of a table of others that some view, or a reader of it, stands at."""
         folders = [self.folder / "warehouse" / "views" / name for name in self.views]
-        found = [stand for folder in folders if folder.is_dir() for _, stand in stands(folder)]
+        found = [stand for folder in folders if folder.is_dir() for _, stand in pinned_base_versions(folder)]
         return min((v for stand in found for way, v in stand.items() if way.split("/")[-1] == table), default=None)
 
     def wrong(self, name: str) -> str | None:

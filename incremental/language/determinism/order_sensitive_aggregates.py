@@ -90,7 +90,7 @@ class OrderSensitiveAggregates:
         """Return the calls that take a value of any row of the whole group: the same row must serve all of them."""
         return [
             node
-            for node in catalyst.nodes(output)
+            for node in catalyst.subexpressions(output)
             if catalyst.kind(node) == "AggregateExpression"
             and catalyst.kind(node.aggregateFunction()) in ANY_ROW
             and not node.aggregateFunction().ignoreNulls()

@@ -124,7 +124,7 @@ def remaining_choice(window: J) -> tuple[GroupwiseKind, Undetermined | None]:
 
 def window_function(named: J) -> tuple[J, J]:
     """Return the function of a window's column, and its frame."""
-    call = next(node for node in catalyst.nodes(named) if catalyst.kind(node) == "WindowExpression")
+    call = next(node for node in catalyst.subexpressions(named) if catalyst.kind(node) == "WindowExpression")
     return call.windowFunction(), call.windowSpec().frameSpecification()
 
 
