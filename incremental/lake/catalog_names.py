@@ -1,8 +1,8 @@
-"""Delta tables by their names in Spark's catalog: the location that a name leads to now, or why there is none.
+"""Look up Delta tables by their names in Spark's catalog: the current location of a name, or why it has none.
 
 A name is looked up at each use, so that a table that is created, renamed or pointed elsewhere later is found as a query
-would find it; all else works by the location. The catalog itself is asked, not Spark's analyser: a temporary view does
-not hide a table, and no relation is built.
+would find it; everything else works by the location. The catalog itself is asked, not Spark's analyser: a temporary
+view does not hide a table, and no relation is built.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ IN_MEMORY = (
 
 @dataclass(frozen=True)
 class Lookup:
-    """What the catalog has under a name: the location of a Delta table, or nothing, and then why and what to do."""
+    """The result of looking up a name: the location of a Delta table, else None and why, with what to do."""
 
     location: str | None
     absence: str = ""
 
 
 class CatalogTable(Storage):
-    """One Delta table by its name in the catalog; where that has none, `version` is None and reads are SourceErrors."""
+    """One Delta table by its name in the catalog; if there is none, `version` is None and reads raise SourceError."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark, self.name = spark, name
@@ -49,7 +49,7 @@ class CatalogTable(Storage):
 
     @property
     def path(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The location that the name leads to."""
+        """The current location of the table."""
         found = self.looked_up()
         if found.location is None:
             raise SourceError(f"table {self.name} is not in the catalog: {found.absence}")
@@ -62,15 +62,15 @@ class CatalogTable(Storage):
 
     @property
     def place(self) -> str:
-        """Where the table is; while there is none, its name."""
+        """The location of the table; while there is none, its name."""
         return self.name if self.looked_up().location is None else super().place
 
     def version(self) -> int | None:
-        """The latest version, None if the catalog has no table of this name, or leads to a folder without one."""
+        """Return the latest version; None if the catalog has no table of this name, or its location has no table."""
         return None if self.looked_up().location is None else super().version()
 
     def looked_up(self) -> Lookup:
-        """Where the name leads to; once found, the same location until this object is gone."""
+        """Look the name up; a location, once found, is kept by this object."""
         if self._found is None:
             found = look_up(self.spark, self.name)
             self._found = found.location
@@ -79,7 +79,7 @@ class CatalogTable(Storage):
 
 
 def full_name(spark: SparkSession, name: str) -> str:
-    """Complete a table's name with the session's current catalog and schema, as far as it lacks them."""
+    """Complete a table's name with the session's current catalog and schema where it lacks them."""
     try:
         catalog, identifier = resolve(spark, name)
     except JavaError:  # a catalog that does not start: the lookup raises it
@@ -127,7 +127,7 @@ def location_of(name: str, found: J) -> str:
 
 
 def absence(spark: SparkSession, name: str) -> str:
-    """Why the catalog has no table of a name, and what to do."""
+    """Return why the catalog has no table of a name, and what to do."""
     catalog, identifier = resolve(spark, name)
     table, schema = str(identifier.name()), table_name_of((str(catalog.name()), *map(str, identifier.namespace())))
     views = catalyst.session(spark).sessionState().catalog()
@@ -143,7 +143,7 @@ def absence(spark: SparkSession, name: str) -> str:
 
 
 def no_data(source: str, table: VersionedTable) -> str:
-    """What to say of a source that has no table (yet): why, and what to do."""
+    """Return why a source has no table (yet), and what to do."""
     if isinstance(table, CatalogTable):
         found = table.looked_up()
         because = found.absence or (
@@ -161,14 +161,14 @@ def no_data(source: str, table: VersionedTable) -> str:
 
 
 def check_is_path(spark: SparkSession, source: str, declaration: object) -> None:
-    """Refuse a table's name that is given as a path, or as it is; raises SourceError."""
+    """Raise SourceError for a table's name given as a path or as a bare string."""
     name = name_in_path(spark, declaration) if isinstance(declaration, str) and "/" not in declaration else None
     if name is not None and not Path(name).exists():
         raise SourceError(f"source {source}: {name} is a table of the catalog, not a path: write Delta(table={name!r})")
 
 
 def name_in_path(spark: SparkSession, path: str) -> str | None:
-    """The name of a table of the catalog that a path ends with, as where a name was taken for a relative path."""
+    """Return the name of a catalog table that a relative path ends with, else None."""
     name = path.rpartition("/")[2]
     if "." not in name or table_name_parts(name) is None:
         return None
@@ -181,7 +181,7 @@ def name_in_path(spark: SparkSession, path: str) -> str | None:
 
 
 def resolve(spark: SparkSession, name: str) -> tuple[J, J]:
-    """The catalog of a name and Spark's identifier in it, completed as Spark completes it."""
+    """Return the catalog of a name and Spark's identifier in it, completed as Spark completes it."""
     found = catalyst.session(spark).sessionState().analyzer().CatalogAndIdentifier()
     pair = found.unapply(catalyst.vector(spark, table_name_parts(name) or ())).get()
     return pair._1(), pair._2()

@@ -1,4 +1,4 @@
-"""What makes a write idempotent. In: an epoch. Out: what its writes to a table carry."""
+"""Mark the commits of an epoch, so that writing a table twice in one epoch has no effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mark:
-    """What makes a write idempotent: its table and generation (`application`), its epoch, and the metadata to store."""
+    """The mark of a write: its table and generation (`application`), its epoch, and the commit metadata.
+
+    Delta records the first two as `txnAppId` and `txnVersion`, and skips a write that it has already.
+    """
 
     application: str
     epoch: int

@@ -1,4 +1,4 @@
-"""The lake of production: every table is a Delta table."""
+"""The lake that production uses: every table is a Delta table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DeltaLake:
     """Delta tables at paths."""
 
     def table(self, spark: SparkSession, path: str) -> Table:
-        """The Delta table at a path, which may not be there yet."""
+        """Return the Delta table at a path, which may not exist yet."""
         return Storage(spark, path)
 
 

@@ -1,7 +1,7 @@
-"""A Delta table: its versions, files and rows, and the writes of rows.
+"""Read and write a Delta table: its versions, its files, its rows.
 
-Every write carries `txnAppId` and `txnVersion`, so that a second attempt at the
-same epoch is skipped by Delta itself, and the epoch's pinned versions as commit metadata.
+Every write carries `txnAppId` and `txnVersion`, so that Delta itself skips a second attempt at the same epoch, and the
+epoch's pinned versions as commit metadata.
 """
 
 from __future__ import annotations
@@ -43,49 +43,49 @@ STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitio
 
 
 class DeltaTable:
-    """One Delta table at a path: versions, reads and writes; its layout is in physical_layout.py."""
+    """One Delta table at a path: versions, reads and writes; its physical layout is in physical_layout.py."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark, self.path = spark, path
 
     @property
     def label(self) -> str:
-        """What messages call the table."""
+        """The name of the table in messages."""
         return self.path
 
     @property
     def place(self) -> str:
-        """Where the table is, the same however its path is written."""
+        """The location of the table, the same however its path is written."""
         path = str(self.log.dataPath())
         return os.path.realpath(path.removeprefix("file:")) if path.startswith("file:/") else path
 
     @property
     def origin(self) -> VersionedTable:
-        """The table before an epoch: this one, except for the answer of a view that was rebuilt."""
+        """The table that has the version before an epoch: another one only for the answer of a rebuilt view."""
         return self
 
     @property
     def rewritten(self) -> bool:
-        """Whether its commits write many rows again that did not change."""
+        """Whether its commits usually rewrite many unchanged rows."""
         return False
 
     @property
     def log(self) -> J:
-        """Delta's log of the table, cached by Delta; what it reads and builds belongs to the session of the table."""
+        """Delta's log of the table, cached by Delta; what it reads and builds belongs to the table's session."""
         delta = catalyst.sql(self.spark).delta
         return delta.DeltaLog.forTable(catalyst.activate(self.spark), self.path)
 
     def version(self) -> int | None:
-        """The latest version, None when there is no table."""
+        """Return the latest version, None if there is no table."""
         version = int(self._latest().version())
         return None if version < 0 else version
 
     def identity(self) -> str:
-        """Delta's id of the table, another one after it is dropped and recreated."""
+        """Return Delta's id of the table, which changes when the table is dropped and recreated."""
         return str(self._latest().metadata().id())
 
     def made_by(self, version: int) -> str:
-        """The id of the commit that made a version; empty where its writer, or the log by now, does not tell."""
+        """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
         try:
             changes = self.log.getChanges(version, version, catalyst.none(self.spark), True)
             return id_of(changes.next()._2().head())
@@ -93,12 +93,12 @@ class DeltaTable:
             return ""
 
     def schema(self, version: int | None = None) -> StructType:
-        """The schema of a version or of the latest, with what Delta notes beside the columns."""
+        """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
         snapshot = self._latest() if version is None else self._at(version)
         return StructType.fromJson(json.loads(str(snapshot.schema().json())))
 
     def partitioned_by(self, version: int) -> list[str]:
-        """The columns of a version whose values stand beside its files and not in them."""
+        """Return the partition columns of a version, whose values are in the log and not in the files."""
         return partition_columns(self._at(version).metadata())
 
     @property
@@ -107,12 +107,12 @@ class DeltaTable:
         return str(self._latest().metadata().columnMappingMode().name()) != "none"
 
     def epoch(self, application: str) -> int | None:
-        """The last epoch an application wrote, None when it never did."""
+        """Return the last epoch that an application wrote, None if it wrote none."""
         found = catalyst.option(self._latest().transactions().get(application))
         return None if found is None else int(found)
 
     def size(self) -> tuple[int, int]:
-        """Files and bytes of the latest version; where its writer left no checksum, Spark jobs count them."""
+        """Return the files and bytes of the latest version; if its writer left no checksum, Spark jobs count them."""
         snapshot = self._latest()
         known = catalyst.option(snapshot.checksumOpt())
         if known is None:
@@ -120,15 +120,16 @@ class DeltaTable:
         return int(known.numFiles()), int(known.tableSizeBytes())
 
     def files(self, version: int) -> dict[Identity, File]:
-        """The data files of a version by identity."""
+        """Return the data files of a version by identity."""
         return {file.identity: file for file in (data_file(action) for action in actions_of(self._at(version)))}
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
-        """What each commit after `before` up to `after` added and removed, from the log alone, without a Spark job.
+        """Return the files added and removed by each commit after `before` up to `after`, from the log alone, without
+        Spark jobs.
 
-        None where the log does not say enough (a commit was cleaned up, its writer left out file metadata, or it only
-        notes something of files that are there), and where the table was partitioned anew: a file is read by the
-        partitions of its time.
+        None where the log is not sufficient (a commit was cleaned up, its writer left out file metadata, or it only
+        updates metadata of existing files), and where the partitioning changed: a file is read by the partitions of its
+        time.
         """
         try:
             changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
@@ -151,7 +152,9 @@ class DeltaTable:
         return found if len(found) == after - before else None
 
     def present(self, files: Sequence[File]) -> bool:
-        """Whether files and their deletion vectors are still there: what a compaction replaced may be vacuumed."""
+        """Return whether files and their deletion vectors still exist: a vacuum may have removed what a compaction
+        replaced.
+        """
         operations = catalyst.module(catalyst.sql(self.spark).delta.util, "DeltaFileOperations")
         root = self.log.dataPath()
         system = root.getFileSystem(self.log.newDeltaHadoopConf())
@@ -161,18 +164,18 @@ class DeltaTable:
         return all(system.exists(path) for path in paths)
 
     def whole(self, version: int) -> bool:
-        """Whether a version can still be read: the log tells its files, and all of them are there."""
+        """Return whether a version can still be read: the log lists its files, and all of them exist."""
         try:
             return self.present(list(self.files(version).values()))
         except SourceError:
             return False
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """The rows of some files of a version, deletion vectors applied."""
+        """Return the rows of some files of a version, deletion vectors applied."""
         return self._frame(self._at(version), catalyst.vector(self.spark, [file.action for file in files]))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """The rows by which the deletion vectors of the same files differ, in `_change_type` delete or insert.
+        """Return the rows by which the deletion vectors of the same files differ, with `_change_type` delete or insert.
 
         Delta's change data reader subtracts the vectors; it needs no change data feed.
         """
@@ -194,7 +197,7 @@ class DeltaTable:
         return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
 
     def at(self, version: int) -> DataFrame:
-        """The table as of a version; Delta skips files of a large one by the conditions put on it."""
+        """Return the table as of a version; Delta skips files of a large one by the conditions applied to it."""
         snapshot = self._at(version)
         files = known_files(snapshot)
         if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
@@ -202,7 +205,7 @@ class DeltaTable:
         return self._load(version)
 
     def scanned(self, version: int) -> DataFrame:
-        """The table as of a version, as every reader of it sees it: Delta itself finds the files."""
+        """Return the table as of a version as any other reader sees it: Delta itself finds the files."""
         self._at(version)  # or says why it cannot be read
         return self._load(version)
 
@@ -257,7 +260,7 @@ class DeltaTable:
         builder.execute()
 
     def touch(self, mark: Mark) -> None:
-        """A commit without rows, which only carries the mark."""
+        """Make a commit without rows, which only carries the mark."""
         version = self.version()
         assert version is not None
         self._write(self.at(version).limit(0), mark, "append", None, False)

@@ -1,4 +1,4 @@
-"""Locks between processes, folders for one user, and changes of folders that survive a power cut."""
+"""Lock folders between processes, restrict them to one user, and write files that survive a power cut."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PRIVATE = 0o700
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and the missing ones above it, that this user alone may enter; the umask may take more away.
+    """Create a folder, and its missing parents, that only this user may enter; the umask may restrict it further.
 
     A folder that exists stays as it is. One below a folder with the setgid bit, by which users share a folder on
-    purpose, is open to those to whom that one is.
+    purpose, is open to the users of that folder.
     """
     for place in (*reversed([parent for parent in folder.parents if not parent.exists()]), folder):
         above = place.parent.stat().st_mode
@@ -31,7 +31,7 @@ def make_private(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Have the names in a folder written to the disk: without it a power cut can undo a rename that was seen."""
+    """Flush the names in a folder to the disk: without it a power cut can undo a rename that readers have seen."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,7 +40,7 @@ def settle(folder: Path) -> None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a file, whole or not at all, so that a power cut after this leaves the new one. One writer at a time."""
+    """Replace a file atomically, so that the new content survives a power cut. One writer at a time."""
     scratch = path.with_suffix(".tmp")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -52,26 +52,26 @@ def write_durably(path: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of tables and journals, which go where it goes."""
+    """A folder of tables and journals, which are moved and removed with it."""
 
     path: Path
 
     def remove(self) -> None:
-        """Remove all that lies here, with the logs; what a crash left of it goes the next time."""
+        """Remove everything in it, logs included; if a crash leaves a part, the next call removes that."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def appear(self, path: Path) -> None:
-        """Let all that lies here be seen under another name, at once."""
+        """Make everything in it visible under another path, atomically."""
         self.path.rename(path)
         settle(path.parent)
 
 
 @contextmanager
 def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
-    """One process at a time works in a folder; the system frees the lock of a process that died.
+    """Let one process at a time work in a folder; the operating system frees the lock of a process that died.
 
-    what, work: `view totals`, `refreshed`; timeout: seconds to wait; raises BusyError after that, and StorageError
-    where files cannot be written, by whatever is done meanwhile too.
+    what, work: `view totals`, `refreshed`; timeout: seconds to wait. Raises BusyError after that, and StorageError
+    where files cannot be written, by the work within the block too.
     """
     owner = folder / ".owner"
     with storage_errors(folder):

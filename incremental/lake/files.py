@@ -1,4 +1,4 @@
-"""Data files. In: Delta's actions. Out: what the feed compares, by path and deletion vector."""
+"""Describe data files and commits by Delta's actions, with path and deletion vector as a file's identity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a colum
 
 @dataclass(frozen=True)
 class File:
-    """A data file of a version: its identity (path and deletion vector), its rows and bytes, and Delta's own action."""
+    """A data file of a version: identity (path and deletion vector), rows if known, bytes, and Delta's own action."""
 
     identity: Identity
     rows: int | None
@@ -26,7 +26,7 @@ class File:
 
 
 def data_file(action: J) -> File:
-    """A file of Delta's AddFile action."""
+    """Describe the file of an AddFile action."""
     vector = catalyst.option(action.getDeletionVectorUniqueId())
     rows = catalyst.option(action.numLogicalRecords())
     return File(
@@ -35,7 +35,7 @@ def data_file(action: J) -> File:
 
 
 def as_added(spark: SparkSession, removed: J) -> J:
-    """Delta's AddFile of a file that a commit removed, to read its rows."""
+    """Convert the RemoveFile action of a commit to an AddFile, to read the file's rows."""
     none = catalyst.none(spark)
     actions = catalyst.sql(spark).delta.actions
     known = catalyst.option(removed.numPhysicalRecords())
@@ -47,7 +47,7 @@ def as_added(spark: SparkSession, removed: J) -> J:
 
 
 def selects(spark: SparkSession, changed: J) -> bool:
-    """Whether the deletion vectors by which Delta reads changed rows have any."""
+    """Return whether the deletion vectors by which Delta reads changed rows contain any row."""
     (relation,) = catalyst.relations_read(changed.queryExecution().analyzed())
     nothing = catalyst.vector(spark, [])
     files = relation.relation().location().matchingFiles(nothing, nothing)
@@ -56,7 +56,7 @@ def selects(spark: SparkSession, changed: J) -> bool:
 
 @dataclass(frozen=True)
 class Commit:
-    """The files that a commit added and removed; compacts: the rows are the same."""
+    """The files that a commit added and removed; compacts: it changed no row."""
 
     added: list[File]
     removed: list[File]
@@ -64,39 +64,39 @@ class Commit:
 
 
 def rows_in(files: Sequence[File]) -> float:
-    """The rows of some files; not a number, which equals nothing, where a writer left them out."""
+    """Return the number of rows of some files; NaN, which equals nothing, if a writer left it out."""
     return math.fsum(math.nan if file.rows is None else file.rows for file in files)
 
 
 def partition_columns(metadata: J) -> list[str]:
-    """The columns whose values stand beside the files and not in them, by Delta's Metadata action."""
+    """Return the partition columns of a Metadata action, whose values are in the log and not in the files."""
     return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
 
 
 def partitionings(actions: Sequence[J]) -> Iterator[list[str]]:
-    """By which columns a commit says that the table is partitioned, if it says anything of the table."""
+    """Yield the partition columns of each Metadata action among a commit's actions."""
     return (partition_columns(action) for action in actions if catalyst.kind(action) == "Metadata")
 
 
 def actions_of(snapshot: J) -> Sequence[J]:
-    """Delta's AddFiles of a version."""
+    """Return the AddFile actions of a version."""
     files = known_files(snapshot)
     return list(snapshot.allFiles().collectAsList()) if files is None else catalyst.sequence(files)
 
 
 def known_files(snapshot: J) -> J | None:
-    """The AddFiles that a version's checksum tells, a small table's; None where finding them takes Spark jobs."""
+    """Return the AddFiles in a version's checksum, which small tables have; None if listing them takes Spark jobs."""
     known = catalyst.option(snapshot.checksumOpt())
     files = None if known is None else catalyst.option(known.allFiles())
     return None if known is None or files is None or files.size() != known.numFiles() else files
 
 
 def needs_mapping(columns: Sequence[str]) -> bool:
-    """Whether some column name needs Delta's name mapping, which gives columns other names in the files."""
+    """Return whether some column name needs Delta's name mapping, which gives columns other names in the files."""
     return any(UNMAPPED & set(name) for name in columns)
 
 
 def id_of(action: J) -> str:
-    """The id that a commit gives itself in its first action; empty where it does not."""
+    """Return the id of a commit, which its first action contains; empty where it does not."""
     known = catalyst.option(action.txnId()) if catalyst.kind(action) == "CommitInfo" else None
     return "" if known is None else str(known)

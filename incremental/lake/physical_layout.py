@@ -1,7 +1,7 @@
-"""How a Delta table lies on the disk: its files by partition, compaction, vacuum and clones.
+"""Control how the files of a Delta table lie on the disk: partitions, compaction, vacuum, shallow clones.
 
-Every write is one commit that changes no row (`dataChange`
-is false, so that change feeds of other tools see nothing) and keeps the marks of epochs, or removes what nobody needs.
+A compaction is one commit that changes no row (`dataChange` is false, so that the change feeds of other tools see
+nothing) and keeps the marks of epochs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from incremental.spark.catalyst import J, JavaError
 
 
 class Storage(DeltaTable):
-    """One Delta table in a local folder, with how its files lie there."""
+    """One Delta table in a local folder, with the operations on its files."""
 
     def partitions(self) -> tuple[PartitionFiles, ...]:
-        """The partitions of the latest version; of a table without any, one."""
+        """Return the partitions of the latest version; one for an unpartitioned table."""
         found: dict[str | None, PartitionFiles] = {}
         for action in actions_of(self._latest()):
             values = catalyst.sequence(action.partitionValues().values().toSeq())
@@ -56,13 +56,13 @@ class Storage(DeltaTable):
         rows.write.format("delta").mode("overwrite").options(**options).save(self.path)
 
     def compact(self, condition: str) -> None:
-        """Delta's OPTIMIZE of the partitions that fulfil a condition; `true` for all."""
+        """Run Delta's OPTIMIZE on the partitions that fulfil a condition; `true` for all."""
         # in SQL, since Delta's own builder does not quote a backtick in the path; it takes no WHERE without partitions
         where = "" if condition == "true" else f" WHERE {condition}"
         cast(Any, self.spark).sql(f"OPTIMIZE delta.{quoted(self.path)}{where}").collect()
 
     def remove_older(self, hours: float) -> None:
-        """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
+        """Vacuum: remove the files that no version of the last `hours` uses, rounded up to whole hours."""
         # in a session of its own: these settings are for nobody else
         spark = catalyst.isolated(self.spark)
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
@@ -76,10 +76,10 @@ class Storage(DeltaTable):
         ).collect()
 
     def needed_hours(self, version: int) -> float | None:
-        """How many hours a vacuum must retain so that all files of a version stay; None: it must not run at all.
+        """Return how many hours a vacuum must retain to keep all files of a version; None if it must not run at all.
 
-        0 where no later version has removed any. Delta goes by the time when a file was removed, and forgets it after
-        a while; after that it would take the file for one that never was part of the table.
+        0 where no later version has removed any. Delta goes by the time when a file was removed, and forgets it after a
+        while; after that it would take the file for one that never was part of the table.
         """
         latest = self.version()
         if latest is None or version >= latest:
@@ -97,7 +97,7 @@ class Storage(DeltaTable):
         return 0.0
 
     def usage(self) -> tuple[int, int]:
-        """Files and bytes on the disk, those of old versions too, Delta's log not counted."""
+        """Return the files and bytes on the disk, those of old versions included, Delta's log excluded."""
         sizes = [
             (Path(folder) / name).stat().st_size
             for folder, _, names in os.walk(self.path)
@@ -121,13 +121,13 @@ class Storage(DeltaTable):
 
 
 def removed_at(action: J) -> float:
-    """When Delta removed a file, in seconds; long ago where its writer did not tell."""
+    """Return when Delta removed a file, in seconds since 1970; 0 where its writer did not record it."""
     millis = catalyst.option(action.deletionTimestamp())
     return 0.0 if millis is None else float(millis) / 1000
 
 
 def arranged(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:
-    """Rows as a state is written: one file a bucket, sorted by lineage key in it."""
+    """Arrange rows as a state is written: one file per bucket, sorted by lineage key."""
     columns = [BUCKET, *keys] if buckets > 1 else list(keys)
     whole = rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1)
     return whole.sortWithinPartitions(*(F.col(quoted(name)) for name in columns)) if columns else whole

@@ -1,13 +1,13 @@
-"""The surface that the rooms above use of a lake: versioned tables at paths, whoever stores them.
+"""The interface of a lake that the other packages use: versioned tables at paths, whatever stores them.
 
-| class | what it stands for | implemented by |
+| class | is | implemented by |
 | --- | --- | --- |
-| Lake | makes tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory.py) |
-| VersionedTable | a table as a source: versions, files, rows | every table; `TableView` sees one through another |
-| Table | a table of our own: writes, and how its files lie | `Storage` (physical_layout.py), `MemoryTable` |
+| Lake | creates tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory.py) |
+| VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
+| Table | a table of our own: writes, and the layout of its files | `Storage` (physical_layout.py), `MemoryTable` |
 
-A table of whatever lake lives at a folder: a table that is moved, copied or removed with its folder is moved, copied or
-removed. tests/lake/test_contract.py runs the same operations on both implementations and compares what they show.
+A table of any lake lives in a folder, and is moved, copied or removed with it. tests/lake/test_contract.py runs the
+same operations on both implementations and compares the results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class PartitionFiles:
-    """The files of one partition: how many, how many are small, their rows, and how many of these are deleted."""
+    """The files of one partition: their number, how many are small, their rows, and how many of these are deleted."""
 
     value: str | None
     files: int = 0
@@ -51,7 +51,7 @@ class PartitionFiles:
 
     @property
     def worn(self) -> bool:
-        """Whether it is worth being rewritten."""
+        """Whether it is fragmented enough for a compaction to pay off."""
         return self.small >= MANY_FILES or self.deleted > MANY_DELETED * self.rows
 
 
@@ -64,7 +64,7 @@ def unreadable(path: str, version: int) -> SourceError:
 
 
 class VersionedTable(Protocol):
-    """A table as those see it who read it: versions, each a set of files."""
+    """A table as its readers see it: versions, each a set of files."""
 
     @property
     def spark(self) -> SparkSession:
@@ -73,27 +73,27 @@ class VersionedTable(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it is, as it was named."""
+        """Its path as it was given."""
         ...
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         ...
 
     @property
     def place(self) -> str:
-        """Where it is, the same however its path is written."""
+        """Its location, the same however its path is written."""
         ...
 
     @property
     def origin(self) -> VersionedTable:
-        """The table before an epoch: this one, except for the answer of a view that was rebuilt."""
+        """The table that has the version before an epoch: another one only for the answer of a rebuilt view."""
         ...
 
     @property
     def rewritten(self) -> bool:
-        """Whether its commits write many rows again that did not change."""
+        """Whether its commits usually rewrite many unchanged rows."""
         ...
 
     @property
@@ -102,15 +102,15 @@ class VersionedTable(Protocol):
         ...
 
     def version(self) -> int | None:
-        """The latest version, None when there is no table."""
+        """Return the latest version, None if there is no table."""
         ...
 
     def identity(self) -> str:
-        """The id of the table, another one after it is dropped and recreated."""
+        """Return the id of the table, which changes when the table is dropped and recreated."""
         ...
 
     def made_by(self, version: int) -> str:
-        """The id of the commit that made a version; empty where that is not known."""
+        """Return the id of the commit that made a version; empty if it is not known."""
         ...
 
     def schema(self, version: int | None = None) -> StructType:
@@ -130,15 +130,17 @@ class VersionedTable(Protocol):
         ...
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
-        """What each commit after `before` up to `after` added and removed; None where the log does not say enough."""
+        """Return the files added and removed by each commit after `before` up to `after`; None if the log is not
+        sufficient.
+        """
         ...
 
     def present(self, files: Sequence[File]) -> bool:
-        """Whether files can still be read: what a compaction replaced may be vacuumed."""
+        """Return whether files can still be read: a vacuum may have removed what a compaction replaced."""
         ...
 
     def whole(self, version: int) -> bool:
-        """Whether a version can still be read: the log tells its files, and all of them are there."""
+        """Return whether a version can still be read: the log lists its files, and all of them exist."""
         ...
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
@@ -154,7 +156,7 @@ class VersionedTable(Protocol):
         ...
 
     def scanned(self, version: int) -> DataFrame:
-        """The same, read as any other reader would: what answers are verified against."""
+        """Return the same rows as any other reader sees them; answers are verified against these."""
         ...
 
 
@@ -162,7 +164,7 @@ class Table(VersionedTable, Protocol):
     """A table that Deltafold writes. Every method that writes makes at most one commit."""
 
     def epoch(self, application: str) -> int | None:
-        """The last epoch an application wrote, None when it never did."""
+        """Return the last epoch that an application wrote, None if it wrote none."""
         ...
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
@@ -188,7 +190,7 @@ class Table(VersionedTable, Protocol):
         ...
 
     def touch(self, mark: Mark) -> None:
-        """A commit without rows, which only carries the mark."""
+        """Make a commit without rows, which only carries the mark."""
         ...
 
     @property
@@ -197,7 +199,7 @@ class Table(VersionedTable, Protocol):
         ...
 
     def partitions(self) -> tuple[PartitionFiles, ...]:
-        """The partitions of the latest version; of a table without any, one."""
+        """Return the partitions of the latest version; one for an unpartitioned table."""
         ...
 
     def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
@@ -205,7 +207,7 @@ class Table(VersionedTable, Protocol):
         ...
 
     def compact(self, condition: str) -> None:
-        """Write the files of the partitions that fulfil a condition as one each; `true` for all."""
+        """Rewrite the files of each partition that fulfils a condition as one; `true` for all."""
         ...
 
     def clone(self, origin: VersionedTable, version: int) -> None:
@@ -213,21 +215,21 @@ class Table(VersionedTable, Protocol):
         ...
 
     def needed_hours(self, version: int) -> float | None:
-        """How many hours a vacuum must retain so that all files of a version stay; None: it must not run at all."""
+        """Return how many hours a vacuum must retain to keep all files of a version; None if it must not run at all."""
         ...
 
     def remove_older(self, hours: float) -> None:
-        """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
+        """Remove the files that no version of the last `hours` uses, rounded up to whole hours."""
         ...
 
     def usage(self) -> tuple[int, int]:
-        """Files and bytes that are stored, those of old versions too."""
+        """Return the files and bytes that are stored, those of old versions included."""
         ...
 
 
 class Lake(Protocol):
-    """Where tables are."""
+    """Creates the objects through which tables are read and written."""
 
     def table(self, spark: SparkSession, path: str) -> Table:
-        """The table at a path, which may not be there yet."""
+        """Return the table at a path, which may not exist yet."""
         ...

@@ -1,4 +1,4 @@
-"""A SQL view in Spark's catalog, which shows columns of a Delta table by the table's path."""
+"""Manage a SQL view in Spark's catalog that selects columns of a Delta table by the table's path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """What a catalog has under a name; text: of a view's query, empty for a table."""
+    """A table or view in a catalog; text: of the view's query, empty for a table."""
 
     is_view: bool
     text: str
@@ -38,13 +38,13 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class SqlView:
-    """The view `database.view`, or `catalog.database.view`, whether it exists or not."""
+    """The SQL view `database.view` or `catalog.database.view`, which may not exist."""
 
     spark: SparkSession
     name: str
 
     def entry(self) -> CatalogEntry | None:
-        """What has the name, None where nothing has; one catalog call, no Spark job.
+        """Return what the catalog has under the name, None if nothing; one catalog call, no Spark job.
 
         Raises CatalogError where the catalog does not answer.
         """
@@ -63,9 +63,9 @@ class SqlView:
     def write(
         self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
     ) -> None:
-        """Create the view of a query with such columns, in one step also where it replaces one.
+        """Create the view with these columns, replacing an existing one in one step.
 
-        Raises CatalogError; Spark refuses a name that is taken, with `replace` one of a table.
+        Raises CatalogError; Spark refuses a name that is taken, with `replace` only one of a table.
         """
         listed, how = ", ".join(map(quoted, columns)), "OR REPLACE " if replace else ""
         given = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
@@ -100,7 +100,7 @@ class SqlView:
         return self.name.rpartition(".")[0]
 
     def check_database(self) -> None:
-        """Refuse a database that does not exist; raises CatalogError."""
+        """Raise CatalogError for a database that does not exist."""
         try:
             known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
         except JavaError as error:
@@ -115,15 +115,15 @@ class SqlView:
 
 
 def columns_of(path: str, columns: Sequence[str]) -> str:
-    """The query of columns of the Delta table at a path."""
+    """Return the query that selects columns of the Delta table at a path."""
     return f"SELECT {', '.join(map(quoted, columns))} FROM delta.{quoted(path)}"
 
 
 def spark_reason(error: Exception) -> str:
-    """What Spark says, to be gone on from."""
+    """Return Spark's reason of an error, as the start of a longer sentence."""
     return cause(error).rstrip(" .;")
 
 
 def condition(error: Exception) -> str:
-    """Spark's name for an error, empty where it has none."""
+    """Return Spark's error condition (such as `TABLE_OR_VIEW_NOT_FOUND`), empty if the error has none."""
     return (error.getCondition() or "") if isinstance(error, PySparkException) else ""

@@ -1,4 +1,4 @@
-"""A table seen through another, such as the answer within a view's table, or some files of a source."""
+"""Wrap a table to show a part of it, such as the answer within a view's table, or some files of a source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from incremental.lake.protocol import VersionedTable
 
 
 class TableView:
-    """A table seen through another: all is that table's, except what a subclass says."""
+    """A wrapper of a table: delegates everything that a subclass does not override."""
 
     def __init__(self, table: VersionedTable) -> None:
         self.table = table
@@ -24,17 +24,17 @@ class TableView:
 
     @property
     def path(self) -> str:
-        """Where it is, as it was named."""
+        """Its path as it was given."""
         return self.table.path
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.table.label
 
     @property
     def place(self) -> str:
-        """Where it is, the same however its path is written."""
+        """Its location, the same however its path is written."""
         return self.table.place
 
     @property
@@ -44,7 +44,7 @@ class TableView:
 
     @property
     def rewritten(self) -> bool:
-        """Whether its commits write many rows again that did not change."""
+        """Whether its commits usually rewrite many unchanged rows."""
         return self.table.rewritten
 
     @property
@@ -53,7 +53,7 @@ class TableView:
         return self.table.mapped
 
     def version(self) -> int | None:
-        """The latest version, None when there is no table."""
+        """Return the latest version, None if there is no table."""
         return self.table.version()
 
     def identity(self) -> str:
@@ -61,7 +61,7 @@ class TableView:
         return self.table.identity()
 
     def made_by(self, version: int) -> str:
-        """The id of the commit that made a version; empty where that is not known."""
+        """Return the id of the commit that made a version; empty if it is not known."""
         return self.table.made_by(version)
 
     def schema(self, version: int | None = None) -> StructType:
@@ -105,5 +105,5 @@ class TableView:
         return self.table.at(version)
 
     def scanned(self, version: int) -> DataFrame:
-        """The same, read as any other reader would."""
+        """Return the same rows as any other reader sees them."""
         return self.table.scanned(version)

@@ -1,9 +1,9 @@
-"""Source → change. In: a Delta table and two versions. Out: the difference as a Z-set, whoever wrote it.
+"""Compute the change of a Delta table between two versions as a Z-set, whoever wrote the table.
 
 No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
-one and not the other are read, those that came with weight 1, those that left with weight -1. Compaction cancels out.
-Of a file that only got another deletion vector, the rows are read by which the two vectors differ.
-Where a name came to mean another column of the same files, all files leave and come.
+one and not the other are read, added files with weight 1, removed files with weight -1. A compaction cancels out. Of a
+file that only got another deletion vector, the rows are read by which the two vectors differ. Where a name now means
+another column of the same files, all files count as removed and added. See DESIGN section 6.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than readi
 
 @dataclass(frozen=True)
 class Difference:
-    """The files that left and that came between two versions; remapped: names meant other columns of the same files."""
+    """The files removed and added between two versions; remapped: names meant other columns of the same files."""
 
     table: VersionedTable
     before: int | None
@@ -37,18 +37,18 @@ class Difference:
 
     @property
     def empty(self) -> bool:
-        """Whether no file left or came."""
+        """Whether no file was removed or added."""
         return not self.removed and not self.added
 
     @property
     def insert_only(self) -> bool:
-        """Whether no file left, so that no row can have been deleted."""
+        """Whether no file was removed, so that no row can have been deleted."""
         return not self.removed
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
-        """The change of some columns: plain rows when insert-only, else a Z-set; consolidate: equal rows cancel.
+        """Return the change of some columns: plain rows if insert-only, else a Z-set; consolidate: equal rows cancel.
 
-        Where Spark cannot tell whether rows are equal, none cancel.
+        Where Spark cannot compare rows (see `sum_weights`), none cancel.
         """
         chosen = [F.col(quoted(name)) for name in columns]
         if self.before is None:
@@ -59,7 +59,7 @@ class Difference:
         return sum_weights(change) if consolidate else change
 
     def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
-        """Files that left and that came as a whole; then those that only got another deletion vector, old and new."""
+        """Return whole files removed and added; then files with only another deletion vector, as removed and added."""
         paths = [{file.identity[0] for file in files} for files in (self.removed, self.added)]
         kept = set[str]() if self.remapped else paths[0] & paths[1]
         removed, added = ([f for f in files if f.identity[0] not in kept] for files in (self.removed, self.added))
@@ -82,9 +82,10 @@ class Difference:
 
 
 def sum_weights(change: DataFrame) -> DataFrame:
-    """A Z-set with equal rows summed; as it is where Spark cannot tell them: of variants, of maps within something.
+    """Sum the weights of equal rows of a Z-set, unless Spark cannot compare them: variants, maps nested in something.
 
-    A map goes by its entries: Spark sorts those of one that it groups by, and a query may tell their order.
+    A map is compared by its entries: Spark sorts those of a map that it groups by, and a query may depend on their
+    order.
     """
     fields = [field for field in change.schema if field.name != WEIGHT]
     maps = {field.name for field in fields if isinstance(field.dataType, MapType)}
@@ -102,13 +103,15 @@ def sum_weights(change: DataFrame) -> DataFrame:
 
 
 def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:
-    """What left and came between two versions; before None: the table did not exist for the reader, all of it came."""
+    """Find the files removed and added between two versions; all are added if `before` is None (no table before)."""
     told = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
     return told or by_snapshots(table, before, after)
 
 
 def remapped(table: VersionedTable, before: int, after: int) -> bool:
-    """Whether files are read otherwise than before: a column was renamed, or dropped and added again, or the table."""
+    """Return whether the files are read in another way: a column was renamed, or dropped and added again, or the table
+    was.
+    """
     if table.origin is not table or not table.mapped:
         return table.origin is not table
     old, new = (physical_names(table.schema(version)) for version in (before, after))
@@ -116,7 +119,7 @@ def remapped(table: VersionedTable, before: int, after: int) -> bool:
 
 
 def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
-    """What each column and nested field is called in the files, by its name."""
+    """Return the names in the files of each column and nested field, by its name in the schema."""
     match data_type:
         case StructType(fields=fields):
             found: dict[str, str] = {}
@@ -134,7 +137,7 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
 
 
 def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
-    """The definition: the files of one version and not of the other; all of both where they are read otherwise."""
+    """Compare the file lists of both versions (the definition); all files of both if read in different ways."""
     if before == after and table.origin is table:
         return Difference(table, before, after, (), ())
     apart = before is not None and remapped(table, before, after)
@@ -145,12 +148,12 @@ def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Diffe
 
 
 def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
-    """The same from what each commit added and removed; a file that came and left again is in neither.
+    """Compute the same from the files that each commit added and removed; a file that was both is in neither.
 
-    A compaction is passed over, unless what came before it can no longer be read from the files it replaced. None where
-    one that was passed over was taken back (RESTORE): its files would come beside themselves, perhaps with another
-    deletion vector, and what it made leaves, perhaps vacuumed; where the log does not tell every commit, and where
-    these are many or lead backwards.
+    A compaction is skipped, unless the files that it replaced can no longer be read. None where a skipped one was
+    undone (RESTORE): its files would be added twice, perhaps with another deletion vector, and the files that it made
+    would be removed, perhaps vacuumed. None also where the log does not list every commit, and where the commits are
+    many or the versions go backwards.
     """
     commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
     if commits is None:

@@ -1,7 +1,7 @@
-"""Where what can be made again is kept. In: the environment. Out: folders of this project's cache.
+"""Find the cache folder, where this project keeps what can be downloaded or computed again.
 
 The cache is `$DELTAFOLD_CACHE`; else `.cache` in the project's folder when this is a checkout; else the user's cache
-folder. It holds Delta's jars, a JAVA_HOME where the machine has none, Spark's scratch files and its log.
+folder. It contains Delta's jars, a JAVA_HOME where the machine has none, Spark's scratch files and its log.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from incremental.algebra.local_path import local_path
 
 
 class SetupError(DeltafoldError):
-    """This machine lacks something that Spark or Delta Lake needs; the message says what, and how to get it."""
+    """This machine lacks something that Spark or Delta Lake needs; the message names it, and how to get it."""
 
 
 def cache_folder(*parts: str, private: bool = False) -> Path:
-    """A folder in the project's cache, made if it is not there.
+    """Return a folder in the project's cache, creating it if it does not exist.
 
-    parts: names below the cache; none for the cache itself; private: this user alone may enter it. Raises SetupError
+    parts: names below the cache; none for the cache itself. private: only this user may enter it. Raises SetupError
     where it cannot be written.
     """
     folder = _root().joinpath(*parts)
@@ -40,9 +40,9 @@ def cache_folder(*parts: str, private: bool = False) -> Path:
 
 @cache
 def scratch_folder() -> Path:
-    """This process's own folder for what is not worth keeping; what processes that have ended left behind is removed.
+    """Return this process's own folder for temporary files, and remove the folders of processes that have ended.
 
-    A lock tells the living from the dead: the system releases it however a process ends.
+    A file lock shows whether a process is alive: the operating system releases it however the process ends.
     """
     place = cache_folder("tmp")
     for left in place.glob("*.lock"):

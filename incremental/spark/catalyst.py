@@ -1,7 +1,7 @@
-"""The bridge to Spark's Catalyst, below the rooms that need it. In: a session and JVM objects. Out: Python answers.
+"""Wrap the calls into Spark's Catalyst, through Py4J, that the other packages need.
 
-Everything here is Py4J over Spark's internals (Spark is pinned); `J` marks a JVM object that only the language room and
-the runtime's lowering look into. `JavaError` is what a call into Spark may raise.
+Spark's internals change between releases, so Spark is pinned and these calls are kept together. `J` marks an opaque JVM
+object; only `language/` and `dataflow/lowering.py` look into one. `JavaError` is what a call into Spark may raise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OBJECT = "$.MODULE$"
 
 
 class Package:
-    """A Java package whose classes are looked up once: Py4J asks the JVM at every mention."""
+    """A Java package whose classes are looked up once, since Py4J asks the JVM at every mention."""
 
     def __init__(self, package: J) -> None:
         self._package = package
@@ -43,28 +43,28 @@ class Package:
 
 
 def module(package: Package, name: str) -> J:
-    """A Scala object (`object Name`) as Py4J reaches it."""
+    """Return a Scala object (`object Name`) as Py4J reaches it."""
     return getattr(package, name + OBJECT)
 
 
 @lru_cache(maxsize=2)
 def packages(java: J) -> Package:
-    """All packages of one JVM."""
+    """Return the root of all Java packages of a JVM."""
     return Package(java)
 
 
 def jvm(spark: SparkSession) -> J:
-    """Spark's Java, by package names."""
+    """Return the Java packages of Spark's JVM."""
     return packages(cast(Any, spark)._jvm)
 
 
 def session(spark: SparkSession) -> J:
-    """Spark's own SparkSession behind Python's."""
+    """Return Spark's own SparkSession behind Python's."""
     return cast(Any, spark)._jsparkSession
 
 
 def activate(spark: SparkSession) -> J:
-    """Spark's own SparkSession, made the one that Delta's code finds as the active one of this thread."""
+    """Make Spark's own SparkSession the active one of this thread, where Delta's code looks for it, and return it."""
     found = session(spark)
     sql(spark).classic.SparkSession.setActiveSession(found)
     return found
@@ -81,12 +81,12 @@ def default_file_system(spark: SparkSession) -> str:
 
 
 def schema_of(ddl: str) -> StructType:
-    """The schema of DDL text (`id int, price decimal(12,2)`)."""
+    """Parse the schema of DDL text (`id int, price decimal(12,2)`)."""
     return cast(StructType, StructType.fromDDL(ddl))
 
 
 def vector(spark: SparkSession, items: Iterable[J]) -> J:
-    """A Scala sequence of the items."""
+    """Convert items to a Scala sequence."""
     immutable = jvm(spark).scala.collection.immutable
     listed = list(items)
     if not listed:
@@ -98,12 +98,12 @@ def vector(spark: SparkSession, items: Iterable[J]) -> J:
 
 
 def sequence(items: J) -> list[J]:
-    """A Python list of a Scala sequence."""
+    """Convert a Scala sequence to a Python list."""
     return [items.apply(i) for i in range(items.size())]
 
 
 def option(value: J) -> J | None:
-    """The content of a Scala Option."""
+    """Return the content of a Scala Option, None for Scala's None."""
     return value.get() if value.isDefined() else None
 
 
@@ -133,7 +133,7 @@ def optimised(frame: DataFrame) -> J:
 
 
 def rewrite(spark: SparkSession, expression: J, replace: Callable[[J], J | None]) -> J:
-    """The expression with every subtree for which `replace` has an answer replaced, outermost first."""
+    """Replace every subtree of an expression for which `replace` returns another one, outermost first."""
     replaced = replace(expression)
     if replaced is not None:
         return replaced
@@ -149,14 +149,14 @@ def rewrite(spark: SparkSession, expression: J, replace: Callable[[J], J | None]
 
 
 def subexpressions(expression: J) -> Iterable[J]:
-    """Every subexpression, outermost first."""
+    """Yield an expression and all its subexpressions, outermost first."""
     yield expression
     for child in sequence(expression.children()):
         yield from subexpressions(child)
 
 
 def relations_read(plan: J) -> list[J]:
-    """The relations that a plan reads."""
+    """Return the leaves of a plan: the relations that it reads."""
     return sequence(plan.collectLeaves())
 
 
@@ -195,18 +195,18 @@ def frame(spark: SparkSession, plan: J) -> DataFrame:
 
 
 def again(rows: DataFrame) -> DataFrame | None:
-    """The same rows under identities of their own, where they are a table as it is read; else None."""
+    """Read the same table under new attribute ids; None where the rows are not simply a table as it is read."""
     plan = analysed(rows)
     return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else None
 
 
 def parsed(spark: SparkSession, text: str) -> J:
-    """An unresolved expression of SQL text that the product itself wrote."""
+    """Parse SQL text that the product itself wrote into an unresolved expression."""
     return session(spark).sessionState().sqlParser().parseExpression(text)
 
 
 def parsed_plan(spark: SparkSession, text: str) -> J:
-    """An unresolved plan of a user's SQL text."""
+    """Parse a user's SQL text into an unresolved plan."""
     return session(spark).sessionState().sqlParser().parsePlan(text)
 
 
@@ -216,7 +216,7 @@ def column(spark: SparkSession, expression: J) -> Column:
 
 
 def is_a(spark: SparkSession, target: J, name: str) -> bool:
-    """Whether a Catalyst object is of a class below org.apache.spark.sql.catalyst."""
+    """Return whether a Catalyst object is an instance of a class, named relative to org.apache.spark.sql.catalyst."""
     java_class = jvm(spark).java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{name}")
     return bool(java_class.isInstance(target))
 
@@ -227,25 +227,25 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
 
 
 def has_sql_functions(spark: SparkSession) -> bool:
-    """Whether the session has temporary functions that are written in SQL, which may read its tables."""
+    """Return whether the session has temporary functions written in SQL, which may read its tables."""
     known = session(spark).sessionState().catalog()
     names = sequence(known.listTemporaryFunctions().toSeq())
     return any(str(known.lookupFunctionInfo(name).getSource()) == "sql_udf" for name in names)
 
 
 def explicit_settings(spark: SparkSession) -> dict[str, str]:
-    """What somebody has set of the session, in one call: Py4J takes one for each entry of a map."""
+    """Return the settings that were set explicitly in the session, in one call instead of one for each entry."""
     lines = str(session(spark).conf().getAll().mkString("\0")).split("\0")
     return {key: value for key, _, value in (line.partition(" -> ") for line in lines)}
 
 
 def deferred(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
-    """A frame that is made when it is first used."""
+    """Return a DataFrame that is made when it is first used."""
     return Deferred(spark, make)
 
 
 class Deferred(ClassicDataFrame):
-    """A frame whose Java object, which all its methods go through, is made when it is first asked for."""
+    """A DataFrame whose Java object, which all its methods go through, is made at its first use."""
 
     def __init__(self, spark: SparkSession, make: Callable[[], DataFrame]) -> None:
         super().__init__(cast(Any, None), spark)

@@ -1,7 +1,7 @@
-"""A DataFrame computed once and used several times. In: a lazy frame. Out: the same rows, held by Spark.
+"""Compute a DataFrame once for all its uses within a block.
 
 The rows are checkpointed to Spark's own storage (memory, then disk) and not merely cached: Delta refuses to MERGE from
-a source that Spark might recompute, and a plan cut off here costs no analysis again.
+a source that Spark might recompute, and a plan that ends here is not analysed again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from incremental.spark import catalyst
 
 @contextmanager
 def computed_once(frame: DataFrame) -> Generator[DataFrame]:
-    """The frame's rows, computed at their first use and freed after the block."""
+    """Yield the frame's rows, which are computed at their first use and freed after the block."""
     kept = frame.localCheckpoint(eager=False)
     try:
         yield kept

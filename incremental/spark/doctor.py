@@ -1,6 +1,6 @@
-"""Is this machine ready? In: what the session and the warehouse need. Out: findings, a sentence each.
+"""Check whether this machine can run Deltafold, for `deltafold doctor`: one finding with a sentence for each check.
 
-No check starts Spark or fetches anything.
+No check starts Spark or downloads anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes w
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check. name: what was looked at; ok: nothing needs to be done; sentence: what is there, or how to get it."""
+    """The result of one check.
+
+    name: what was checked; ok: nothing needs to be done; sentence: what was found, or how to get it.
+    """
 
     name: str
     ok: bool
@@ -38,9 +41,9 @@ class Finding:
 def examine(
     warehouse: str | Path, *, memory: str = "2g", settings: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Every check, in the order in which a start would stumble.
+    """Run all checks, in the order in which starting a session would fail.
 
-    warehouse: its folder or URI. memory: what the session will ask for. settings: Spark settings it will be given.
+    warehouse: its folder or URI. memory: the session's heap, such as "2g". settings: Spark settings of the session.
     """
     return (
         _python(),

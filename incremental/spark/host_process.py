@@ -1,6 +1,6 @@
-"""Tell whether a process of this user lives, is the one that it was, and listens on a port of the loopback.
+"""Check that a process of this user is alive, is the same one as before, and listens on a loopback port.
 
-Linux answers by /proc, other systems by `ps` and `lsof`. Whatever cannot be answered is answered with no.
+Linux answers by /proc, other systems by `ps` and `lsof`. What cannot be determined counts as no.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ENDED = "ZX"  # states of a process that is dead, though its number is not free 
 
 
 def start_of(process: int) -> str | None:
-    """Return when a process started, in a form to compare; None where it is gone, or another user's.
+    """Return when a process started, in a form to compare; None if there is no such process, or it is another user's.
 
-    Two processes of one number never share it: /proc counts ticks since the system's start, which has an id.
+    Two processes with the same number differ in it: /proc counts ticks since the system's start, which has an id.
     """
     if not (PROC / "self" / "stat").exists():
         return _start_by_ps(process)
@@ -36,7 +36,7 @@ def start_of(process: int) -> str | None:
 
 
 def listens(process: int, port: int) -> bool:
-    """Whether whoever connects to a port of 127.0.0.1 now reaches this process and no other."""
+    """Return whether a connection to a port of 127.0.0.1 would reach this process and no other."""
     if not (PROC / "net" / "tcp").exists():
         return _listens_by_lsof(process, port)
     try:

@@ -1,8 +1,8 @@
-"""Delta Lake's jars. In: the version of delta-spark that is installed. Out: paths of jars in the cache.
+"""Provide Delta Lake's jars for the installed version of delta-spark, downloaded once into the cache.
 
-delta-spark asks Ivy for its jars at every start, 33 of them, most of which Spark carries itself. Here Spark's own
-resolution runs once, in a process of its own, so that the user's mirrors, proxies and repositories are honoured, and
-leaves out what Spark carries; sessions then start with plain paths.
+delta-spark asks Ivy for 33 jars at every start, most of which Spark includes itself. Here Spark's own resolution runs
+once, in a separate process, so that the user's mirrors, proxies and repositories are honoured, and leaves out what
+Spark includes; sessions then start with plain paths.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "Unk
 
 
 def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
-    """Paths of the jars that make Spark speak Delta Lake, fetched first where the cache has none.
+    """Return the paths of the jars that add Delta Lake to Spark, downloading them first if the cache has none.
 
-    java: runs the fetch, found by itself when not given. Safe with other processes, and against being interrupted: the
-    folder of jars appears whole or not at all. Raises SetupError where they are missing and cannot be fetched.
+    java: runs the download; found automatically by default. Safe with concurrent processes and interruptions: the
+    folder of jars appears complete or not at all. Raises SetupError where they are missing and cannot be downloaded.
     """
     folder = jars_folder()
     if not folder.is_dir():
@@ -40,7 +40,7 @@ def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
 
 
 def jars_folder() -> Path:
-    """Where the jars of the installed delta-spark are kept, fetched or not."""
+    """Return the folder of the jars for the installed delta-spark, which may not exist yet."""
     return cache_folder("jars") / f"{_artifact()}-{version('delta-spark')}"
 
 

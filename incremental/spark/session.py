@@ -1,8 +1,8 @@
-"""A Spark with Delta Lake, quick to start and silent. In: a few settings. Out: a SparkSession.
+"""Start a Spark session with Delta Lake, quickly and without console output.
 
-All that Spark would print goes to `spark.log` in the cache, and all that it would leave in the current folder goes to
-the cache too. With DELTAFOLD_SPARK_HOST set, no Spark is started where a host answers: the session is one of that
-host's (shared_session.py).
+Spark's output goes to `spark.log` in the cache, and the files that it would leave in the current folder go to the cache
+too. With DELTAFOLD_SPARK_HOST set, no Spark is started where a host answers: the session is one of that host's
+(shared_session.py).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def start(
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A SparkSession that speaks Delta Lake; the process's own one if it has started one before.
+    """Return a SparkSession with Delta Lake; the process's own one if it has started one before.
 
-    app_name, master: as Spark knows them. memory: the heap of the driver, such as "2g" (in local mode all there is).
-    settings: Spark's own, which win over ours; on a Spark that runs already, only those that can change then.
-    Raises SetupError where this machine cannot run it.
+    app_name, master: as in Spark. memory: the heap of the driver, such as "2g" (in local mode, of all of Spark).
+    settings: Spark settings, which override the defaults; on a Spark that runs already, only those that can change
+    then. Raises SetupError where this machine cannot run it.
     """
     given = dict(settings or {})
     host = os.environ.get("DELTAFOLD_SPARK_HOST")
@@ -79,7 +79,7 @@ def start(
 
 
 def log_file() -> Path:
-    """Where Spark's own messages, and what its Python workers print, are written."""
+    """Return the file with Spark's messages and the output of its Python workers."""
     return cache_folder() / "spark.log"
 
 

@@ -39,12 +39,12 @@ OTHERS = 0o077
 
 
 class NoHostError(SetupError):
-    """The host of a file is gone or does not answer; a Spark of one's own serves instead."""
+    """The host of a file has ended or does not answer; the caller can start a Spark of its own instead."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A warm Spark's Java: its number and start (`host_process.started`), its port on the loopback, and the secret."""
+    """How to reach a warm Spark: process id and start of its Java (`host_process.start_of`), loopback port, secret."""
 
     process: int
     started: str
@@ -53,7 +53,7 @@ class Host:
 
     @property
     def fault(self) -> str:
-        """Why nothing may be sent to its port, or nothing."""
+        """Return why nothing may be sent to its port; empty if it may."""
         if start_of(self.process) != self.started:
             return f"its process {self.process} is gone"
         return "" if listens(self.process, self.port) else f"its process {self.process} does not listen on its port"
@@ -62,7 +62,7 @@ class Host:
 def attach(file: Path) -> SparkSession:
     """Open a new session of the Spark whose host wrote `file`, with its own settings and temporary views.
 
-    Raises NoHostError where that host is gone or silent, SetupError for a file that others could have written.
+    Raises NoHostError where that host has ended or is silent, SetupError for a file that others could have written.
     """
     host = read(file)
     greet(file, host)
@@ -107,9 +107,9 @@ def read(file: Path) -> Host:
 
 
 def greet(file: Path, host: Host) -> None:
-    """Tell the host's Java the secret, and wait for its yes; raises NoHostError where it is not there or silent.
+    """Authenticate with the host's Java; raises NoHostError where it is gone, silent or refuses.
 
-    Who listens is looked at after the connection is made: whoever owns the port then is whom it leads to.
+    The owner of the port is checked after the connection is made: that process is the one that it leads to.
     """
     if fault := host.fault:
         raise _gone(file, fault)
@@ -158,7 +158,7 @@ def withdraw(file: Path, host: Host) -> None:
 
 
 def keep(file: Path) -> int:
-    """Start a Spark, publish it in `file`, and wait to be interrupted, or for its Java to end; returns an exit code."""
+    """Start a Spark, publish it in `file`, and wait until it is interrupted or its Java ends; returns an exit code."""
     from incremental.spark.session import start
 
     os.environ.pop("DELTAFOLD_SPARK_HOST", None)  # this is the host
@@ -183,7 +183,7 @@ def keep(file: Path) -> int:
 
 
 def watch(lives: Callable[[], bool], ended: threading.Event) -> bool:
-    """Wait until `ended` is set or something lives no more; returns whether it lives."""
+    """Wait until `ended` is set or `lives` returns False; returns whether it is still alive."""
     while lives():
         if ended.wait(WATCH_SECONDS):
             return True

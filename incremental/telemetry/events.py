@@ -1,14 +1,14 @@
-"""Log events of work: one record when it begins and one when it ends, with fields for machines.
+"""Log the start and the end of work as structured events, for log collectors.
 
 The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_LOG is `json` (standard error) or
 `json:PATH` (appended to that file), or the program that uses the library gives it a handler.
 
     {"event": "refresh finished", "time": "2024-05-03T06:00:00Z", "work": "3f2a…", "view": "totals", "epoch": 3, …}
 
-A record's message is the event; its fields are in `record.fields`. Work begins, and is finished or failed: refresh,
-rollback, rebucket, upkeep, landing, verification, and within a refresh every epoch, those of views below included.
-`work` is the same in all events of one piece of work. No field holds a row, a value of a row, or a setting: of an error
-there is what `DeltafoldError.logged` shows, of any other exception its class.
+A record's message is the event; its fields are in `record.fields`. These works are logged, each as begun and then
+finished or failed: refresh, rollback, rebucket, upkeep, landing, verification, and within a refresh every epoch, those
+of upstream views included. `work` is the same id in all events of one piece of work. No field contains a row, a value
+of a row, or a setting: of an error there is what `DeltafoldError.logged` shows, of any other exception its class.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOGGER.addHandler(logging.NullHandler())  # else Python would print failures
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON line a record: its event, its time, its fields."""
+    """Format a record as one line of JSON: its event, its time, its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render the record."""
@@ -48,13 +48,13 @@ class JsonFormatter(logging.Formatter):
 
 @dataclass
 class Work:
-    """A piece of work under way; result: what it came to, which the last event describes."""
+    """A piece of work in progress; result: what it returns, which its last event describes."""
 
     result: object = None
 
 
 def switch_on() -> None:
-    """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises SetupError for a value it cannot have."""
+    """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises SetupError for an invalid value."""
     wanted = os.environ.get(VARIABLE)
     if not wanted or any(handler.get_name() == VARIABLE for handler in LOGGER.handlers):
         return
@@ -76,7 +76,7 @@ def switch_on() -> None:
 
 @contextmanager
 def logged(work: str, subject: Mapping[str, object]) -> Generator[Work]:
-    """Log that some work begins and how it ends; subject: its own fields, such as the view."""
+    """Log that some work begins and how it ends; subject: fields of all its events, such as the view."""
     switch_on()
     fields, start, done = {"work": uuid.uuid4().hex[:12], **subject}, time.monotonic(), Work()
     log(logging.INFO, f"{work} begun", fields)
@@ -97,7 +97,7 @@ def log(level: int, event: str, fields: Mapping[str, object]) -> None:
 
 
 def fields_of(result: object) -> dict[str, Any]:
-    """The numbers and verdicts of a result."""
+    """Return the numbers and verdicts of a result as fields of an event."""
     match result:
         case Report():
             names = (

@@ -10,6 +10,7 @@ import pytest
 from incremental.algebra.errors import StateError
 from incremental.api import Files, View
 from incremental.lake.physical_layout import Storage
+from incremental.lake.version_diff import file_difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.sandbox import DeltaSandbox, checked, confirm, rows
 
