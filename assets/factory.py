@@ -1,8 +1,8 @@
-"""Assets room: pipelines into Dagster. In: the declared pipelines and what is known of their plans. Out: Definitions.
+"""Build Dagster's definitions from the declared pipelines and the known descriptions of their plans.
 
 Each pipeline becomes a landing asset for each Files source, an external asset for each Delta source, one refresh step
-that yields its state tables and its view, a blocking check, jobs, sensors, and a schedule where one is declared.
-A pipeline that is not declared well becomes an asset that says why, so that it does not take the others down with it.
+that materialises its state tables and its view, a blocking check, jobs, sensors, and a schedule if one is declared.
+A pipeline with an invalid declaration becomes an asset that shows the error, so that the others still load.
 """
 
 from collections.abc import Mapping

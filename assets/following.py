@@ -1,12 +1,11 @@
-"""Assets room: whether a view is behind its sources. In: what Dagster's events say. Out: refresh, or wait, and why.
+"""Decide from Dagster's events whether a view is behind its sources: refresh, or wait, and why.
 
 Each landing, and each new version of a table that others write, leaves an event with the source's version; each refresh
 leaves one with the versions that it consumed, and with its own epoch, which is the version of a view that another view
-reads. A view is behind when these differ. So it does not matter who landed,
-when, in how many runs, or whether a refresh was under way with its versions already pinned: what has not been consumed
-stays visible. While a landing or a refresh of the pipeline, or a backfill of a landing asset, is under way, the answer
-is to wait: a backfill over any range is followed by one refresh.
-A refresh is asked for once for the same events: one that failed is not tried again before something new has come.
+reads. A view is behind when these differ. So it does not matter who landed, when, in how many runs, or whether a
+refresh was running with its versions already pinned: what has not been consumed stays visible. While a landing or a
+refresh of the pipeline, or a backfill of a landing asset, is running, the answer is to wait: a backfill over any range
+is followed by one refresh. A refresh is requested once for the same events: after a failure it waits for new ones.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,11 @@
-"""Assets room: the jobs of a pipeline. In: the pipeline. Out: one that lands and refreshes, one that only refreshes.
+"""Define the jobs of a pipeline: one that lands and refreshes, and one that only refreshes.
 
     <name>_update     lands the run's partition, or range of partitions, then refreshes and checks, in one run and one
                       Spark. A backfill of this job over many partitions is still one run for each unbroken range.
     <name>_refresh    refreshes from what has been landed, and checks.
 
-Partitioned and unpartitioned assets share the run: the refresh step stands in it once, however many partitions it
-lands. A pipeline that lands nothing has only the second.
+Partitioned and unpartitioned assets share the run: it contains the refresh step once, however many partitions it lands.
+A pipeline that lands nothing has only the second.
 """
 
 from collections.abc import Mapping, Sequence

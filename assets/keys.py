@@ -1,11 +1,11 @@
-"""Assets room: what everything is called. In: names of a pipeline and its parts. Out: asset keys, op and job names.
+"""Name the assets, ops and jobs of a pipeline.
 
     flights                        the view, under the name that downstream assets depend on
-    flights/state/<table>          a state table of it; flights/state while the plan is not known yet
+    flights/state/<table>          one of its state tables; flights/state while the plan is not known yet
     flights/landed/<source>        the Delta table that a source's dropped files are landed in
-    flights/source/<source>        a Delta table that somebody else writes
+    flights/source/<source>        a Delta table that others write
 
-Keys never hold a path, so that moving a pipeline keeps its history in Dagster.
+Keys never contain a path, so that moving a pipeline keeps its history in Dagster.
 """
 
 import dagster as dg

@@ -1,6 +1,6 @@
-"""Assets room: what a materialisation tells. In: what the library says of a landing, refresh or check. Out: metadata.
+"""Turn the reports of landings, refreshes and checks into Dagster's metadata.
 
-Names with `dagster/` are those that Dagster's pages know (columns, row count, address); the others read as in the
+Names with `dagster/` are those that Dagster's pages know (columns, row count, address); the others are those of the
 library's reports.
 """
 

@@ -1,9 +1,9 @@
-"""Assets room: the partitions of what a pipeline lands. In: its declaration. Out: Dagster's definition, days, ranges.
+"""Derive Dagster's partitions of a pipeline's landings from its declaration: definition, days, ranges.
 
-All partitioned sources of a pipeline are cut alike, so there is one definition per pipeline: a run of one partition, or
-of a range of them, means the same for each of its landing assets.
-A range is how many partitions go through one run: two run tags name its first and last key. Backfills use them because
-of `BackfillPolicy.single_run()`, and the sensors because they set them.
+All partitioned sources of a pipeline have the same partitions, so there is one definition per pipeline: a run of one
+partition, or of a range, means the same for each of its landing assets. A range lets many partitions go through one
+run: two run tags name its first and last key. Backfills set them through `BackfillPolicy.single_run()`, and the sensors
+set them too.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Assets room: a view's history as a picture. In: its Reports. Out: Markdown that holds the picture itself.
+"""Draw the cost of a view's refreshes from its reports, as Markdown that contains the picture.
 
-A view that is maintained shows at a glance that the cost follows the change and not the size of the data.
+For a maintained view the cost follows the size of the change and not the size of the data.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""Assets room: the Spark of a run. In: the resource's settings and a pipeline's. Out: a session, started when needed.
+"""Provide the Spark session of a run, started when first needed, from the settings of the resource and pipeline.
 
 SparkResource keeps the contract of dagster-pyspark's LazyPySparkResource (`spark_session`, `spark_context`,
-`spark_config`), and starts Spark with Delta Lake the way the rest of the project does. With `host`, nothing is started:
+`spark_config`), and starts Spark with Delta Lake as the rest of the project does. With `host`, nothing is started:
 the run attaches to the warm Spark that `python -m incremental.spark.shared_session FILE` keeps.
 """
 

@@ -1,4 +1,4 @@
-"""Times contestants side by side. In: named actions. Out: seconds, jobs, records read; a table and JSON."""
+"""Time named actions side by side: seconds, jobs and records read, as a table and JSON."""
 
 from __future__ import annotations
 

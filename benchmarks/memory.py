@@ -1,7 +1,7 @@
-"""Data larger than memory: a first load in parts, then a change, in a heap of 1 GB. Out: seconds, peaks, spill.
+"""Run a first load in batches and a change over data larger than memory, in a heap of 1 GB.
 
-Events of random keys with a text that no compression shrinks much; per key a count, a sum and the greatest text are
-kept, so the state has a good part of the size of the input.
+Events have random keys and a text that does not compress; a count, a sum and the greatest text are kept per key, so the
+state is nearly as large as the input. Prints seconds, peaks and spill.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole public surface: Warehouse and View. In: sources and batch queries. Out: maintained views and their reports.
+"""The public interface: a Warehouse of sources and views.
 
 wh = Warehouse(spark, root)
 wh.source("orders", Delta(path))          # or Delta(table="catalog.schema.orders")

@@ -1,5 +1,6 @@
-"""The room between: one view's query read, compiled, and made a maintenance. In: a query and its sources' schemas.
-Out: what it answers, how it is kept, and its batch form; the only place where language, compiler and runtime meet.
+"""Read and compile the query of one view, and choose how it is maintained.
+
+The only module in which language, compiler and runtime meet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public View: one batch query whose answer is kept. In: a warehouse, a query. Out: its epochs and its answer.
+"""The public View: one batch query whose answer is kept current.
 
 It is made by `Warehouse.view` (api.py).
 """

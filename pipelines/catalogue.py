@@ -1,4 +1,4 @@
-"""Pipelines room: the declared pipelines of a folder. In: folders. Out: Pipelines, and on request their running View.
+"""Find the declared pipelines of a folder, and open the view of one.
 
 A pipeline is a folder with a pipeline.yaml and one query (`queries`). Loading reads and checks text only: it starts no
 Spark, imports no pyspark and runs no query.py.

@@ -1,7 +1,7 @@
-"""Pipelines room: the command `deltafold`. In: arguments. Out: text or JSON on standard output, and an exit code.
+"""Define the command line `deltafold`: text or JSON on standard output, and an exit code.
 
-With exits.py the only file that knows the command-line library. What a command prints as its result goes to standard
-output; progress and errors go to standard error; Spark is silent.
+With commands/exit_codes.py the only module that uses the command-line library. Results go to standard output; progress
+and errors go to standard error; Spark is silent.
 """
 
 from __future__ import annotations

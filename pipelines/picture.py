@@ -1,4 +1,4 @@
-"""Pipelines room: what refreshes cost, as a picture. In: seconds per refresh and per recomputation. Out: a PNG."""
+"""Draw seconds per refresh and per recomputation as a PNG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines room: the query of a pipeline. In: its folder. Out: the query, checked, and on request ready to be run.
+"""Find and check the query of a pipeline, and load it on request.
 
 query.sql is one Spark SQL query over the sources by name. query.py defines `query(source, ...)`, which takes DataFrames
 and returns one. Finding a query only parses it; query.py is run when the view is opened, since it may import pyspark.

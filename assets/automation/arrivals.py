@@ -1,9 +1,9 @@
-"""Assets room: from what lies in the folders to a run. In: a pipeline and what was seen before. Out: one run request.
+"""Request one run for the partition folders that were added, changed or removed since the last look.
 
-However many partitions are new, changed or gone, they go through one run: its range goes from the first of them to the
+However many partitions are new, changed or gone, one run takes them: its range goes from the first of them to the
 last, and it lands those whose files changed (`changed_only`). Keys of dynamic partitions are registered on the way.
-The cursor remembers what was seen, so a request is made once; if one is lost or made twice, the run finds for itself
-what there is to land.
+The cursor records what was seen, so a request is made once; if one is lost or repeated, the run itself finds what there
+is to land.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Assets room: what lies in a source's folder, read by listing names alone: no Spark, no JVM, no Dagster.
+"""List a source's folder, or read a Delta table's version, by file names alone: no Spark, no JVM, no Dagster.
 
-In: the folder of a Files source, or the address of a Delta table (a local folder, or any address that fsspec knows).
-Out: a signature for each partition folder (it changes whenever a file comes, goes or is rewritten), and the newest
-version of a Delta table. The sensors compare these with what they saw at their last tick.
+The folder of a Files source gives a signature for each partition folder, which changes whenever a file is added,
+removed or rewritten; the address of a Delta table (a local folder, or any address that fsspec knows) gives its newest
+version. The sensors compare these with those of their last tick.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Assets room: how old a view may be. In: the pipeline's cron schedule. Out: Dagster's freshness policy, or none.
+"""Derive Dagster's freshness policy of a view from the pipeline's cron schedule.
 
-A view without a schedule is refreshed when its sources say so, and then no age is too old. A scheduled one is expected
-after every tick: it warns when one refresh is missing and fails when two in a row are.
+A view without a schedule has none: it is refreshed when its sources change. A scheduled view is expected after every
+tick: it warns when one refresh is missing and fails when two in a row are.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,8 +1,8 @@
-"""Assets room: what starts a run when it is time. In: a pipeline's cron text. Out: its schedule.
+"""Make a pipeline's schedule from its cron text.
 
-Ticks and days are UTC. With daily partitions a tick lands yesterday's, the last whole day, and refreshes. With dynamic
-ones it lands every folder whose files changed. Where nothing is partitioned, or nothing landed, it refreshes from what
-there is. A declared schedule is on from the start: it was declared to be.
+Ticks and days are UTC. With daily partitions a tick lands yesterday's, the last complete day, and refreshes. With
+dynamic partitions it lands every folder whose files changed. Without partitions, or without landings, it refreshes from
+the sources. A declared schedule is on from the start.
 """
 
 from collections.abc import Sequence

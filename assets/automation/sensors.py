@@ -1,13 +1,13 @@
-"""Assets room: what starts a run when something comes. In: the pipelines. Out: their sensors. None starts a JVM.
+"""Start a run when data arrives: the sensors of all pipelines. None of them starts a JVM.
 
-    <name>_folders    new, changed or vanished partition folders of the Files sources: one run that lands and refreshes
-    <name>_tables     a new version of a Delta table that somebody else writes: an event on that table's asset; a table
-                      that is declared by its name in the catalog is watched where the last refresh found it, since
-                      only Spark can ask the catalog
+    <name>_folders    new, changed or removed partition folders of the Files sources: one run that lands and refreshes
+    <name>_tables     a new version of a Delta table that others write: an event on that table's asset; a table
+                      declared by its name in the catalog is watched where the last refresh found it, since only Spark
+                      can ask the catalog
     <name>_follow     a view that is behind its sources' events: one refresh
 
-The first two watch the world and are off until they are switched on (Dagster's pages, Automation). The third one is on
-from the start: it is what makes a refresh follow a landing or a backfill that was started by hand.
+The first two watch the outside and are off until they are switched on (Dagster's pages, Automation). The third one is
+on from the start: it starts the refresh that follows a landing or a backfill started by hand.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Assets room: the promise, as an asset check. In: a pipeline. Out: a blocking check that its view equals batch.
+"""Define the blocking asset check of a pipeline: its view equals the batch query.
 
 The check runs the batch query at the versions of the view's last epoch and compares every row, duplicates counted. It
 is blocking: in a run that refreshes, nothing downstream starts before the view has been found equal. It costs what the
-batch query costs; where that is too much for every refresh, `check: {sample: 1%}` compares so much by key, another part
-after each epoch, and `check: {schedule: ...}` all of it when it is time, in the job `check_<pipeline>`.
+batch query costs; if that is too much for every refresh, `check: {sample: 1%}` compares that share of the keys, another
+one after each epoch, and `check: {schedule: ...}` compares all of it on schedule, in the job `check_<pipeline>`.
 """
 
 from typing import TYPE_CHECKING

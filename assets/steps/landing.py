@@ -1,11 +1,10 @@
-"""Assets room: dropped files into a Delta table. In: a pipeline and one Files source of it. Out: its landing asset.
+"""Define the asset that lands one Files source of a pipeline in a Delta table.
 
 A run lands all the partitions that it was launched with in one call; a backfill over a range is one run. A partition
-is replaced as a whole, so landing it again is an exact correction and landing what did not change changes nothing. With
+is replaced as a whole, so landing it again is an exact correction, and landing an unchanged one has no effect. With
 `changed_only`, as the sensor asks, the folder decides what is landed, and the run's partitions are those known to equal
-their folders afterwards.
-A single partition without files fails: somebody meant it. In a range, days without files are common and stay empty;
-one that was landed once is removed.
+their folders afterwards. A single partition without files fails: somebody asked for it. In a range, days without files
+are common and stay empty; one that was landed before is removed.
 """
 
 import dagster as dg

@@ -1,9 +1,9 @@
-"""Assets room: one refresh as one step. In: a pipeline and what is known of its plan. Out: its state and view assets.
+"""Define the step that refreshes a pipeline's view and materialises its state and view assets.
 
 The step is not partitioned: it consumes whatever has been landed, from the last epoch's versions to the newest ones.
-It materialises the view also when there was nothing to do, with that verdict and the data version it had: the view has
-been found up to date, which is what freshness asks, and nothing downstream takes it for new.
-The views that its query reads are refreshed first, in the same step; those that moved are materialised too.
+It materialises the view also when nothing changed, with that verdict and the data version it had: the view is up to
+date, which is what freshness asks, and nothing downstream takes it for new. The views that its query reads are
+refreshed first, in the same step; those that changed are materialised too.
 """
 
 from collections.abc import Iterator

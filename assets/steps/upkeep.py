@@ -1,8 +1,8 @@
-"""Assets room: upkeep as a job of its own. In: a pipeline. Out: `maintain_<pipeline>`, and its schedule.
+"""Define the job that maintains a pipeline's tables, `maintain_<pipeline>`, and its schedule.
 
-It compacts the pipeline's tables and removes old files that nobody needs; no row changes, so no asset is materialised,
-and what was done stands in the step's output. A declared `maintain` is on from the start; without one there is a weekly
-schedule, which is off until somebody turns it on. Ticks are UTC.
+It compacts the tables and removes old files that no reader needs; no row changes, so no asset is materialised, and the
+step's output shows what was done. A declared `maintain` is on from the start; without one there is a weekly schedule,
+which is off until somebody turns it on. Ticks are UTC.
 """
 
 import dagster as dg

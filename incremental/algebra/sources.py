@@ -1,7 +1,7 @@
-"""Algebra room: what a source is. In: nothing. Out: declarations of Delta tables and of folders of dropped files.
+"""Declare sources: Delta tables, and folders of dropped files.
 
-A declaration may say what the rows fulfil: a primary key, foreign keys, that rows only come. Every refresh checks it
-before anything is written, and leaves out what it makes needless (algebra/constraints.py).
+A declaration may state constraints on the rows: a primary key, foreign keys, append-only. Every refresh checks them
+before anything is written, and omits the work that they make unnecessary (algebra/constraints.py).
 """
 
 from __future__ import annotations

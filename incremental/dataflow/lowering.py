@@ -1,8 +1,8 @@
-"""Algebra → Catalyst plans. In: plan nodes and lowered inputs. Out: lowered relations, then DataFrames.
+"""Lower plans of the algebra to Catalyst plans, and those to DataFrames.
 
 Every column of a plan keeps one Catalyst attribute, the one its expressions already refer to, so the user's expressions
-are used as they are; only the leaves are renamed. A *weighted* relation carries the reserved weight column too.
-Nodes are built directly: a DataFrame call for each would cost a hundred times more analysis.
+are used as they are; only the leaves are renamed. A *weighted* relation carries the reserved weight column too. Nodes
+are built directly: a DataFrame call for each would cost a hundred times more analysis.
 """
 
 from __future__ import annotations

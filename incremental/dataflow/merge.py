@@ -1,7 +1,7 @@
-"""⊗, the merge of a state with h of a change. In: both. Out: one commit of the state's table.
+"""Merge h of a change into a state (⊗), as one commit of the state's table.
 
-Two paths with the same expressions: a Delta MERGE (any size), and for a state of a few files one read-merge-write job.
-A row of the change that says `__replace` stands for its whole group, recomputed from its rows.
+Two paths use the same expressions: a Delta MERGE (any size), and for a state of a few files one job that reads, merges
+and writes. A row of the change with `__replace` replaces its whole group, recomputed from its rows.
 """
 
 from __future__ import annotations

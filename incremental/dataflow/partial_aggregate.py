@@ -1,6 +1,7 @@
-"""H, the homomorphism. In: a change (or rows) of a state's input. Out: one row per touched group.
+"""Compute h, the partial aggregates of a change (or of rows) of a state's input: one row per touched group.
 
-The row has the stored columns of the state for the change alone, the watched columns, and how many rows it came from.
+The row has the stored columns of the state for the change alone, the watched columns, and the number of its input
+rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A view table of its own. In: the answer's change. Out: one commit that changes it, never rewrites it.
+"""Apply the change of an answer to a view's own table, as one commit that never rewrites the table.
 
-The view is a bag: equal rows are told apart by `__copy`, so a weight change inserts or deletes particular copies.
-A new copy is numbered by its epoch, so inserting never has to read the table.
+The view is a bag: equal rows are told apart by `__copy`, so a weight change inserts or deletes particular copies. A new
+copy is numbered by its epoch, so that an insertion never has to read the table.
 """
 
 from __future__ import annotations

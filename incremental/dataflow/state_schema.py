@@ -1,12 +1,12 @@
-"""How a state is stored. In: a state and its publication. Out: column names, and answers as expressions.
+"""Define how a state is stored: its column names, and its answers as expressions over them.
 
-| column | holds |
+| column | contains |
 | --- | --- |
 | `__bucket` | partition: pmod(hash(bucket keys), buckets); 0 for a state without keys |
-| the lineage key | under the answer's name where the answer shows it, else `__<name>_key` |
+| the lineage key | under the answer's name if the answer shows it, else `__<name>_key` |
 | `__rows` | group row count; a group exists while it is above zero |
 | `__<answer>_<part>` | the monoid's columns |
-| answer columns | where the answer is published in place |
+| answer columns | if the answer is published in place |
 """
 
 from __future__ import annotations

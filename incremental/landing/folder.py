@@ -1,7 +1,7 @@
-"""What lies in a folder of dropped files. In: a `Files` source. Out: its partitions. No Spark.
+"""List the partitions and files of a folder of dropped files, without Spark.
 
-Files are told apart by name, size and time of change, and where that is not enough by a digest of what they contain.
-A file or folder that no reader would look at is an error, not silence; a name that begins with . or _ is no data's.
+Files are compared by name, size and modification time, and where that is not enough by a digest of their content. A
+file or folder that no reader would read is an error; names that begin with . or _ are ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Dropped files → landed Delta table. In: a `Files` source. Out: one commit with its changed partitions.
+"""Land dropped files in a Delta table: one commit replaces the changed partitions.
 
-Landing a partition replaces it whole (`replaceWhere`), so landing it again is an exact correction, whatever changed.
-What manifest.py remembers to be unchanged is left alone; where it remembers nothing, or the source is declared or read
-otherwise than it was, all partitions are landed anew.
+A partition is replaced as a whole (`replaceWhere`), so landing it again is an exact correction. Partitions that
+manifest.py records as unchanged are skipped; without a record, or after a change of the source's declaration, all
+partitions are reloaded.
 """
 
 from __future__ import annotations

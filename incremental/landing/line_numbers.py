@@ -1,8 +1,8 @@
-"""Which line of its file a row begins at. In: rows as they stand in text files. Out: their lines.
+"""Find the line at which a row begins in its text file.
 
-Spark's readers do not tell, so the files are read once more as lines. Spark cuts a file into blocks and reads each in
-order: a line's number is its place in the block, after the lines of the blocks before. A row is known by the text of
-its first line; where other lines of the file say the same, its line cannot be told and stays NULL.
+Spark's readers do not report it, so the files are read once more as lines. Spark splits a file into blocks and reads
+each in order: a line's number is its position in the block, plus the lines of the blocks before. A row is identified by
+the text of its first line; where other lines of the file are equal, its line is unknown and stays NULL.
 """
 
 from __future__ import annotations

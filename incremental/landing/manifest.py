@@ -1,8 +1,8 @@
-"""What a landing remembers. In: partitions as they were found. Out: the same, at the next landing.
+"""Record which partitions were landed, and what their files were, for the next landing.
 
-One small JSON file beside the lock of a landed source. What is about to be written is noted as pending first: whatever
-a crash leaves in the tables, the next landing writes these partitions again, also where their files are back to what
-they were before.
+One small JSON file beside the lock of a landed source. Partitions that are about to be written are recorded as pending
+first: whatever a crash leaves in the tables, the next landing writes these partitions again, even if their files have
+been put back.
 """
 
 from __future__ import annotations

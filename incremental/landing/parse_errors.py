@@ -1,4 +1,4 @@
-"""What Spark says of a dropped file. In: the messages of its exceptions. Out: file and reason."""
+"""Extract the file and the reason from Spark's exceptions about a dropped file."""
 
 from __future__ import annotations
 

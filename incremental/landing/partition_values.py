@@ -1,4 +1,4 @@
-"""What the keys of partitions mean. In: keys as folders spell them, a type. Out: values, as text.
+"""Cast partition keys, as folders spell them, to values of a type, as text.
 
 A landed table knows values alone: to a DATE, 2024-5-1 and 2024-05-01 are two keys of one partition.
 """

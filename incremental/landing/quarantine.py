@@ -1,4 +1,4 @@
-"""The rows of dropped files that do not fit. In: a source that quarantines. Out: a Delta table of them.
+"""Keep the rows of dropped files that do not fit their schema, in a Delta table.
 
 | column | type | what |
 | --- | --- | --- |

@@ -1,12 +1,12 @@
-"""Dropped files → rows. In: a `Files` source, partitions of it. Out: lazy DataFrames.
+"""Read dropped files as rows: lazy DataFrames of the partitions of a `Files` source.
 
-| asked for | Spark's mode | a row that does not fit the declared schema |
+| requested | Spark's mode | a row that does not fit the declared schema |
 | --- | --- | --- |
 | all rows | FAILFAST | fails the read |
 | the fitting rows | PERMISSIVE | is left out |
-| the malformed rows | PERMISSIVE | stands as text, with file and reason |
+| the malformed rows | PERMISSIVE | is kept as text, with file and reason |
 
-Both modes are one parser: what the first fails at is what the second marks.
+Both modes use one parser: the rows at which the first fails are those that the second marks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The writes of one landing. In: partitions that came and went. Out: the landed table, the quarantine.
+"""Write one landing: the changed partitions of the landed table and of its quarantine.
 
-Both replace partitions whole, each in a commit of its own. A row enters the quarantine before the commit that leaves it
-out of the table, and goes from it after the commit that has it. The first attempt reads strictly: files without
-malformed rows are read once.
+Both replace partitions as a whole, each in its own commit. A row enters the quarantine before the commit that leaves it
+out of the table, and leaves it after the commit that adds it. The first attempt reads strictly: files without malformed
+rows are read once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Language room: a batch query → algebra. In: SQL text or a DataFrame function, the sources' schemas. Out: a `Query`.
+"""Read a batch query, SQL text or a DataFrame function, into a plan of the algebra.
 
 Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
-neither the user's temporary views are touched nor any data is read: a query function that runs an action is refused.
+the user's temporary views are not touched and no data is read: a query function that runs an action is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views come and go. In: the last finished epoch of one. Out: a branch that begins there, by itself.
+"""Create a branch of a view from its last finished epoch, and drop views.
 
 The tables of a branch are shallow clones: Delta tables whose first files are those of the original, which therefore
 remembers the branch (store/dependents.py) and keeps these files until it is dropped. All is made in a hidden folder

@@ -1,9 +1,9 @@
-"""Upkeep of a view. In: its tables and landed sources, a retention. Out: fewer files, the same rows.
+"""Maintain the tables of a view: fewer files, the same rows.
 
-1. compact what is worn: a state's bucket sorted by lineage key, anything else by Delta's OPTIMIZE; one commit a table
-2. vacuum what no version within the retention, and none that somebody stands at (operations/retention.py), still has
-3. remove the folders of generations that were superseded longer ago than the retention, and old journal entries
-Each step is one commit or a removal that can be repeated: after a crash, upkeep is simply run again.
+1. compact fragmented partitions: a state's bucket sorted by lineage key, others by Delta's OPTIMIZE; one commit a table
+2. vacuum files that no version within the retention, and no pinned version (operations/retention.py), needs
+3. remove the folders of generations superseded longer ago than the retention, and old journal entries
+Each step is one commit or a removal that can be repeated: after a crash, maintenance is simply run again.
 """
 
 from __future__ import annotations

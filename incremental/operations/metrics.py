@@ -1,13 +1,13 @@
-"""Numbers for Prometheus. In: a view's journal and tables. Out: files for a textfile collector.
+"""Write a view's metrics as files for Prometheus' textfile collector.
 
-With DELTAFOLD_METRICS=FOLDER two small files a view are kept there, each written whole and renamed: no port listens,
+With DELTAFOLD_METRICS=FOLDER two small files per view are kept there, each written and then renamed: no port listens,
 and nothing is needed beside node_exporter's `--collector.textfile.directory=FOLDER`.
 
-    deltafold-<view>-<digest of its folder>.view.prom       where it stands: after every work on it, and a `status`
+    deltafold-<view>-<digest of its folder>.view.prom       its state: after every operation, and a `status`
     deltafold-<view>-<digest of its folder>.refresh.prom    whether the last refresh or rollback succeeded
 
-An age is `time() - deltafold_epoch_finished_timestamp_seconds`. The lag is that of the moment when it was looked at:
-`deltafold status`, every few minutes, keeps it current where refreshes are rare.
+An age is `time() - deltafold_epoch_finished_timestamp_seconds`. The lag is measured when the file is written:
+`deltafold status`, every few minutes, keeps it current if refreshes are rare.
 """
 
 from __future__ import annotations

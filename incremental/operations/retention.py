@@ -1,11 +1,11 @@
-"""Which versions must stay readable, and for whom. In: journals, records of readers. Out: needs.
+"""Find the versions of tables that must stay readable, and for whom, from journals and records of readers.
 
 | kept | for |
 | --- | --- |
 | a view's own tables as after its last epoch | readers that pin it next |
 | a view's tables as the last and any unfinished epoch of a view above pins them | its next refresh |
 | a view's tables as a branch was made of them | the branch, until it is dropped |
-| a landed source as any of these, or a view above at any height, stands at | their next refresh, and `verify` |
+| a landed source at the versions of these, or of a view above at any height | their next refresh, and `verify` |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Back to an earlier epoch, or the last one in other buckets. In: an epoch. Out: a generation of it.
+"""Roll a view back to an earlier epoch, or rewrite its last one with another number of buckets, as a new generation.
 
 RESTORE would leave the marks of later epochs in the tables, and Delta would skip the next writes of these epochs; so
 the tables are copied at the versions that the journal has for the epoch, as epoch 1 of a new generation, with its pins.

@@ -1,8 +1,8 @@
-"""A part of an answer, chosen by hash of its key. In: the key, a share, an epoch. Out: rows of that part.
+"""Choose a sample of an answer by a hash of its key.
 
-Whether a row is in the part depends on its key alone, so of a view and of the batch query the same rows are: copies of
-a row together, rows of a NULL key like any other. Another epoch means another part. Where the key is what the query
-groups by, Spark filters before it groups, so that the check costs less than the batch query.
+Whether a row is in the sample depends on its key alone, so the view and the batch query have the same sample; equal
+rows are in it together, and NULL is a key like any other. Each epoch has another sample. If the query groups by the
+key, Spark filters before it groups, so that the check costs less than the batch query.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The view against the batch query. In: two DataFrames. Out: rows missing and rows too many, counted.
+"""Compare a view with the batch query: count missing and extra rows.
 
 The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
 Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant
-digits, and what is below 1e-9 counts as zero; everything else is compared exactly.
+digits, and values below 1e-9 count as zero; everything else is compared exactly.
 """
 
 from __future__ import annotations

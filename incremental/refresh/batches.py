@@ -1,10 +1,10 @@
-"""A large change in parts. In: pinned sources, a number of bytes. Out: the tables as a part has them.
+"""Split a large change into batches of files; each batch commits as one epoch.
 
-A part is a set of files that leave and come: an epoch of its own, whose sources are the versions before the change with
+A part is a set of removed and added files: an epoch of its own, whose sources are the versions before the change with
 the files of all parts so far exchanged. A relation between two parts is thus a set of files, so that every operator,
-joins above all, is as exact as between two versions. The files of one path (a file that got another deletion vector)
-move together; a part has at least one file. Parts are the same in every process: they follow from the pinned versions
-and the number of bytes alone. Sources with little to move go first, dimensions before facts; equal ones by their names.
+joins above all, is as exact as between two versions. The files of one path (a file with another deletion vector) are in
+one part; a part has at least one file. Parts are the same in every process: they depend on the pinned versions and the
+number of bytes alone. Sources with small changes go first, dimensions before facts; equal ones by their names.
 """
 
 from __future__ import annotations

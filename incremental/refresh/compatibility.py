@@ -1,4 +1,4 @@
-"""Whether a state is of the view as it is now. In: an epoch, the query, its tables. Out: what changed."""
+"""Check whether a state was built from the query and the tables that its view has now, and list what changed."""
 
 from __future__ import annotations
 

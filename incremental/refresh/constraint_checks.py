@@ -1,7 +1,6 @@
-"""Declared constraints against an epoch's changes, before anything is written. In: an epoch, constraints.
-Out: nothing, or a SourceError that names rows.
+"""Check declared constraints against an epoch's changes before anything is written; a SourceError names the rows.
 
-What held before can only be broken by what the change touches; net(s, k) is the change of s summed by the columns k:
+A constraint that held before can only be broken by the change; net(s, k) is the change of s summed by the columns k:
 
 | constraint | broken by |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""One epoch as its tables see it. In: an intent, tables, what changed. Out: marks, leaves, versions."""
+"""Describe one epoch to those who compute it: its marks, its leaves and their versions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Maintenance by definition. In: the batch query. Out: the difference of two of its answers, published.
+"""Maintain a view by definition: publish the difference of two answers of the batch query.
 
-Two modes. *recompute* (policy auto, where the compiler refuses): the batch answer minus what the view holds.
+Two modes. *recompute* (policy auto, where the compiler refuses): the batch answer minus the view's rows.
 *definition*: the batch answer after minus the batch answer before, the oracle that the calculus is tested against.
 """
 

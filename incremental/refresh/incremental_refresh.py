@@ -1,6 +1,4 @@
-"""Incremental maintenance, `state ← state ⊗ h(ΔS)`, then `view = a(state)`. In: a program and an epoch.
-Out: the commits of its tables, inputs first, the view last.
-"""
+"""Maintain a view incrementally: `state ← state ⊗ h(ΔS)`, then `view = a(state)`; inputs first, the view last."""
 
 from __future__ import annotations
 

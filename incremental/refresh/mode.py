@@ -1,8 +1,8 @@
-"""In which mode a view's next epoch runs. In: its maintenances, its journal, its sources. Out: a choice.
+"""Choose the mode of a view's next epoch: incremental, or recomputed.
 
-Under policy auto the cheaper mode is taken: the compiler's estimate (compiler/cost.py) of both, corrected by what past
-epochs of the view took on this machine. Another mode than the last epoch's is another generation, so it has to be
-clearly cheaper. Any other policy leaves one mode.
+Policy auto takes the cheaper mode: the compiler's estimate (compiler/cost.py) of both, corrected by the times of past
+epochs of the view on this machine. A change of mode begins a new generation, so the other mode has to be clearly
+cheaper. Every other policy has one mode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is reported of an epoch. In: an intent, what was done, what it cost. Out: a Report."""
+"""Build the report of an epoch from its intent, its effects and its cost."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The declared sources of a warehouse. In: declarations. Out: their tables, schemas, landings.
+"""Look up the declared sources of a warehouse: their tables, schemas and landings.
 
 sources/<name>      the landed table of dropped files
-quarantine/<name>   the rows of them that do not fit
-landed/<name>       what their landings remember, and the lock
+quarantine/<name>   their rows that do not fit the schema
+landed/<name>       the record of landings, and the lock
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""States that a changed query has in common with the one before it. In: the journal, an epoch that is
-to begin a generation. Out: where it can begin, and what it need not compute again.
+"""Reuse the states that a changed query has in common with the one before.
 
-The new generation begins where the last epoch of the old one stood, so that a state which both have is h of the same
-rows; what came since is an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.
+The new generation begins at the pins of the old one's last epoch, so that a state which both have is h of the same
+rows; later changes are an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.
 """
 
 from __future__ import annotations

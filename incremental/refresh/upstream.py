@@ -1,9 +1,9 @@
-"""Views over views. In: what a view reads, tables and views. Out: one version of each for all of them.
+"""Refresh the views that a view reads, so that all of them are at one version of every base source.
 
 A refresh takes the locks of its view and of all views below it, in one order for everybody; decides the version of
 every base source, which is a table at a place, whatever each view calls it; brings the views below to exactly these
 versions, each by an ordinary epoch of its own; and pins of each the version its journal has of its table then.
-A base source that only a view below reads is named by its way there: `totals/orders`.
+A base source that only a view below reads is named by the path to it: `totals/orders`.
 """
 
 from __future__ import annotations

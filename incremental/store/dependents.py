@@ -1,6 +1,6 @@
-"""Who reads a view. In: the folders of views. Out: a small file for each reader.
+"""Record who reads a view: a small file for each reader.
 
-A view is read by views above it, which may live in other warehouses, and its files by its branches. Each leaves a small
+A view is read by views above it, which may live in other warehouses, and its files by its branches. Each writes a small
 file with its own folder here before its journal has a pin on this view; a reader whose folder is gone needs nothing.
 """
 

@@ -1,8 +1,8 @@
-"""The journal of a view and its lock. In: what an epoch is about to do and what it did. Out: the same.
+"""Keep the journal of a view: the intent and the report of each epoch.
 
-One small JSON file an epoch, written before its first table is (`intent`) and completed by the report after its last
+One small JSON file per epoch, written before its first table (`intent`) and completed by the report after its last
 commit. The journal never decides whether an epoch is finished when its report is missing: the view's own commit does.
-Beside the epochs a file for each query that a state was built from, by its fingerprint.
+Beside the epochs is a file for each query that a state was built from, by its fingerprint.
 """
 
 from __future__ import annotations

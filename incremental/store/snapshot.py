@@ -1,7 +1,7 @@
-"""What readers of a view see. In: its folder. Out: its answer, a Status.
+"""Read what readers of a view see: its answer and its status.
 
-An epoch counts when it is finished and has arrived at its pinned versions: neither an interrupted one nor a part of a
-larger change is looked at. Its table may have gone on since; then the version is that which the next epoch began from.
+An epoch counts when it is finished and has reached its pinned versions: interrupted epochs and parts of a larger change
+are skipped. If its table has changed since, the version is the one that the next epoch began from.
 """
 
 from __future__ import annotations

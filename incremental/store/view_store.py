@@ -1,4 +1,4 @@
-"""Where one view lives. In: a folder. Out: its journal and its tables by generation."""
+"""Locate the journal and the tables of one view in its folder, by generation."""
 
 from __future__ import annotations
 

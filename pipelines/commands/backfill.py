@@ -1,7 +1,7 @@
-"""Pipelines room: a range of historical partitions. In: a pipeline, the first and the last one. Out: their landings.
+"""Land a range of historical partitions.
 
-So many partitions are landed with one commit as one batch holds; one that did not change is left alone, so a backfill
-that was interrupted goes on where it was when it is run again. The refresh that follows takes in all of them at once.
+Each batch of partitions is one commit, and unchanged partitions are skipped, so an interrupted backfill continues when
+it is run again. The refresh that follows processes all of them at once.
 """
 
 from __future__ import annotations

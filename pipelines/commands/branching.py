@@ -1,4 +1,4 @@
-"""Pipelines room: a branch of a pipeline. In: a pipeline and a new name. Out: a pipeline that goes its own way.
+"""Branch a pipeline: a new one that begins where the original is.
 
 The new folder holds copies of the query and of what lies beside it, and a declaration of its own: what the original
 lands from dropped files is read from its landed tables, as Delta tables that somebody else writes; other paths are

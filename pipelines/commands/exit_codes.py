@@ -1,4 +1,4 @@
-"""Pipelines room: how a command ends. In: whatever it raises. Out: one sentence on standard error, and an exit code."""
+"""End a command: one sentence on standard error for each error, and an exit code."""
 
 from __future__ import annotations
 

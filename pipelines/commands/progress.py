@@ -1,4 +1,4 @@
-"""Pipelines room: what is going on. In: texts. Out: one passing line on a terminal, else plain lines.
+"""Show progress: one passing line on a terminal, else plain lines.
 
 Everything is written to standard error, so that standard output holds the result alone.
 """

@@ -1,4 +1,4 @@
-"""Pipelines room: results as text for people. In: landings, reports, rows. Out: plain lines and aligned columns.
+"""Render landings, reports and rows as plain lines and aligned columns.
 
 Nothing here colours or draws: the same text serves a terminal, a log and a test. Control characters in data are made
 visible, since a terminal would obey them.

@@ -1,4 +1,4 @@
-"""Pipelines room: new pipelines. In: a name and a folder. Out: one that runs at once, on sample data of its own."""
+"""Create a new pipeline that runs at once on sample data of its own."""
 
 from __future__ import annotations
 

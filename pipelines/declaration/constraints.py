@@ -1,4 +1,4 @@
-"""Pipelines room: declared keys of a pipeline's sources. In: what pipeline.yaml says of them. Out: checked values.
+"""Check the constraints that pipeline.yaml declares on a pipeline's sources.
 
 Columns of dropped files are known from their schema; those of a Delta table are checked when it is first read.
 """

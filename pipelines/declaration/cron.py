@@ -1,4 +1,4 @@
-"""Pipelines room: cron schedules. In: the text of `schedule`. Out: nothing, or a ValueError that says what to write.
+"""Check the cron text of a schedule; a ValueError says what to write.
 
 Five fields as in crontab(5), or one of the names that Dagster's scheduler knows; so a wrong schedule is found when the
 declaration is read and not when the scheduler first looks at it.

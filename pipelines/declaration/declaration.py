@@ -1,4 +1,4 @@
-"""Pipelines room: what a pipeline is. In: the content of pipeline.yaml. Out: checked, frozen values.
+"""Define what pipeline.yaml may contain, as checked, frozen values.
 
     description: Sales per shop and day            optional
     sources:                                       the tables of the query, by name; {} for a query of constants

@@ -1,4 +1,4 @@
-"""Pipelines room: the places that a declaration names. In: a path as written. Out: an absolute path, or a URI.
+"""Resolve the paths in a declaration to absolute paths or URIs.
 
 A path may hold `${VARIABLE}` or `${VARIABLE:-default}`, and starts at the pipeline's own folder.
 """

@@ -1,4 +1,4 @@
-"""Pipelines room: from pipeline.yaml to a Declaration. In: a file. Out: the declaration, or one sentence per mistake.
+"""Read pipeline.yaml into a Declaration, or list one sentence per mistake.
 
 Each sentence says the file, the line, the field, what is wrong and what to do. The YAML is composed first, because only
 its nodes know their lines, and because PyYAML itself would let the second of two equal keys win in silence.

@@ -1,6 +1,6 @@
-"""Pipelines room: column schemas as people write them. In: DDL or a mapping. Out: a DDL string and its column names.
+"""Parse column schemas, DDL or a mapping, into a DDL string and column names.
 
-Spark judges the types when the source is opened; here only the columns are found, so that a declaration can be checked
+Spark checks the types when the source is opened; here only the columns are found, so that a declaration can be checked
 without a JVM.
 """
 

@@ -1,4 +1,4 @@
-"""Pipelines room: amounts as people write them. In: `2g`, `1%`. Out: bytes, shares."""
+"""Parse sizes and shares as people write them: `2g` as bytes, `1%` as a share."""
 
 from __future__ import annotations
 
