@@ -59,7 +59,7 @@ class Warehouse:
         A view, of this or another warehouse, is a source by its answer, for the views that are made after this.
         """
         if not is_name(name):
-            raise SourceError(f"{name!r} is no name for a source: use letters, digits and underscores")
+            raise SourceError(f"{name!r} is no name for a source. Use letters, digits and underscores.")
         if name.lower() in {known.lower() for known in self._catalog.names}:
             raise SourceError(f"source {name} is declared twice (Spark does not tell a from A in names)")
         if isinstance(declaration, View):
@@ -130,7 +130,7 @@ class Warehouse:
             raise QueryError(f"publish_as of view {name}: {fault}")
         if other := next((view for view, sql in self._published.items() if is_same_name(sql, publish_as)), None):
             raise QueryError(
-                f"views {other} and {name} are both published as {publish_as}: choose another name for one"
+                f"views {other} and {name} are both published as {publish_as}. Choose another name for one."
             )
         self._published[name] = publish_as
 
@@ -145,7 +145,7 @@ class Warehouse:
     def _source(self, name: str) -> Declared:
         """The declared sources, if this is no view."""
         if view := self._catalog.views.get(name):
-            raise SourceError(f"source {name} is the view {view.name}: refresh that, or what reads it")
+            raise SourceError(f"source {name} is the view {view.name}. Refresh that, or what reads it.")
         return self._catalog.declared
 
 

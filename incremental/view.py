@@ -258,5 +258,5 @@ def check_versions(versions: object) -> None:
 def checked(chunk: int | None) -> int | None:
     """The bytes of a part; raises QueryError for none."""
     if chunk is not None and chunk < 1:
-        raise QueryError(f"a change cannot be taken in parts of {chunk} bytes: give 1 or more, or None for all at once")
+        raise QueryError(f"a change cannot be taken in parts of {chunk} bytes. Give 1 or more, or None for all at once.")
     return chunk

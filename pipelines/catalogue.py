@@ -139,7 +139,7 @@ class _Loader:
         """Refuse a pipeline that cannot be read; above: those that would, the last of them itself."""
         if view in above:
             cycle = " → ".join([*above[above.index(view) :], view])
-            raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}); remove one.")
+            raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}). Remove one.")
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
             near = reading.nearest(view, others)

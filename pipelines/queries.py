@@ -39,13 +39,13 @@ def find(home: Path, sources: Sequence[str]) -> Query:
         raise DeclarationError(f"{home}: there is {count}; a pipeline has exactly one, query.sql or query.py.")
     path = found[0]
     if path.suffix == ".mrql":
-        raise DeclarationError(f"{path}: MRQL queries cannot be run yet; write the query as query.sql or query.py.")
+        raise DeclarationError(f"{path}: MRQL queries cannot be run yet. Write the query as query.sql or query.py.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        raise DeclarationError(f"{path}: it cannot be read as UTF-8 text; save it as UTF-8.") from None
+        raise DeclarationError(f"{path}: it cannot be read as UTF-8 text. Save it as UTF-8.") from None
     if not text.strip():
-        raise DeclarationError(f"{path}: it is empty; write the query there.")
+        raise DeclarationError(f"{path}: it is empty. Write the query there.")
     if path.suffix == ".py":
         _check_function(path, text, sources)
     return Query(path, text, path.suffix == ".py")
@@ -70,10 +70,10 @@ def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:
         module = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise DeclarationError(f"{path}{line}: it is not Python ({error.args[0]}); correct it.") from None
+        raise DeclarationError(f"{path}{line}: it is not Python ({error.args[0]}). Correct it.") from None
     found = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "query"]
     if not found:
-        raise DeclarationError(f"{path}: it defines no function `query`; add one with a parameter per source.")
+        raise DeclarationError(f"{path}: it defines no function `query`. Add one with a parameter per source.")
     arguments = found[-1].args
     named = arguments.posonlyargs + arguments.args
     needed = named[: len(named) - len(arguments.defaults)]

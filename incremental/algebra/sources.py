@@ -29,7 +29,7 @@ class ForeignKey:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", names(self.columns, "a foreign key"))
         if not self.columns:
-            raise SourceError(f"a foreign key to {self.source} names no column: name those that refer to it")
+            raise SourceError(f"a foreign key to {self.source} names no column. Name those that refer to it.")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Delta:
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.table is None) or (self.path is not None and not str(self.path).strip()):
-            raise SourceError('a Delta source has either a path or a table: write Delta(path) or Delta(table="db.t")')
+            raise SourceError('a Delta source has either a path or a table. Write Delta(path) or Delta(table="db.t").')
         if self.table is not None and (fault := table_name_fault(self.table)):
             raise SourceError(fault)
         check(self)
@@ -92,7 +92,7 @@ class Files:
         # Python and the JVM may have different current folders
         object.__setattr__(self, "path", str(local_path("the folder of dropped files", self.path)))
         if self.format not in get_args(Format):
-            raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}; land others as one")
+            raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}. Land others as one.")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         if fault:
             raise SourceError(f"{self.path}: {fault}")
@@ -136,19 +136,19 @@ def check(declared: SourceDeclaration) -> None:
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:
         raise SourceError(
-            f"{declared.address} is declared both invariant and append_only: keep append_only if rows are added, "
-            "else invariant"
+            f"{declared.address} is declared both invariant and append_only. Keep append_only if rows are added, "
+            "else invariant."
         )
     if len(set(declared.foreign_keys)) < len(declared.foreign_keys):
-        raise SourceError(f"{declared.address} declares a foreign key twice: remove one")
+        raise SourceError(f"{declared.address} declares a foreign key twice. Remove one.")
 
 
 def names(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Column names as a tuple; raises SourceError where one comes twice, or a text stands for the list of them."""
     if isinstance(cast("object", columns), str):
-        raise SourceError(f"{what} is a tuple of column names: write ({columns!r},) instead of {columns!r}")
+        raise SourceError(f"{what} is a tuple of column names. Write ({columns!r},) instead of {columns!r}.")
     if len(set(columns)) < len(columns):
-        raise SourceError(f"{what} names a column twice ({', '.join(columns)}): name each once")
+        raise SourceError(f"{what} names a column twice ({', '.join(columns)}). Name each once.")
     return tuple(columns)
 
 
@@ -158,6 +158,6 @@ def declared(name: str, declaration: object) -> SourceDeclaration:
         return declaration
     given = type(declaration).__name__
     raise SourceError(
-        f"source {name} is a {given}: write Delta(path), Delta(table=name) for a table of the catalog, Files(…), "
-        "or give a view"
+        f"source {name} is a {given}. Write Delta(path), Delta(table=name) for a table of the catalog, Files(…), "
+        "or give a view."
     )

@@ -77,7 +77,7 @@ class Bag:
             if (found := deleted.count()) != moved.deleted:
                 raise StateError(
                     f"the view table {self._table.path} lacks {moved.deleted - found} of the rows to delete: "
-                    "somebody changed it; rebuild the view"
+                    "somebody changed it. Rebuild the view."
                 )
             if self.small:
                 same = F.expr(self._same("t", "u", COPY, BUCKET))

@@ -117,12 +117,12 @@ def location_of(name: str, found: J) -> str:
     entry = found.catalogTable() if kind.endswith(".V1Table") else None
     if entry is not None and str(entry.tableType().name()) == "VIEW":
         if ours := catalyst.option(entry.properties().get(VIEW_PROPERTY)):
-            raise SourceError(f"{name} shows the answer of the view {ours}: declare the view itself as the source")
-        raise SourceError(f"{name} is a view of the catalog, which has no versions: declare the tables that it reads")
+            raise SourceError(f"{name} shows the answer of the view {ours}. Declare the view itself as the source.")
+        raise SourceError(f"{name} is a view of the catalog, which has no versions. Declare the tables that it reads.")
     provider = None if entry is None else catalyst.option(entry.provider())
     of_format = f" (its format is {provider})" if provider else ""
     raise SourceError(
-        f"table {name} is not a Delta table{of_format}: declare one that is (CONVERT TO DELTA makes one of Parquet)"
+        f"table {name} is not a Delta table{of_format}. Declare one that is (CONVERT TO DELTA makes one of Parquet)."
     )
 
 
@@ -164,7 +164,7 @@ def check_is_path(spark: SparkSession, source: str, declaration: object) -> None
     """Raise SourceError for a table's name given as a path or as a bare string."""
     name = name_in_path(spark, declaration) if isinstance(declaration, str) and "/" not in declaration else None
     if name is not None and not Path(name).exists():
-        raise SourceError(f"source {source}: {name} is a table of the catalog, not a path: write Delta(table={name!r})")
+        raise SourceError(f"source {source}: {name} is a table of the catalog, not a path. Write Delta(table={name!r}).")
 
 
 def name_in_path(spark: SparkSession, path: str) -> str | None:

@@ -59,7 +59,7 @@ def unreadable(path: str, version: int) -> SourceError:
     """What to say of a version that is not there, or not any more."""
     return SourceError(
         f"version {version} of the Delta table {path} can no longer be read "
-        "(its log was cleaned up, or the table was replaced): rebuild the views that read it"
+        "(its log was cleaned up, or the table was replaced). Rebuild the views that read it."
     )
 
 

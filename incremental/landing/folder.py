@@ -55,12 +55,12 @@ def partitions_in(source: str, files: Files) -> dict[str, Partition]:
     root = Path(files.path).absolute()
     check_root(source, root)
     if not root.is_dir():
-        raise SourceError(f"source {source}: there is no folder {root}: create it, or correct the path")
+        raise SourceError(f"source {source}: there is no folder {root}. Create it, or correct the path.")
     found, folders = dict[str, Partition](), dict[str, Path]()
     for key, folder in partition_folders(source, files.partition_by, root):
         for name in {key, spark_value(folder)}:
             if folders.setdefault(name, folder) != folder:
-                raise SourceError(f"source {source}: {folders[name]} and {folder} are the same partition: keep one")
+                raise SourceError(f"source {source}: {folders[name]} and {folder} are the same partition. Keep one.")
         check_names(source, root, folder)
         facts = data_files(folder)
         if facts:
@@ -82,7 +82,7 @@ def check_names(source: str, root: Path, folder: Path) -> None:
         try:
             child.name.encode()
         except UnicodeEncodeError as error:
-            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8: rename it") from error
+            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8. Rename it.") from error
 
 
 def partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
@@ -106,7 +106,7 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
             value.encode()
             yield unquote(value, errors="strict"), child
         except UnicodeError as error:
-            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8: rename it") from error
+            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8. Rename it.") from error
 
 
 def spark_value(folder: Path) -> str:
@@ -131,11 +131,11 @@ def reading(source: str) -> Generator[None]:
         yield
     except FileNotFoundError as error:
         raise SourceError(
-            f"source {source} was not landed: {error.filename} disappeared meanwhile: land again"
+            f"source {source} was not landed: {error.filename} disappeared meanwhile. Land again."
         ) from error
     except PermissionError as error:
         raise SourceError(
-            f"source {source} was not landed: {error.filename} may not be read: let this user read it"
+            f"source {source} was not landed: {error.filename} may not be read. Let this user read it."
         ) from error
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ELOOP, errno.ENOTDIR):  # of a link that is no link any more

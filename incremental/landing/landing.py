@@ -104,7 +104,7 @@ class Landings:
             version = self.table.version()
         if version is None:
             raise SourceError(
-                f"source {self.name} has no files yet in {self.files.path}: put some there and land again"
+                f"source {self.name} has no files yet in {self.files.path}. Put some there and land again."
             )
         unchanged = tuple(p for p in found.seen if p not in found.changed)
         return Landing(
@@ -186,7 +186,7 @@ class Landings:
         if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
             raise SourceError(f"source {self.name}: its partition column {column} is no plain column of its schema")
         if fixed:
-            raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set: remove it")
+            raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set. Remove it.")
         return schema
 
     def _reshaped(self, replay: bool) -> bool:
@@ -236,7 +236,7 @@ class Landings:
                 raise SourceError(f"source {self.name}: {folder} is no partition: {key!r} is no {type_.simpleString()}")
             if value in keys_by:
                 other = present[keys_by[value]].folder
-                raise SourceError(f"source {self.name}: {other} and {folder} are the same partition: keep one")
+                raise SourceError(f"source {self.name}: {other} and {folder} are the same partition. Keep one.")
             keys_by[value] = key
 
 

@@ -36,7 +36,7 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
         except DamagedFileError as error:
             reason = f" is no whole {path.suffix} file as Spark reads it ({error})"
     if reason:
-        raise SourceError(f"source {source} was not landed: {path}{reason}: correct the file and land again")
+        raise SourceError(f"source {source} was not landed: {path}{reason}. Correct the file and land again.")
 
 
 def text_fault(file: BinaryIO, path: Path, files: Files) -> str:

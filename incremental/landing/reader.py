@@ -236,7 +236,7 @@ def declared_schema(source: str, files: Files) -> StructType:
         reason = next((line for line in map(first_line, causes(error)) if line), "it does not parse")
         raise SourceError(f"source {source}: {files.schema!r} is no schema: {reason}") from error
     if not schema.names:
-        raise SourceError(f"source {source} is declared without columns: give it a schema such as 'id INT, day DATE'")
+        raise SourceError(f"source {source} is declared without columns. Give it a schema such as 'id INT, day DATE'.")
     return schema
 
 

@@ -63,6 +63,6 @@ def citing_moved_columns(types: ColumnTypes, kept: Recipe | None) -> Generator[N
         if kept is None or not (moved := describe_column_changes(kept, types)):
             raise
         raise QueryError(
-            f"{error}. Since the state was built, {'; '.join(moved)}: restore it, or change the query and rebuild the "
-            "view"
+            f"{error}. Since the state was built, {'; '.join(moved)}. Restore it, or change the query and rebuild the "
+            "view."
         ) from error

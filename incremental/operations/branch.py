@@ -33,14 +33,14 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     Raises StateError where a view is there already, or there is nothing to begin with.
     """
     if target.folder.exists():
-        raise StateError(f"there is a view {target.view} already, in {target.folder}: choose another name, or drop it")
+        raise StateError(f"there is a view {target.view} already, in {target.folder}. Choose another name, or drop it.")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = Published(store).entry
         make_private(target.folder.parent)
         folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:
-            raise StateError(f"the journal of view {store.view} does not tell its tables' versions: rebuild it first")
+            raise StateError(f"the journal of view {store.view} does not tell its tables' versions. Rebuild it first.")
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce(folder)
         scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))

@@ -173,13 +173,13 @@ def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress:
     """Keep a view's tables in order, under its lock."""
     view = store.view
     if not 0 <= hours < math.inf:
-        raise StateError(f"view {view} cannot retain {hours:g} hours: give 0 or more")
+        raise StateError(f"view {view} cannot retain {hours:g} hours. Give 0 or more.")
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
         last = store.journal.last()
         if last is None:
-            raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+            raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
         if not last.complete:
-            raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted: refresh it first")
+            raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted. Refresh it first.")
         maintenance = mode_policy.of(last.intent.mode)
         if found := redefinition(view, store.journal, last, mode_policy.current, maintenance):
             raise found.refused("rebuild the view, or restore what changed")

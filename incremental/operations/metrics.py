@@ -104,7 +104,7 @@ def metrics_of(store: Store) -> Metrics | None:
     folder = local_path(VARIABLE, told, SetupError)
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise SetupError(
-            f"{VARIABLE} names {folder}, which is no folder that can be written: make it, or name another."
+            f"{VARIABLE} names {folder}, which is no folder that can be written. Make it, or name another."
         )
     return Metrics(folder, store)
 

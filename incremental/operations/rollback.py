@@ -54,11 +54,11 @@ class Rollback:
         """
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
-            raise StateError(f"view {view} cannot be stored in {buckets} buckets: give 1 to {MOST_BUCKETS}")
+            raise StateError(f"view {view} cannot be stored in {buckets} buckets. Give 1 to {MOST_BUCKETS}.")
         with self._working("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
-                raise StateError(f"view {view} has no epoch that is finished: refresh it first")
+                raise StateError(f"view {view} has no epoch that is finished. Refresh it first.")
             if last.intent.buckets == buckets:
                 raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
             work.result = report = self._again(last, "move it", buckets, progress)
@@ -103,7 +103,7 @@ class Rollback:
         entries, view = self._store.journal.entries(), self._store.view
         finished = [entry for entry in entries if entry.complete and entry.after]
         if not finished:
-            raise StateError(f"view {view} has no finished epoch yet: refresh it first")
+            raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
         wanted = finished[-1].intent.generation if generation is None else generation
         known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
         there = "; ".join(
@@ -112,13 +112,13 @@ class Rollback:
         )
         if epoch not in known:
             raise StateError(
-                f"the journal of view {view} has no finished epoch {epoch} of generation {wanted}: choose one of it "
-                f"({there})"
+                f"the journal of view {view} has no finished epoch {epoch} of generation {wanted}. Choose one of it "
+                f"({there})."
             )
         if known[epoch] is entries[-1]:
             raise StateError(
-                f"view {view} stands at {describe_epoch(known[epoch])} already: choose an earlier one ({there}), "
-                "or refresh"
+                f"view {view} stands at {describe_epoch(known[epoch])} already. Choose an earlier one ({there}), "
+                "or refresh."
             )
         return known[epoch]
 
@@ -132,7 +132,7 @@ class Rollback:
             if gone or version is None or table.version() is None or not table.whole(version):
                 raise StateError(
                     f"the files of {describe_epoch(entry)} of view {self._store.view} were removed (vacuum, or its "
-                    "generation was superseded): choose a later epoch, or refresh to the versions of that time"
+                    "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
                 )
 
     def _copied(self, entry: Entry, maintenance: Maintenance, intent: Intent, progress: Progress | None) -> Report:

@@ -73,5 +73,5 @@ def check_layout(store: Store, generation: int, maintenance: Maintenance) -> Non
             differing = ", ".join(sorted(wanted ^ found))
             raise StateError(
                 f"the table {name} of view {store.view} has other columns than this release keeps ({differing}): "
-                "another release wrote it, or somebody changed it; use that release, or rebuild the view"
+                "another release wrote it, or somebody changed it. Use that release, or rebuild the view."
             )

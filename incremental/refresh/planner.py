@@ -154,5 +154,5 @@ class Planner:
             if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
                 raise SourceError(
                     f"source {name} is declared invariant but changed between its versions {pin.before} and "
-                    f"{pin.after}: rebuild the view {intent.view} to take the change in, or restore the source"
+                    f"{pin.after}. Rebuild the view {intent.view} to take the change in, or restore the source."
                 )

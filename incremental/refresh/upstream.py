@@ -136,7 +136,7 @@ class Inputs:
         for name, version in versions.items():
             place = self._place(name)
             if asked.setdefault(place, version) != version:
-                raise SourceError(f"source {name} is asked for at two versions, {asked[place]} and {version}: give one")
+                raise SourceError(f"source {name} is asked for at two versions, {asked[place]} and {version}. Give one.")
         for way, place in places.items():
             last = latest[place]
             if last is None:
@@ -165,7 +165,7 @@ class Inputs:
         place = f"g{entry.intent.generation}/{final}"
         table = self._table(name, Pin(None, 0, "", place))
         if version is None:
-            raise StateError(f"the journal of view {entry.intent.view} does not tell its table's version: rebuild it")
+            raise StateError(f"the journal of view {entry.intent.view} does not tell its table's version. Rebuild it.")
         bases = base_versions(entry.intent.sources)
         pin = Pin(before, version, table.identity(), place, None, bases)
         if known is None or known.identity == pin.identity:
@@ -198,7 +198,7 @@ class Inputs:
                     found = f"{column} as {there[column]}" if column in there else f"no column {column}"
                     raise SourceError(
                         f"source {name} has {found} at version {version}, where the query of view {self.view} reads "
-                        f"{column} as {wanted}: refresh to a version that has it so, or declare what is there"
+                        f"{column} as {wanted}. Refresh to a version that has it so, or declare what is there."
                     )
 
     def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
@@ -218,7 +218,7 @@ class Inputs:
         asked = ", ".join(f"{way} {version}" for way, version in wanted.items())
         raise SourceError(
             f"view {self.view} has gone on to {gone} and has no epoch at {asked}, which is asked for by a view that "
-            f"reads it: ask for the versions of one of its epochs, or refresh {self.view} to these versions first"
+            f"reads it. Ask for the versions of one of its epochs, or refresh {self.view} to these versions first."
         )
 
     def _place(self, name: str) -> str:
@@ -228,14 +228,14 @@ class Inputs:
             return places[name]
         if name in self.views:
             raise SourceError(
-                f"source {name} of view {self.view} is a view: give the versions of what it reads "
-                f"({', '.join(self.views[name].inputs.bases)})"
+                f"source {name} of view {self.view} is a view. Give the versions of what it reads "
+                f"({', '.join(self.views[name].inputs.bases)})."
             )
         found = {way: place for way, place in places.items() if way.endswith(f"/{name}")}
         if not found:
             raise SourceError(f"view {self.view} reads no source {name!r}; it reads {', '.join(places)}")
         if len(set(found.values())) > 1:
-            raise SourceError(f"view {self.view} reads several sources {name}: say which, {' or '.join(found)}")
+            raise SourceError(f"view {self.view} reads several sources {name}. Say which, {' or '.join(found)}.")
         return next(iter(found.values()))
 
     def _table(self, name: str, pin: Pin) -> Answer:
@@ -258,7 +258,7 @@ def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     other = "" if table.label == table.path else f", or its name leads to another table now, at {table.path}"
     return SourceError(
         f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created anew, or its "
-        f"history was replaced, from a copy perhaps{other}): rebuild the view {view}"
+        f"history was replaced, from a copy perhaps{other}). Rebuild the view {view}."
     )
 
 
@@ -275,7 +275,7 @@ def locked(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]
     """
     folder = folder.resolve()
     if folder in inputs.chain:
-        raise QueryError(f"view {inputs.view} reads itself, through {', '.join(inputs.views)}: give one another name")
+        raise QueryError(f"view {inputs.view} reads itself, through {', '.join(inputs.views)}. Give one another name.")
     folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
     with ExitStack() as own, ExitStack() as below:
         for each in sorted(folders):

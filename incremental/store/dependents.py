@@ -67,13 +67,13 @@ class Readers:
     def check_no_branch(self, view: str) -> None:
         """Refuse what would take its files from a branch."""
         if branches := self.branches():
-            raise StateError(f"view {view} has branches, which read its files: drop {', '.join(branches)} first")
+            raise StateError(f"view {view} has branches, which read its files. Drop {', '.join(branches)} first.")
 
     def _read(self, path: Path) -> Reader:
         try:
             return Reader(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
-            raise StateError(f"{path}, which tells who reads the view, is damaged: remove it and refresh") from error
+            raise StateError(f"{path}, which tells who reads the view, is damaged. Remove it and refresh.") from error
 
 
 def is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:

@@ -54,7 +54,7 @@ class Published:
         if following is None and self._found() != (entry, None):
             return self.seen()  # an epoch began or ended, and the version may be its
         if version is None:
-            raise StateError(f"the table {table.path} of view {self.store.view} is gone: rebuild the view")
+            raise StateError(f"the table {table.path} of view {self.store.view} is gone. Rebuild the view.")
         return entry, table.at(version)
 
     def _found(self) -> tuple[Entry, Entry | None]:
@@ -65,7 +65,7 @@ class Published:
             if entry.complete:
                 following = [e for e in entries[number + 1 :] if e.intent.generation == entry.intent.generation]
                 return entry, following[0] if following else None
-        raise StateError(f"view {self.store.view} has no finished epoch yet: refresh it first")
+        raise StateError(f"view {self.store.view} has no finished epoch yet. Refresh it first.")
 
     def _table(self, entry: Entry) -> Table:
         return self.store.table(entry.intent.generation, answer_table(self.store.view, entry))
@@ -75,7 +75,7 @@ def answer_table(view: str, entry: Entry) -> str:
     """The name of the table that holds the answer after an epoch: the view's own, else the last state."""
     names = entry.after or entry.intent.tables
     if not names:
-        raise StateError(f"the journal of view {view} does not tell its tables: rebuild the view")
+        raise StateError(f"the journal of view {view} does not tell its tables. Rebuild the view.")
     return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
 
 

@@ -60,7 +60,7 @@ def switch_on() -> None:
         return
     form, _, path = wanted.partition(":")
     if form != FORM:
-        raise SetupError(f"invalid {VARIABLE} {wanted!r}: use {FORM} for standard error, or {FORM}:PATH for a file.")
+        raise SetupError(f"invalid {VARIABLE} {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file.")
     try:
         file = local_path(f"the file of {VARIABLE}", path, SetupError) if path else None
         handler = logging.StreamHandler() if file is None else logging.FileHandler(file, encoding="utf-8")

@@ -27,10 +27,10 @@ def backfill(
     """
     low, high = pipeline.check_partition(first), pipeline.check_partition(last)
     if high < low:
-        raise DeclarationError(f"{pipeline.name}: {high} lies before {low}; exchange --from and --to.")
+        raise DeclarationError(f"{pipeline.name}: {high} lies before {low}. Exchange --from and --to.")
     chosen = {name: within(warehouse.partitions(name), low, high) for name in pipeline.partitioned}
     if not any(chosen.values()):
-        raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}; look at its folders.")
+        raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}. Look at its folders.")
     whole = [name for name in pipeline.landed if name not in chosen]
     batches = [(name, part[i : i + BATCH]) for name, part in chosen.items() for i in range(0, len(part), BATCH)]
     found = [warehouse.land(name) for name in whole]

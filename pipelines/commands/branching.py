@@ -34,7 +34,7 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
         raise reading.DeclarationError(f"`{new}` cannot be a pipeline: {NAME_RULE}.")
     home = pipeline.folder.with_name(new)
     if home.exists():
-        raise reading.DeclarationError(f"{home} is there already: choose another name for the branch, or remove it.")
+        raise reading.DeclarationError(f"{home} is there already. Choose another name for the branch, or remove it.")
     _, view = catalogue.open(pipeline, spark)
     scratch = home.with_name(f".{new}.branch")
     shutil.rmtree(scratch, ignore_errors=True)

@@ -55,7 +55,7 @@ def make(name: str, folder: Path) -> Path:
         raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
     home = folder / name
     if home.exists() or (folder / f"{name}.py").exists():
-        raise DeclarationError(f"{home} exists already; choose another name.")
+        raise DeclarationError(f"{home} exists already. Choose another name.")
     files = {"pipeline.yaml": _DECLARATION, "query.sql": _QUERY, "data/shops/shops.csv": _SHOPS}
     files |= {f"data/sales/day={day}/sales.csv": rows for day, rows in _SALES.items()}
     try:
@@ -64,5 +64,5 @@ def make(name: str, folder: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise DeclarationError(f"{home} cannot be made ({error.strerror}); choose another folder.") from error
+        raise DeclarationError(f"{home} cannot be made ({error.strerror}). Choose another folder.") from error
     return home

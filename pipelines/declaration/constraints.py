@@ -37,7 +37,7 @@ def check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], ddl: s
     for key in foreign:
         check_columns("foreign key", key.columns, known)
     if len(set(foreign)) < len(foreign):
-        raise ValueError("a foreign key is declared twice; remove one")
+        raise ValueError("a foreign key is declared twice. Remove one")
 
 
 def check_columns(what: str, columns: Sequence[str], known: Sequence[str]) -> None:
@@ -45,10 +45,10 @@ def check_columns(what: str, columns: Sequence[str], known: Sequence[str]) -> No
     for column in columns:
         if known and column not in known:
             raise ValueError(
-                f"the {what} names `{column}`, which is not a column of the schema ({', '.join(known)}); correct it"
+                f"the {what} names `{column}`, which is not a column of the schema ({', '.join(known)}). Correct it"
             )
         if list(columns).count(column) > 1:
-            raise ValueError(f"the {what} names `{column}` twice; remove one")
+            raise ValueError(f"the {what} names `{column}` twice. Remove one")
 
 
 def check_references(keys: Mapping[str, Sequence[str]], foreign_keys: Mapping[str, Sequence[ForeignKeyPart]]) -> None:
@@ -63,6 +63,6 @@ def check_references(keys: Mapping[str, Sequence[str]], foreign_keys: Mapping[st
                 raise ValueError(f"{what}, which is not declared; there are: {', '.join(keys)}")
             key = keys[part.source]
             if not key:
-                raise ValueError(f"{what}, which declares no `primary_key`; add it there, or remove the foreign key")
+                raise ValueError(f"{what}, which declares no `primary_key`. Add it there, or remove the foreign key")
             if len(key) != len(part.columns):
-                raise ValueError(f"{what}, whose primary key is ({', '.join(key)}); name one column for each")
+                raise ValueError(f"{what}, whose primary key is ({', '.join(key)}). Name one column for each")

@@ -27,7 +27,7 @@ def check(text: str) -> str:
     """The schedule, unchanged; ValueError, with what to write instead, if it is not a cron schedule."""
     if text.startswith("@"):
         if text not in NAMES:
-            raise ValueError(f"`{text}` is not a schedule; use one of {', '.join(NAMES)}, or five cron fields")
+            raise ValueError(f"`{text}` is not a schedule. Use one of {', '.join(NAMES)}, or five cron fields")
         return text
     fields = text.lower().split()
     if len(fields) != len(_FIELDS):
@@ -44,12 +44,12 @@ def check(text: str) -> str:
 def _check_item(item: str, name: str, low: int, high: int, words: tuple[str, ...]) -> None:
     found = _ITEM.match(item)
     if found is None:
-        raise ValueError(f"`{item}` is not a {name} of a cron schedule; use *, a number, a range a-b or a step */n")
+        raise ValueError(f"`{item}` is not a {name} of a cron schedule. Use *, a number, a range a-b or a step */n")
     ends = [_number(end, words, low) for end in (found["first"], found["last"]) if end]
     if any(end is None or not low <= end <= high for end in ends):
         raise ValueError(f"`{item}` is not a {name} of a cron schedule; it goes from {low} to {high}")
     if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
-        raise ValueError(f"`{item}` runs backwards; write the smaller {name} first")
+        raise ValueError(f"`{item}` runs backwards. Write the smaller {name} first")
     if found["step"] and not 0 < int(found["step"]) <= high:
         raise ValueError(f"`{item}` has an impossible step; a {name}'s step goes from 1 to {high}")
 

@@ -165,7 +165,7 @@ class FilesSource(_Part):
         columns = schema.column_names(info.data["schema_ddl"]) if "schema_ddl" in info.data else ()
         if column is not None and columns and column not in columns:
             raise ValueError(
-                f"`{column}` is not a column of the schema ({', '.join(columns)}); add it there with its type"
+                f"`{column}` is not a column of the schema ({', '.join(columns)}). Add it there with its type"
             )
         return column
 
@@ -190,16 +190,16 @@ class Source(_Part):
                 "exactly one of them"
             )
         if self.view and self.invariant:
-            raise ValueError("a view changes with what it reads; remove `invariant`")
+            raise ValueError("a view changes with what it reads. Remove `invariant`")
         if self.view and (self.primary_key or self.foreign_keys or self.append_only):
-            raise ValueError("a view is what its query makes it; remove `primary_key`, `foreign_keys`, `append_only`")
+            raise ValueError("a view is what its query makes it. Remove `primary_key`, `foreign_keys`, `append_only`")
         return self
 
     @model_validator(mode="after")
     def _keys_fit(self) -> Source:
         check_keys(self.primary_key, self.foreign_keys, self.files and self.files.schema_ddl)
         if self.invariant and self.append_only:
-            raise ValueError("it is both `invariant` and `append_only`; keep `append_only` if rows come to it")
+            raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows come to it")
         return self
 
 
@@ -213,11 +213,11 @@ class Partitions(_Part):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Partitions:
         if self.kind == "dynamic" and (self.start or self.end):
-            raise ValueError("dynamic partitions have no start and no end; remove them, or use kind: daily")
+            raise ValueError("dynamic partitions have no start and no end. Remove them, or use kind: daily")
         if self.kind == "daily" and self.start is None:
-            raise ValueError("daily partitions need a start; add `start: 2013-01-01`, the first day there can be")
+            raise ValueError("daily partitions need a start. Add `start: 2013-01-01`, the first day there can be")
         if self.start and self.end and self.end < self.start:
-            raise ValueError("the end lies before the start; exchange them")
+            raise ValueError("the end lies before the start. Exchange them")
         return self
 
     def check(self, value: str) -> str:
@@ -285,6 +285,6 @@ class Declaration(_Part):
     def _partitions_cut_something(self) -> Declaration:
         if self.partitions and not any(source.files and source.files.partition_by for source in self.sources.values()):
             raise ValueError(
-                "`partitions` is declared, but no source has `partition_by`; add it to the source that is partitioned"
+                "`partitions` is declared, but no source has `partition_by`. Add it to the source that is partitioned"
             )
         return self

@@ -29,9 +29,9 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     """
     text = _filled(path, environment)
     if not text.strip():
-        raise ValueError("the path is empty; name a folder")
+        raise ValueError("the path is empty. Name a folder")
     if CONTROL.search(text):
-        raise ValueError("the path holds a control character; remove it")
+        raise ValueError("the path holds a control character. Remove it")
     if has_password(text):
         raise ValueError(f"the address holds a password, and this file is no place for one; {INSTEAD}")
     if is_uri(text):
@@ -53,7 +53,7 @@ def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
     name, default = found.groups()
     value = environment.get(name) or default
     if value is None:
-        raise ValueError(f"the environment variable {name} is not set; set it, or write ${{{name}:-a default}}")
+        raise ValueError(f"the environment variable {name} is not set. Set it, or write ${{{name}:-a default}}")
     return value
 
 

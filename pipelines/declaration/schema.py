@@ -16,7 +16,7 @@ def as_ddl(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     if not all(isinstance(part, str) for entry in value.items() for part in entry):
-        raise ValueError("every column of the mapping needs a type; write `name: TYPE`")
+        raise ValueError("every column of the mapping needs a type. Write `name: TYPE`")
     return mapping_to_ddl(value)
 
 
@@ -28,7 +28,7 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
     ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
     if column_names(ddl) != tuple(columns):
         raise ValueError(
-            "a column's type is not one type; write each column as `name: type`, for example `amount: DOUBLE`"
+            "a column's type is not one type. Write each column as `name: type`, for example `amount: DOUBLE`"
         )
     return ddl
 
@@ -43,10 +43,10 @@ def column_names(ddl: str) -> tuple[str, ...]:
         name, rest = _first_word(part)
         if not name or not rest:
             raise ValueError(
-                f"`{part.strip()}` is not a column; write `name TYPE, name TYPE`, for example `id INT, day DATE`"
+                f"`{part.strip()}` is not a column. Write `name TYPE, name TYPE`, for example `id INT, day DATE`"
             )
         if name.lower() in (known.lower() for known in names):
-            raise ValueError(f"column `{name}` is declared twice; remove one")
+            raise ValueError(f"column `{name}` is declared twice. Remove one")
         names.append(name)
     return tuple(names)
 
@@ -71,7 +71,7 @@ def _split(ddl: str) -> Iterator[str]:
             yield ddl[start:position]
             start = position + 1
     if quote or depth:
-        raise ValueError("a bracket or quotation mark is not closed; close it")
+        raise ValueError("a bracket or quotation mark is not closed. Close it")
     yield ddl[start:]
 
 

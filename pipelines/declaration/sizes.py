@@ -12,7 +12,7 @@ def bytes_of(text: str) -> int:
     """The bytes of `512m` or `2g`; ValueError with what to write otherwise."""
     found = _AMOUNT.match(text)
     if not found:
-        raise ValueError(f"`{text}` is not an amount; write a number and m or g, for example 2g or 512m")
+        raise ValueError(f"`{text}` is not an amount. Write a number and m or g, for example 2g or 512m")
     return int(found[1]) << (30 if found[2].lower() == "g" else 20)
 
 
@@ -21,7 +21,7 @@ def share_of(text: str) -> float:
     found = _PERCENT.match(text)
     share = float(found[1]) / 100 if found else 0.0
     if not 1e-5 <= share <= 1:
-        raise ValueError(f"`{text}` is not a share; write for example 1% or 0.5%, at most 100%")
+        raise ValueError(f"`{text}` is not a share. Write for example 1% or 0.5%, at most 100%")
     return share
 
 

@@ -58,5 +58,5 @@ def test_a_delta_source_has_a_path_or_a_name() -> None:
     for path, table in ((None, None), ("x", "y"), (" ", None)):
         with pytest.raises(SourceError, match="either a path or a table"):
             Delta(path, table=table)
-    with pytest.raises(SourceError, match="is a path, not a name in the catalog: declare the path /lake/orders"):
+    with pytest.raises(SourceError, match="is a path, not a name in the catalog. Declare the path /lake/orders"):
         Delta(table="delta.`/lake/orders`")

@@ -194,7 +194,7 @@ def test_a_table_by_name_is_watched_where_a_refresh_found_it(tmp_path: Path, ins
     text = f"sources: {{orders: {{table: prod.orders}}, rates: {{delta: {tmp_path / 'rates'}}}}}\n"
     home = write(tmp_path, "named", text, sql="SELECT id FROM orders")
     pipeline = catalogue.load("named", tmp_path)
-    unknown = "The location of table prod.orders (source orders) is not known: refresh named once"
+    unknown = "The location of table prod.orders (source orders) is not known. Refresh named once"
     assert f"No new version of rates. {unknown}" in str(tick(pipeline, "tables", instance).skip_message)
     sales.commit(tmp_path / "lake", 4)
     tables = {"orders": SimpleNamespace(path=str(tmp_path / "lake"))}

@@ -143,7 +143,7 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"holding\n"
-    said = rf"^source s is being landed by process {holder.pid} since .*: try again"
+    said = rf"^source s is being landed by process {holder.pid} since .*. Try again"
     with pytest.raises(BusyError, match=said), lock(tmp_path, "source s", "landed", 0.1):
         pass
     holder.kill()

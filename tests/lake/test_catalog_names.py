@@ -67,7 +67,7 @@ def test_a_name_that_leads_elsewhere(delta: DeltaSandbox, database: str) -> None
     view = delta.view(QUERY)
     checked(view)
     sql(f"alter table {database}.t rename to {database}.u")
-    gone = rf"source t has no data: there is no table spark_catalog\.{database}\.t in the catalog: create it"
+    gone = rf"source t has no data: there is no table spark_catalog\.{database}\.t in the catalog. Create it"
     for use in (view.refresh, view.status, view.verify):
         with pytest.raises(SourceError, match=gone + r", or correct the name\. The catalog .* is in memory"):
             use()
@@ -92,8 +92,8 @@ def test_a_table_may_be_created_after_it_is_declared(delta: DeltaSandbox, databa
     delta.source("known", "k int", [(1,)])
     view = delta.view(QUERY)
     for text, message in (
-        ("select k from t", rf"there is no table spark_catalog\.{database}\.t in the catalog: create it"),
-        ("select k from s", r"there is no schema spark_catalog\.no_schema in the catalog: create it"),
+        ("select k from t", rf"there is no table spark_catalog\.{database}\.t in the catalog. Create it"),
+        ("select k from s", r"there is no schema spark_catalog\.no_schema in the catalog. Create it"),
         ("select k from c", r"there is no catalog nowhere for table nowhere\.db\.c: set spark\.sql\.catalog\.nowhere"),
     ):
         with pytest.raises(SourceError, match=rf"source {text[-1]} has no data: {message}"):
@@ -123,13 +123,13 @@ def test_what_is_no_delta_table_is_refused(delta: DeltaSandbox, database: str) -
     sql(f"create table {database}.d (k int, v int) using delta")
     sql(f"create view {database}.v as select * from {database}.d")
     known = {
-        "p": r"is not a Delta table \(its format is parquet\): declare one",
+        "p": r"is not a Delta table \(its format is parquet\). Declare one",
         "v": "is a view of the catalog, which has",
     }
     shown = Warehouse(delta.spark, delta.folder / "published")
     shown.source("d", Delta(table=f"{database}.d"))
     shown.view("best", "select k from d", publish_as=f"{database}.best").refresh()
-    known["best"] = "shows the answer of the view best: declare the view itself as the source"
+    known["best"] = "shows the answer of the view best. Declare the view itself as the source"
     for name, message in known.items():
         warehouse = Warehouse(delta.spark, delta.folder / name)
         warehouse.source("s", Delta(table=f"{database}.{name}"))
@@ -146,5 +146,5 @@ def test_what_is_no_delta_table_is_refused(delta: DeltaSandbox, database: str) -
     sql(f"create table {database}.later (k int, v int) using delta")
     with pytest.raises(SourceError, match=rf"source later has no data: .* write Delta\(table='{database}\.later'\)"):
         delta.view("select k from later").refresh()
-    with pytest.raises(SourceError, match=r"source x is a int: write Delta\(path\), Delta\(table=name\)"):
+    with pytest.raises(SourceError, match=r"source x is a int. Write Delta\(path\), Delta\(table=name\)"):
         delta.warehouse.source("x", cast(Any, 5))

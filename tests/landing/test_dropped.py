@@ -63,14 +63,14 @@ def test_keys_are_what_was_meant(tmp_path: Path, folder: str, key: str) -> None:
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["day=a b/f.csv", "day=a%20b/f.csv"], "are the same partition: keep one"),
-        (["day=é/f.csv", "day=%C3%A9/f.csv"], "are the same partition: keep one"),
-        (["day=Ã©/f.csv", "day=%C3%A9/f.csv"], "are the same partition: keep one"),
+        (["day=a b/f.csv", "day=a%20b/f.csv"], "are the same partition. Keep one"),
+        (["day=é/f.csv", "day=%C3%A9/f.csv"], "are the same partition. Keep one"),
+        (["day=Ã©/f.csv", "day=%C3%A9/f.csv"], "are the same partition. Keep one"),
         (["day=/f.csv"], "empty value: for NULL name it day=__HIVE_DEFAULT_PARTITION__"),
         (["Day=1/f.csv"], "Day=1 is no partition, and would not be read"),
         (["day=1/f.csv", "stray.csv"], "stray.csv is no partition, and would not be read"),
         (["day=1/hour=2/f.csv"], "hour=2 is a folder among data files, and would not be read"),
-        (["day=%FF/f.csv"], "is not UTF-8: rename it"),
+        (["day=%FF/f.csv"], "is not UTF-8. Rename it"),
     ],
 )
 def test_what_would_not_be_read_is_an_error(tmp_path: Path, names: list[str], says: str) -> None:
@@ -85,13 +85,13 @@ def test_what_would_not_be_read_is_an_error(tmp_path: Path, names: list[str], sa
 def test_names_that_are_no_text_are_an_error(tmp_path: Path, name: bytes) -> None:
     """Protects from names that Python can carry and Java cannot."""
     drop(Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)))
-    with pytest.raises(SourceError, match=r"udcff.*is not UTF-8: rename it"):
+    with pytest.raises(SourceError, match=r"udcff.*is not UTF-8. Rename it"):
         partitions_in("s", files(tmp_path))
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     """Protects from taking a folder that is not mounted for one whose partitions were all removed."""
-    with pytest.raises(SourceError, match=r"there is no folder .*gone: create it"):
+    with pytest.raises(SourceError, match=r"there is no folder .*gone. Create it"):
         partitions_in("s", files(tmp_path / "gone"))
 
 
@@ -110,7 +110,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     path = drop(tmp_path / "day=1" / "a.csv")
     [partition] = partitions_in("s", files(tmp_path)).values()
     shutil.rmtree(path.parent)
-    with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile: land again"), reading("s"):
+    with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile. Land again"), reading("s"):
         content_digest("s", tmp_path, partition.paths)
 
 

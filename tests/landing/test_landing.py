@@ -144,7 +144,7 @@ def test_typed_partitions(
         drop.warehouse.land("orders")
     shutil.rmtree(drop.folder / f"day={bad}")
     drop.put(twin, 99)
-    with pytest.raises(SourceError, match="are the same partition: keep one"):
+    with pytest.raises(SourceError, match="are the same partition. Keep one"):
         drop.warehouse.land("orders")
     assert {id_ for id_, _ in drop.rows()} == {10, 11, *range(1, len(good))}
 
@@ -152,7 +152,7 @@ def test_typed_partitions(
 def test_a_folder_without_partitions(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from file names taken for wildcards, and from files that are gone but whose rows stay."""
     drop = Drop(spark, tmp_path, by=None)
-    with pytest.raises(SourceError, match=r"has no files yet in .*drop: put some there"):
+    with pytest.raises(SourceError, match=r"has no files yet in .*drop. Put some there"):
         drop.warehouse.land("orders")
     drop.put("", 1, file="a[1].csv")
     drop.put("", 2, file="a1.csv")
@@ -213,7 +213,7 @@ def test_a_file_that_disappears_while_it_is_read(drop: Drop, monkeypatch: pytest
         return replace_where(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Storage, "replace_where", taken_away)
-    with pytest.raises(SourceError, match=r"b\.csv disappeared meanwhile: land again"):
+    with pytest.raises(SourceError, match=r"b\.csv disappeared meanwhile. Land again"):
         drop.warehouse.land("orders")
     monkeypatch.undo()
     assert drop.warehouse.version("orders") is None

@@ -125,7 +125,7 @@ def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.M
     changed = sandbox.view("select count(*) n from t", "dev")
     changed.rebuild()
     confirm(changed)
-    with pytest.raises(StateError, match="view original has branches, which read its files: drop dev first"):
+    with pytest.raises(StateError, match="view original has branches, which read its files. Drop dev first"):
         view.drop()
     changed.drop()
     checked(view)

@@ -123,7 +123,7 @@ def test_a_new_pipeline_is_declared_well_and_touches_nothing(tmp_path: Path) -> 
     assert pipeline.landed == ("sales", "shops")
     assert pipeline.partitioned == ("sales",)
     (home / "query.sql").write_text("SELECT 1")
-    with pytest.raises(DeclarationError, match="exists already; choose another name"):
+    with pytest.raises(DeclarationError, match="exists already. Choose another name"):
         scaffold.make("tea_shop", tmp_path)
     assert (home / "query.sql").read_text() == "SELECT 1"
 
@@ -172,6 +172,6 @@ def test_two_pipelines_cannot_be_published_under_one_name(tmp_path: Path) -> Non
         with pytest.raises(DeclarationError) as caught:
             catalogue.load(name, tmp_path)
         said = (
-            f"{tmp_path}/{name}/pipeline.yaml: publish_as: pipeline {other} too; choose another name for one of them."
+            f"{tmp_path}/{name}/pipeline.yaml: publish_as: pipeline {other} too. Choose another name for one of them."
         )
         assert str(caught.value) == said

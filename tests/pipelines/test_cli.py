@@ -95,7 +95,7 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
-        ("2024-06-01", "2024-05-01", "2024-05-01 lies before 2024-06-01; exchange --from and --to"),
+        ("2024-06-01", "2024-05-01", "2024-05-01 lies before 2024-06-01. Exchange --from and --to"),
         ("2024-07-01", "2024-07-31", "no source has a partition from 2024-07-01 to 2024-07-31"),
         ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
     ],
@@ -125,7 +125,7 @@ REFUSAL = errors.Refusal("window(rank)", "ranks need the whole partition", "use 
     ("error", "code"),
     [
         (errors.RefusedError((REFUSAL,)), 3),
-        (errors.ChangedQueryError("the query has changed; rebuild it"), 3),
+        (errors.ChangedQueryError("the query has changed. Rebuild it"), 3),
         (errors.SourceError("sales.csv, line 3: not a number"), 4),
         (errors.StateError("the state was removed"), 4),
         (errors.BusyError("another process refreshes shop"), 5),
@@ -161,7 +161,7 @@ def test_verify_says_equal_by_its_exit_code(world: PretendedView) -> None:
     assert call("verify", "shop", "--sample", "0.5%").exit_code == 1
     assert world.asked == ["verify 0.005"]
     for wrong in ("0%", "101%", "a lot", "0.5"):
-        assert "is not a share; write for example 1% or 0.5%" in call("verify", "shop", "--sample", wrong).stderr
+        assert "is not a share. Write for example 1% or 0.5%" in call("verify", "shop", "--sample", wrong).stderr
 
 
 def test_show_prints_a_table(world: PretendedView) -> None:
@@ -250,7 +250,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     write(tmp_path / "pipelines", "shop")
     result = call("path", "shop")
     assert (result.exit_code, result.stdout) == (exit_codes.DATA, "")
-    assert result.stderr == "view shop has no finished epoch yet: refresh it first\n"
+    assert result.stderr == "view shop has no finished epoch yet. Refresh it first\n"
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
     journal.keep(Recipe("f", columns=(("a b", "int"),)))
@@ -264,7 +264,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     }  # fmt: skip
     assert call("path", "nope").exit_code == exit_codes.USAGE
     (folder / "journal" / "query-f.json").write_text("{")
-    assert call("path", "shop").stderr.endswith("has lost the columns of the answer: refresh it to restore them\n")
+    assert call("path", "shop").stderr.endswith("has lost the columns of the answer. Refresh it to restore them\n")
     journal.keep(Recipe("f", columns=(("a b", "int"),)))
     assert facts("path", "shop") == told
 

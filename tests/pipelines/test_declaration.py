@@ -15,7 +15,7 @@ from pipelines.declaration.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
 NO_PLACE = (
-    ", and this file is no place for one; remove it: Spark takes it from the environment (such as "
+    ", and this file is no place for one. Remove it: Spark takes it from the environment (such as "
     "AWS_SECRET_ACCESS_KEY) or from a core-site.xml in $HADOOP_CONF_DIR."
 )
 
@@ -128,15 +128,15 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
     [
         ("", ": it must be a mapping that declares at least `sources:`; add them."),
         ("- a", ": it must be a mapping that declares at least `sources:`; add them."),
-        ("sources: {", ", line 1: it is not YAML (expected the node content, but found '<stream end>'); correct it."),
+        ("sources: {", ", line 1: it is not YAML (expected the node content, but found '<stream end>'). Correct it."),
         ("a: &a [*a]\n", ", line 1: a value contains itself; remove the anchor."),
         ("description: x\n", ": sources: it is missing; add it."),
         ("sources:\n", ", line 1: sources: it must be a mapping; write `key: value` lines under it."),
         (MINIMAL + "polcy: auto\n", ", line 7: polcy: there is no such key; did you mean `policy`?"),
-        (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder; remove it."),
+        (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder. Remove it."),
         (
             MINIMAL + "policy: auto\npolicy: incremental\n",
-            ", line 8: `policy` is declared twice; remove one of the two.",
+            ", line 8: `policy` is declared twice. Remove one of the two.",
         ),
         (
             MINIMAL + "policy: full\n",
@@ -161,21 +161,21 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("id INT, day DATE", "id, day DATE"),
-            ", line 6: sources.sales.files.schema: `id` is not a column; write `name TYPE, name TYPE`, for example "
+            ", line 6: sources.sales.files.schema: `id` is not a column. Write `name TYPE, name TYPE`, for example "
             "`id INT, day DATE`.",
         ),
         (
             MINIMAL.replace("id INT, day DATE", "id INT, ID DATE"),
-            ", line 6: sources.sales.files.schema: column `ID` is declared twice; remove one.",
+            ", line 6: sources.sales.files.schema: column `ID` is declared twice. Remove one.",
         ),
         (
             MINIMAL.replace("id INT, day DATE", "{id: 'INT, x INT'}"),
-            ", line 6: sources.sales.files.schema: a column's type is not one type; write each column as `name: type`, "
+            ", line 6: sources.sales.files.schema: a column's type is not one type. Write each column as `name: type`, "
             "for example `amount: DOUBLE`.",
         ),
         (
             MINIMAL.replace("id INT, day DATE", "m MAP<STRING"),
-            ", line 6: sources.sales.files.schema: a bracket or quotation mark is not closed; close it.",
+            ", line 6: sources.sales.files.schema: a bracket or quotation mark is not closed. Close it.",
         ),
         (
             MINIMAL + "      partition_by: dya\n",
@@ -200,12 +200,12 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             "sources: {sales: {table: delta.`/lake/sales`}}\n",
-            ", line 1: sources.sales.table: delta.`/lake/sales` is a path, not a name in the catalog: declare the path "
+            ", line 1: sources.sales.table: delta.`/lake/sales` is a path, not a name in the catalog. Declare the path "
             "/lake/sales, in `delta:`.",
         ),
         (
             "sources: {sales: {table: '${NO_SUCH_CATALOG}.sales'}}\n",
-            ", line 1: sources.sales.table: the environment variable NO_SUCH_CATALOG is not set; set it, or write "
+            ", line 1: sources.sales.table: the environment variable NO_SUCH_CATALOG is not set. Set it, or write "
             "${NO_SUCH_CATALOG:-a default}.",
         ),
         (
@@ -224,12 +224,12 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    foreign_keys: [{columns: id, source: sales}]\n",
-            ": the foreign key (id) of `sales` refers to `sales`, which declares no `primary_key`; add it there, or "
+            ": the foreign key (id) of `sales` refers to `sales`, which declares no `primary_key`. Add it there, or "
             "remove the foreign key.",
         ),
         (
             MINIMAL + "    primary_key: [id, day]\n    foreign_keys: [{columns: id, source: sales}]\n",
-            ": the foreign key (id) of `sales` refers to `sales`, whose primary key is (id, day); name one column "
+            ": the foreign key (id) of `sales` refers to `sales`, whose primary key is (id, day). Name one column "
             "for each.",
         ),
         (
@@ -239,17 +239,17 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    invariant: true\n    append_only: true\n",
-            ", line 2: sources.sales: it is both `invariant` and `append_only`; keep `append_only` if rows come to it.",
+            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows come to it.",
         ),
         (
             "sources: {totals: {view: sales, primary_key: id}}\n",
-            ", line 1: sources.totals: a view is what its query makes it; remove `primary_key`, `foreign_keys`, "
+            ", line 1: sources.totals: a view is what its query makes it. Remove `primary_key`, `foreign_keys`, "
             "`append_only`.",
         ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
         (
             MINIMAL.replace("path: data", "path: '${NO_SUCH}/x'"),
-            ", line 4: sources.sales.files.path: the environment variable NO_SUCH is not set; set it, or write "
+            ", line 4: sources.sales.files.path: the environment variable NO_SUCH is not set. Set it, or write "
             "${NO_SUCH:-a default}.",
         ),
         (
@@ -289,27 +289,27 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("path: data", "path: ''"),
-            ", line 4: sources.sales.files.path: the path is empty; name a folder.",
+            ", line 4: sources.sales.files.path: the path is empty. Name a folder.",
         ),
         (
             MINIMAL.replace("path: data", 'path: "a\\nb"'),
-            ", line 4: sources.sales.files.path: the path holds a control character; remove it.",
+            ", line 4: sources.sales.files.path: the path holds a control character. Remove it.",
         ),
         (
             MINIMAL + "partitions: {kind: dynamic}\n",
-            ": `partitions` is declared, but no source has `partition_by`; add it to the source that is partitioned.",
+            ": `partitions` is declared, but no source has `partition_by`. Add it to the source that is partitioned.",
         ),
         (
             PARTITIONED + "partitions: {kind: daily}\n",
-            ", line 8: partitions: daily partitions need a start; add `start: 2013-01-01`, the first day there can be.",
+            ", line 8: partitions: daily partitions need a start. Add `start: 2013-01-01`, the first day there can be.",
         ),
         (
             PARTITIONED + "partitions: {kind: dynamic, start: 2013-01-01}\n",
-            ", line 8: partitions: dynamic partitions have no start and no end; remove them, or use kind: daily.",
+            ", line 8: partitions: dynamic partitions have no start and no end. Remove them, or use kind: daily.",
         ),
         (
             PARTITIONED + "partitions: {kind: daily, start: 2013-01-02, end: 2013-01-01}\n",
-            ", line 8: partitions: the end lies before the start; exchange them.",
+            ", line 8: partitions: the end lies before the start. Exchange them.",
         ),
         (
             PARTITIONED + "partitions: {kind: daily, start: 20130101}\n",
@@ -321,7 +321,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             PARTITIONED + "partitions: {kind: daily, start: 2013-02-30}\n",
-            ": it is not YAML (day is out of range for month); correct it.",
+            ": it is not YAML (day is out of range for month). Correct it.",
         ),
         (
             MINIMAL + "schedule: daily\n",
@@ -330,7 +330,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "spark: {memory: lots}\n",
-            ", line 7: spark.memory: `lots` is not an amount; write a number and m or g, for example 2g or 512m.",
+            ", line 7: spark.memory: `lots` is not an amount. Write a number and m or g, for example 2g or 512m.",
         ),
         (
             MINIMAL + "spark: {settings: {shuffle: 4}}\n",
@@ -351,7 +351,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "check: {sample: some}\n",
-            ", line 7: check.sample: `some` is not a share; write for example 1% or 0.5%, at most 100%.",
+            ", line 7: check.sample: `some` is not a share. Write for example 1% or 0.5%, at most 100%.",
         ),
         (
             MINIMAL + "check: {cron: daily}\n",

@@ -138,7 +138,7 @@ def test_versions_that_are_asked_for(sandbox: MemorySandbox) -> None:
     totals.refresh(versions={"t": 2})
     chained(sandbox, view, text, versions={"t": 2})
     for versions, says in (
-        ({"totals": 1}, r"source totals of view v is a view: give the versions of what it reads \(t\)"),
+        ({"totals": 1}, r"source totals of view v is a view. Give the versions of what it reads \(t\)"),
         ({"u": 1}, "view v reads no source 'u'; it reads totals/t"),
         ({"t": 9}, "source totals/t has no version 9: its latest is 3"),
     ):
@@ -182,7 +182,7 @@ def test_a_view_below_that_was_rebuilt(sandbox: MemorySandbox) -> None:
     same(sandbox, opened(changed), text)
     drop_refused(views["totals"], "definition, incremental")
     views["totals"].drop(force=True)
-    with pytest.raises(SourceError, match=r"source totals at .* created anew, or .*: rebuild the view incremental"):
+    with pytest.raises(SourceError, match=r"source totals at .* created anew, or .*. Rebuild the view incremental"):
         opened(changed).refresh()
     opened(changed).rebuild()
     views["totals"].rebuild()

@@ -47,7 +47,7 @@ def test_the_difference_is_said(sandbox: MemorySandbox) -> None:
     checked(sandbox.view(QUERY))
     changed = sandbox.view(QUERY.replace("v < 100", "v < 200").replace("sum(x) s", "max(x) s"))
     assert refusal(changed).splitlines() == [
-        "the query of view v, or a column it reads, changed since its state was built: rebuild the view, or restore "
+        "the query of view v, or a column it reads, changed since its state was built. Rebuild the view, or restore "
         "what changed",
         "  answer column: - s bigint",
         "  answer column: + s int",
@@ -173,7 +173,7 @@ def test_rebuilt_by_policy(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPat
     assert (checked(new).verdict, new.history()[-1].because) == ("applied", ())
     report = checked(sandbox.view(nested, on_change="rebuild"))
     assert (report.verdict, report.generation, report.because[0]) == ("rebuilt", 3, "answer column: - v int")
-    with pytest.raises(QueryError, match=r"on_change cannot be 'shout': use refuse or rebuild"):
+    with pytest.raises(QueryError, match=r"on_change cannot be 'shout'. Use refuse or rebuild"):
         sandbox.view(nested, on_change="shout")
 
 
@@ -227,7 +227,7 @@ def test_columns_of_a_source(delta: DeltaSandbox) -> None:
         view.refresh({"t": 1})
     delta.sql("alter table {t} rename column v to w")
     for again in (view, delta.view(view.query, on_change="rebuild")):
-        with pytest.raises(QueryError, match="column v of source t was dropped or renamed: restore it"):
+        with pytest.raises(QueryError, match="column v of source t was dropped or renamed. Restore it"):
             again.refresh()
         assert rows(again) == [(1, -24), (2, -2)]
     wide = delta.view("select k, latest from t", "wide")

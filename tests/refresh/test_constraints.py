@@ -120,13 +120,13 @@ def test_violations_name_rows_and_write_nothing(sandbox: MemorySandbox) -> None:
         view,
         "source orders breaks its primary key (ok) at version 3: more than one row, or a NULL, has (ok = 3): correct",
         "source lines breaks its foreign key (lk) to orders at version 1: it refers to rows that orders (ok) at "
-        "version 3 does not have, by (lk = 77): correct the data and refresh again",
+        "version 3 does not have, by (lk = 77). Correct the data and refresh again",
     )
     sandbox.sql("delete from {orders} where status = 'twice'")
     sandbox.sql("update {lines} set lk = 4 where lk = 77")
     checked(view)
     sandbox.sql("delete from {orders} where ok = 2")
-    broken(view, "rows of orders (ok) left it at version 5 that are still referred to by (lk = 2): correct the data")
+    broken(view, "rows of orders (ok) left it at version 5 that are still referred to by (lk = 2). Correct the data")
     sandbox.sql("delete from {lines} where lk = 2")
     checked(view)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 EXPECTED = (
     r"is being .* by process",
     r"has no finished epoch",  # nothing to maintain, to branch or to go back to
-    r"was interrupted: refresh it first",
+    r"was interrupted. Refresh it first",
     r"stands at epoch \d+ of generation \d+ already",
     r"there is a view \w+ already",
     r"has branches, which read its files",

@@ -47,7 +47,7 @@ def test_wrong_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "and 3.5 is wanted" in finding("packages", tmp_path).sentence
     monkeypatch.setitem(doctor.WANTED, "no-such-package", "1")
     monkeypatch.delitem(doctor.WANTED, "pyspark")
-    assert "no-such-package is not installed: run make setup." in finding("packages", tmp_path).sentence
+    assert "no-such-package is not installed. Run make setup." in finding("packages", tmp_path).sentence
 
 
 def test_unwritable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
