@@ -72,7 +72,7 @@ def _part(name: str, entry: Pipeline | DeclarationError, described: Description 
     try:
         return of_pipeline(entry, described)
     except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster keeps for itself, such as `type`
-        return _undeclared(name, f"{entry.folder}: Dagster does not take it ({error}); rename the folder.")
+        return _undeclared(name, f"{entry.folder}: Dagster does not take it ({error}). Rename the folder.")
 
 
 def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:

@@ -50,6 +50,6 @@ def unknown(pipeline: Pipeline, source: str) -> str:
     """What to say of a source whose path is not known."""
     table = pipeline.declaration.sources[source].table
     return (
-        f"The location of table {table} (source {source}) is not known: refresh {pipeline.name} once, since only Spark "
+        f"The location of table {table} (source {source}) is not known. Refresh {pipeline.name} once, since only Spark "
         "can ask the catalog."
     )

@@ -59,9 +59,9 @@ class Warehouse:
         A view, of this or another warehouse, is a source by its answer, for the views that are made after this.
         """
         if not is_name(name):
-            raise SourceError(f"{name!r} is no name for a source. Use letters, digits and underscores.")
+            raise SourceError(f"invalid source name {name!r}. Use letters, digits and underscores.")
         if name.lower() in {known.lower() for known in self._catalog.names}:
-            raise SourceError(f"source {name} is declared twice (Spark does not tell a from A in names)")
+            raise SourceError(f"source {name} is declared twice (names differ by more than case). Choose another name.")
         if isinstance(declaration, View):
             self._catalog.views[name] = declaration
         else:
@@ -127,7 +127,7 @@ class Warehouse:
         if publish_as is None:
             return
         if fault := sql_name_fault(publish_as):
-            raise QueryError(f"publish_as of view {name}: {fault}")
+            raise QueryError(f"publish_as of view {name}: {fault}.")
         if other := next((view for view, sql in self._published.items() if is_same_name(sql, publish_as)), None):
             raise QueryError(
                 f"views {other} and {name} are both published as {publish_as}. Choose another name for one."
@@ -155,7 +155,7 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
     if not default.startswith("file:"):
         raise SourceError(
             f"warehouse {root}: Spark would put its tables on {mask_secrets(default)}, the default file system. "
-            "Set spark.hadoop.fs.defaultFS to file:///, and name tables on other file systems by their whole URI"
+            "Set spark.hadoop.fs.defaultFS to file:///, and name tables on other file systems by their whole URI."
         )
 
 

@@ -273,11 +273,11 @@ def releases(spark: SparkSession) -> dict[str, str]:
 def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
     """Refuse what a view cannot be called, and options that there are not; raises QueryError."""
     if not is_name(name):
-        raise QueryError(f"{name!r} is no name for a view. Use letters, digits and underscores.")
+        raise QueryError(f"invalid view name {name!r}. Use letters, digits and underscores.")
     if policy not in get_args(Policy):
-        raise QueryError(f"there is no policy {policy!r}. Use incremental, auto or definition.")
+        raise QueryError(f"unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):
-        raise QueryError(f"there is no publication {publish!r}. Use auto or table.")
+        raise QueryError(f"unknown publication {publish!r}. Use auto or table.")
     if on_change not in get_args(OnChange):
         raise QueryError(f"on_change cannot be {on_change!r}. Use refuse or rebuild.")
 

@@ -242,8 +242,8 @@ class View:
             return self.catalog.views[source]._base(rest)
         if rest or source not in self.catalog.declared.sources:
             raise SourceError(
-                f"view {self.name} was last refreshed from source {source}, which is not declared any more: "
-                "rebuild the view, or declare the source again"
+                f"view {self.name} was last refreshed from source {source}, which is no longer declared. "
+                "Rebuild the view, or declare the source again."
             )
         return self.catalog.declared.table(source)
 
@@ -252,11 +252,15 @@ def check_versions(versions: object) -> None:
     """Refuse versions that are not numbers by source; raises QueryError."""
     given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
     if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
-        raise QueryError(f"versions are Delta version numbers by source, such as {{'orders': 12}}, not {versions!r}")
+        raise QueryError(
+            f"invalid versions {versions!r}: give Delta version numbers by source, such as {{'orders': 12}}."
+        )
 
 
 def checked(chunk: int | None) -> int | None:
     """The bytes of a part; raises QueryError for none."""
     if chunk is not None and chunk < 1:
-        raise QueryError(f"a change cannot be taken in parts of {chunk} bytes. Give 1 or more, or None for all at once.")
+        raise QueryError(
+            f"a change cannot be taken in parts of {chunk} bytes. Give 1 or more, or None for all at once."
+        )
     return chunk

@@ -143,7 +143,7 @@ class _Loader:
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
             near = reading.nearest(view, others)
-            raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}; {near}")
+            raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}: {near}")
 
 
 def start(pipeline: Pipeline) -> SparkSession:

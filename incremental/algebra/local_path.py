@@ -32,7 +32,7 @@ def local_path(
     """
     text = os.fspath(address)
     if fault := uri_fault(text):
-        raise kind(f"{what} {mask_secrets(text)}: {fault}")
+        raise kind(f"{what} {mask_secrets(text)}: {fault}.")
     path = Path(plain(text))
     return (path.expanduser() if home else path).absolute()
 

@@ -54,7 +54,7 @@ class Delta:
         if (self.path is None) == (self.table is None) or (self.path is not None and not str(self.path).strip()):
             raise SourceError('a Delta source has either a path or a table. Write Delta(path) or Delta(table="db.t").')
         if self.table is not None and (fault := table_name_fault(self.table)):
-            raise SourceError(fault)
+            raise SourceError(f"{fault}.")
         check(self)
 
     @property
@@ -95,7 +95,7 @@ class Files:
             raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}. Land others as one.")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         if fault:
-            raise SourceError(f"{self.path}: {fault}")
+            raise SourceError(f"{self.path}: {fault}.")
         check(self)
 
     @property
@@ -110,16 +110,16 @@ SourceDeclaration = Delta | Files
 def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[str, str]) -> str:
     """What is wrong with how malformed rows are to be dealt with, and what to do, or nothing."""
     if malformed not in ("fail", "quarantine"):
-        return f"malformed is `fail` or `quarantine`, not {malformed!r}; choose one of them"
+        return f"malformed is `fail` or `quarantine`, not {malformed!r}. Choose one of them"
     if malformed == "fail":
         return ""
     if limit < 1:
-        return f"a quarantine cannot hold {limit} rows at most; give 1 or more, or use `malformed: fail`"
+        return f"a quarantine cannot hold {limit} rows at most. Give 1 or more, or use `malformed: fail`"
     if format == "parquet":
-        return "a Parquet file is read whole or not at all, so no row of it is quarantined; use `malformed: fail`"
+        return "a Parquet file is read whole or not at all, so no row of it is quarantined. Use `malformed: fail`"
     lines = {name.lower(): value.lower() for name, value in options.items()}
     if format == "json" and lines.get("multiline") == "true":
-        return "JSON over several lines is read whole or not at all; write a line a row, or use `malformed: fail`"
+        return "JSON over several lines is read whole or not at all. Write a line a row, or use `malformed: fail`"
     return ""
 
 

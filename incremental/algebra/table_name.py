@@ -33,8 +33,8 @@ def table_name_fault(name: object) -> str | None:
     """What is wrong with the name of a table, whatever the catalog has, and what to do; None if nothing is."""
     parts = table_name_parts(name) if isinstance(name, str) else None
     if parts is None:
-        how = "write `catalog.schema.table` or `schema.table`, and backquotes around a part with other characters"
-        return f"{name!r} is not the name of a table: {how}; a folder or a URI is a path"
+        how = "Write `catalog.schema.table` or `schema.table`, and backquotes around a part with other characters"
+        return f"{name!r} is not the name of a table. {how}; a folder or a URI is a path"
     if "/" in parts[-1] and parts[0].lower() == "delta":  # delta.`/lake/orders` is a table in SQL
-        return f"{name} is a path, not a name in the catalog: declare the path {parts[-1]}"
+        return f"{name} is a path, not a name in the catalog. Declare the path {parts[-1]}"
     return None

@@ -94,7 +94,7 @@ class Merge:
     @property
     def _rows(self) -> str:
         total = f"if(u.{REPLACE}, u.{ROWS}, t.{ROWS} + u.{ROWS})"
-        message = f"'the state {self._layout.state.name} would get a group with fewer than no rows: rebuild the view'"
+        message = f"'the state {self._layout.state.name} would get a group with fewer than no rows. Rebuild the view'"
         return f"if({total} < 0, CAST(raise_error({message}) AS BIGINT), {total})"
 
     @property

@@ -27,7 +27,7 @@ SESSION_CATALOG = "spark_catalog"
 DELTA_CLASS = "org.apache.spark.sql.delta.catalog.DeltaTableV2"
 ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 IN_MEMORY = (
-    ". The catalog of this Spark session is in memory and knows only the tables that this process created: set "
+    ". The catalog of this Spark session is in memory and knows only the tables that this process created. Set "
     "spark.sql.catalogImplementation to hive, or use another catalog, or declare the path of the table"
 )
 
@@ -52,7 +52,7 @@ class CatalogTable(Storage):
         """The current location of the table."""
         found = self.looked_up()
         if found.location is None:
-            raise SourceError(f"table {self.name} is not in the catalog: {found.absence}")
+            raise SourceError(f"table {self.name} is not in the catalog: {found.absence}.")
         return found.location
 
     @property
@@ -105,7 +105,7 @@ def look_up(spark: SparkSession, name: str) -> Lookup:
     except JavaError as error:
         if isinstance(error, PySparkException) and str(error.getCondition()).split(".")[0] in ABSENT:
             return Lookup(None, absence(spark, name))
-        raise SourceError(f"cannot look up table {name}: {cause(error)}. Mend that, or correct the name") from error
+        raise SourceError(f"cannot look up table {name}: {cause(error)}. Mend that, or correct the name.") from error
     return Lookup(location_of(name, found))
 
 
@@ -133,13 +133,13 @@ def absence(spark: SparkSession, name: str) -> str:
     views = catalyst.session(spark).sessionState().catalog()
     if views.isTempView(catalyst.vector(spark, [table])) or schema.endswith(".global_temp"):
         only = f"only a temporary view {table}, which has no versions"
-        return f"there is no table {name} in the catalog, {only}: write its rows to a Delta table and declare that"
+        return f"there is no table {name} in the catalog, {only}. Write its rows to a Delta table and declare that"
     try:
         missing = f"table {name}" if cast(Any, spark).catalog.databaseExists(schema) else f"schema {schema}"
     except JavaError:
         missing = f"table {name}"
     hint = IN_MEMORY if is_session_catalog(catalog) and is_in_memory(spark) else ""
-    return f"there is no {missing} in the catalog: create it, or correct the name{hint}"
+    return f"there is no {missing} in the catalog. Create it, or correct the name{hint}"
 
 
 def no_data(source: str, table: VersionedTable) -> str:
@@ -147,24 +147,26 @@ def no_data(source: str, table: VersionedTable) -> str:
     if isinstance(table, CatalogTable):
         found = table.looked_up()
         because = found.absence or (
-            f"there is no Delta table at {found.location}, where the catalog has {table.label}: restore it, or create "
+            f"there is no Delta table at {found.location}, where the catalog has {table.label}. Restore it, or create "
             "the table again"
         )
     elif name := name_in_path(table.spark, table.path):
         because = (
-            f"there is no Delta table at {table.path}, and {name} is a table of the catalog, not a path: "
-            f"write Delta(table={name!r}), or `table: {name}` in pipeline.yaml"
+            f"there is no Delta table at {table.path}, and {name} is a table of the catalog, not a path. "
+            f"Write Delta(table={name!r}), or `table: {name}` in pipeline.yaml"
         )
     else:
-        because = f"there is no Delta table at {table.path}: land its files, or create the table first"
-    return f"source {source} has no data: {because}"
+        because = f"there is no Delta table at {table.path}. Land its files, or create the table first"
+    return f"source {source} has no data: {because}."
 
 
 def check_is_path(spark: SparkSession, source: str, declaration: object) -> None:
     """Raise SourceError for a table's name given as a path or as a bare string."""
     name = name_in_path(spark, declaration) if isinstance(declaration, str) and "/" not in declaration else None
     if name is not None and not Path(name).exists():
-        raise SourceError(f"source {source}: {name} is a table of the catalog, not a path. Write Delta(table={name!r}).")
+        raise SourceError(
+            f"source {source}: {name} is a table of the catalog, not a path. Write Delta(table={name!r})."
+        )
 
 
 def name_in_path(spark: SparkSession, path: str) -> str | None:

@@ -81,7 +81,7 @@ class SqlView:
             cast(Any, self.spark).sql(f"DROP VIEW IF EXISTS {self._name}").collect()
         except JavaError as error:
             raise CatalogError(
-                f"the SQL view {self.name} cannot be dropped: {spark_reason(error)}. Drop it, or let this user drop it"
+                f"the SQL view {self.name} cannot be dropped: {spark_reason(error)}. Drop it, or let this user drop it."
             ) from error
 
     @property

@@ -35,7 +35,7 @@ def check_root(source: str, root: Path) -> None:
         if found is not None and not _is_trusted(found):
             raise SourceError(
                 f"source {source}: {place} is a link that another user made, and may lead anywhere. "
-                "Declare the folder that it leads to"
+                "Declare the folder that it leads to."
             )
 
 
@@ -47,12 +47,12 @@ def check_link(source: str, root: Path, path: Path) -> None:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError):  # RuntimeError: a loop, before Python 3.13
         raise SourceError(
-            f"source {source}: {path} is a link that leads nowhere. Remove it, or put the file in its place"
+            f"source {source}: {path} is a link that leads nowhere. Remove it, or put the file in its place."
         ) from None
     if not real.is_relative_to(root.resolve()):
         raise SourceError(
             f"source {source}: {path} is a link that leads out of {root}, and is not followed. "
-            "Put the files themselves there"
+            "Put the files themselves there."
         )
 
 
@@ -79,7 +79,7 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
     """
     base, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))  # a loop stays, and is refused below
     if not real.is_relative_to(base):
-        raise SourceError(f"source {source}: {path} leads out of {root}, and is not read. Put the file itself there")
+        raise SourceError(f"source {source}: {path} leads out of {root}, and is not read. Put the file itself there.")
     *folders, name = real.relative_to(base).parts
     with _named(source, path):
         descriptor = os.open(base, OPEN_FOLDER)
@@ -117,7 +117,9 @@ def _named(source: str, path: Path) -> Generator[None]:
 
 
 def _replaced(source: str, path: Path) -> SourceError:
-    return SourceError(f"source {source} was not landed: {path} was replaced by a link or a pipe meanwhile. Land again")
+    return SourceError(
+        f"source {source} was not landed: {path} was replaced by a link or a pipe meanwhile. Land again."
+    )
 
 
 def _is_shared(found: os.stat_result) -> bool:

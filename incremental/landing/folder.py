@@ -74,11 +74,11 @@ def check_names(source: str, root: Path, folder: Path) -> None:
         check_link(source, root, child)
         if child.is_dir():
             raise SourceError(
-                f"source {source}: {child} is a folder among data files, and would not be read: "
-                "move its files up, or let its name begin with _"
+                f"source {source}: {child} is a folder among data files, and would not be read. "
+                "Move its files up, or let its name begin with _."
             )
         if child.exists() and not child.is_file():
-            raise SourceError(f"source {source}: {child} is no file but a pipe or a device. Remove it")
+            raise SourceError(f"source {source}: {child} is a pipe or a device, not a file. Remove it.")
         try:
             child.name.encode()
         except UnicodeEncodeError as error:
@@ -97,11 +97,11 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
         name, equals, value = child.name.partition("=")
         if not child.is_dir() or name != column or not equals:
             raise SourceError(
-                f"source {source}: {child} is no partition, and would not be read: files belong in folders named "
-                f"{column}=value; what is no data has a name that begins with _"
+                f"source {source}: {child} is not a partition, and would not be read. Put files in folders named "
+                f"{column}=value; names that begin with _ are ignored."
             )
         if not value:
-            raise SourceError(f"source {source}: {child} has an empty value: for NULL name it {column}={HIVE_NULL}")
+            raise SourceError(f"source {source}: {child} has an empty value. For NULL name it {column}={HIVE_NULL}.")
         try:
             value.encode()
             yield unquote(value, errors="strict"), child
@@ -140,4 +140,4 @@ def reading(source: str) -> Generator[None]:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ELOOP, errno.ENOTDIR):  # of a link that is no link any more
             raise
-        raise SourceError(f"source {source} was not landed: {error.filename} changed meanwhile. Land again") from error
+        raise SourceError(f"source {source} was not landed: {error.filename} changed meanwhile. Land again.") from error

@@ -184,7 +184,9 @@ class Landings:
         schema = declared_schema(self.name, self.files)
         column, fixed = self.files.partition_by, refused(self.files.options)
         if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
-            raise SourceError(f"source {self.name}: its partition column {column} is no plain column of its schema")
+            raise SourceError(
+                f"source {self.name}: its partition column {column} is not a plain column of the schema. Use one."
+            )
         if fixed:
             raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set. Remove it.")
         return schema
@@ -197,8 +199,8 @@ class Landings:
         landed = types(self.table.schema(version))
         if landed != declared and not replay:
             raise SourceError(
-                f"source {self.name} is declared with another schema than its landed table has ({landed}): "
-                "replay it, so that all its files are landed anew, or declare it under another name"
+                f"source {self.name} is declared with another schema than its landed table has ({landed}). "
+                "Replay it, so that all its files are landed again, or declare it under another name."
             )
         columns = [] if self.files.partition_by is None else [self.files.partition_by]
         return landed != declared or self.table.partitioned_by(version) != columns
@@ -211,7 +213,7 @@ class Landings:
         for partition in partitions:
             if partition not in present and partition not in known:
                 where = f"{self.files.path}/{self.files.partition_by}={partition}"
-                raise SourceError(f"source {self.name} has no partition {partition!r}: there are no files at {where}")
+                raise SourceError(f"source {self.name} has no partition {partition!r}. Put its files at {where}.")
         return list(dict.fromkeys(partitions))
 
     def _seen(self, partition: Partition, known: Known | None) -> Known:
@@ -233,7 +235,10 @@ class Landings:
         for key, value in values(self.spark, type_, keys).items():
             folder = present[key].folder
             if value is None:
-                raise SourceError(f"source {self.name}: {folder} is no partition: {key!r} is no {type_.simpleString()}")
+                kind = type_.simpleString()
+                raise SourceError(
+                    f"source {self.name}: {folder} is not a partition: {key!r} is not a {kind}. Rename it."
+                )
             if value in keys_by:
                 other = present[keys_by[value]].folder
                 raise SourceError(f"source {self.name}: {other} and {folder} are the same partition. Keep one.")

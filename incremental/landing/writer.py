@@ -108,7 +108,7 @@ class Replacement:
         line = "" if row is None else f", line {line_of(path, row)},"
         shown = "" if row is None else f" in the row {shorten(row)}"
         what = f"{what}: {self.records.with_original_paths(str(path))}{line} does not fit the declared schema"
-        then = f"{also}; correct the file, or the schema, and land again"
+        then = f"{also}. Correct the file, or the schema, and land again."
         return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
 
 

@@ -38,7 +38,7 @@ class NoDataError(SourceError):
     """A query reads a declared source that has no schema yet; source: its name."""
 
     def __init__(self, source: str) -> None:
-        super().__init__(f"source {source} has no data yet: land its files or create the Delta table first")
+        super().__init__(f"source {source} has no data yet. Land its files or create the Delta table first.")
         self.source = source
 
 

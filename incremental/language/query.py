@@ -162,7 +162,9 @@ def analyse(
     if isinstance(query, str):
         check_statement(clone, query)
     elif not callable(query):
-        raise QueryError(f"a query is SQL text or a function of its sources, not {type(query).__name__}")
+        raise QueryError(
+            f"a query is SQL text or a function of its sources, not {type(query).__name__}. Pass one of the two."
+        )
 
     missing: dict[str, str] = {}
 
@@ -203,8 +205,8 @@ def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str],
     unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
     if unseen:
         raise QueryError(
-            f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule: "
-            "write it as a join, or as a view of its own that is declared as a source"
+            f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule. "
+            "Write it as a join, or as a view of its own that is declared as a source."
         )
 
 
@@ -234,7 +236,7 @@ def evaluate(
         if UNREAD in message:
             raise QueryError(
                 "the query function runs an action (count, collect, toPandas, a pivot without its values), and no data "
-                "is there when it is asked for the query: join with an aggregate, or name the values of a pivot"
+                "is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:
@@ -244,7 +246,7 @@ def evaluate(
 def answered(found: object) -> DataFrame:
     """What a query function returned; raises QueryError where it is no DataFrame."""
     if not isinstance(found, DataFrame):
-        raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame: return the answer")
+        raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame. Return the answer.")
     return found
 
 

@@ -75,8 +75,8 @@ def refusing_jobs(spark: SparkSession) -> Generator[None]:
     context.listenerBus().waitUntilEmpty()
     if len(context.statusTracker().getJobIdsForTag(tag)):
         raise QueryError(
-            "the query function runs an action (count, collect, first) on what is not a declared source: no refresh "
-            "would see it change. Declare it as a source and join with an aggregate of it"
+            "the query function runs an action (count, collect, first) on what is not a declared source, so no refresh "
+            "would see it change. Declare it as a source and join with an aggregate of it."
         )
 
 

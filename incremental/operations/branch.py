@@ -40,14 +40,18 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
         folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:
-            raise StateError(f"the journal of view {store.view} does not tell its tables' versions. Rebuild it first.")
+            raise StateError(
+                f"the journal of view {store.view} does not record its tables' versions. Rebuild it first."
+            )
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce(folder)
         scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
         try:
             clone_tables(store, scratch, entry)
         except JavaError as error:
-            raise DeltafoldError(f"Delta could not clone the tables of view {store.view}: {cause(error)}") from error
+            raise DeltafoldError(
+                f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
+            ) from error
         Folder(scratch.folder).appear(folder)
     with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
         Publisher(target).begin()
@@ -91,7 +95,7 @@ def check_unread(store: Store, readers: Collection[str]) -> None:
         names = ", ".join(sorted(readers))
         raise StateError(
             f"view {store.view} cannot be dropped: {names} {'reads' if len(readers) == 1 else 'read'} it. "
-            f"Drop {names} first, or drop {store.view} with drop(force=True)"
+            f"Drop {names} first, or drop {store.view} with drop(force=True)."
         )
 
 

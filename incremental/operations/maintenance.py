@@ -182,13 +182,13 @@ def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted. Refresh it first.")
         maintenance = mode_policy.of(last.intent.mode)
         if found := redefinition(view, store.journal, last, mode_policy.current, maintenance):
-            raise found.refused("rebuild the view, or restore what changed")
+            raise found.refused("Rebuild the view, or restore what changed")
         Publisher(store).begin()  # no reader may be left at a table that is removed below
         try:
             return MaintenanceRun(store, maintenance, hours, progress).run(last)
         except JavaError as error:
             raise DeltafoldError(
-                f"Delta could not maintain the tables of view {view}: {cause(error)}; nothing is lost, try again"
+                f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."
             ) from error
 
 

@@ -58,9 +58,9 @@ class Rollback:
         with self._working("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
-                raise StateError(f"view {view} has no epoch that is finished. Refresh it first.")
+                raise StateError(f"view {view} has no finished epoch. Refresh it first.")
             if last.intent.buckets == buckets:
-                raise StateError(f"view {view} is stored in {buckets} buckets already: there is nothing to do")
+                raise StateError(f"view {view} is stored in {buckets} buckets already. Choose another number.")
             work.result = report = self._again(last, "move it", buckets, progress)
         return report
 
@@ -117,7 +117,7 @@ class Rollback:
             )
         if known[epoch] is entries[-1]:
             raise StateError(
-                f"view {view} stands at {describe_epoch(known[epoch])} already. Choose an earlier one ({there}), "
+                f"view {view} is at {describe_epoch(known[epoch])} already. Choose an earlier one ({there}), "
                 "or refresh."
             )
         return known[epoch]

@@ -50,7 +50,7 @@ def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: in
     if share == 1:
         return None
     if not 1 / PARTS <= share <= 1:
-        raise QueryError(f"{share} is no share of an answer. Give more than 0, up to 1.")
+        raise QueryError(f"invalid share {share}. Give more than 0, up to 1.")
     exact = [field.name for field in schema if is_exact(field.dataType)]
     columns = tuple(name for name in keys if name in exact) or tuple(exact)
     if not columns:

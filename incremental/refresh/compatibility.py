@@ -23,7 +23,7 @@ class Redefinition:
 
     def refused(self, instead: str) -> ChangedQueryError:
         """What to say where nothing may be done about it."""
-        return ChangedQueryError("\n  ".join([f"{self.what}: {instead}", *self.lines]))
+        return ChangedQueryError("\n  ".join([f"{self.what}. {instead}.", *self.lines]))
 
 
 def redefinition(

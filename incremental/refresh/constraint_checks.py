@@ -33,7 +33,7 @@ from incremental.refresh.epoch import Epoch
 from incremental.spark.checkpoint import computed_once
 
 NAMED = 3  # offenders that an error names
-DO = "correct the data and refresh again, or remove the declaration"
+DO = "Correct the data and refresh again, or remove the declaration."
 
 
 def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
@@ -125,7 +125,7 @@ class Checks:
         missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
         said = (
             f"source {fact.source} breaks its primary key ({', '.join(fact.columns)}){self._at(fact.source)}: "
-            f"more than one row, or a NULL, has {{rows}}: {DO}"
+            f"more than one row, or a NULL, has {{rows}}. {DO}"
         )
         came = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
         came = came.where(F.col(WEIGHT) > 0)
@@ -152,7 +152,7 @@ class Checks:
         said = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
             f"{self._at(fact.source)}: it refers to rows that {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} "
-            f"does not have, by {{rows}}: {DO}"
+            f"does not have, by {{rows}}. {DO}"
         )
         if new:
             rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
@@ -177,7 +177,7 @@ class Checks:
         said = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
             f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) left it{self._at(fact.to)} that are "
-            f"still referred to by {{rows}}: {DO}"
+            f"still referred to by {{rows}}. {DO}"
         )
 
         def look(touched: TouchedKeys) -> Offence:
@@ -195,8 +195,8 @@ class Checks:
         gone = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
         said = (
             f"source {fact.source} is declared append-only, but between its versions {changed.before} and "
-            f"{changed.after} rows left it or were changed: {{rows}}: bring them back and refresh again, or remove the "
-            "declaration"
+            f"{changed.after} rows left it or were changed: {{rows}}. Bring them back and refresh again, or remove "
+            "the declaration."
         )
         return (Offence(texts(gone, [quoted(column) for column in columns]), columns, said),)
 

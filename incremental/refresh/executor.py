@@ -104,7 +104,8 @@ class Executor:
         if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
             self.store.journal.withdraw(epoch.intent)
             return
+        begun = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun"
         error.args = (
-            f"{error}. Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun and has to end with the source "
-            "versions it began with: refresh again if the cause has gone, else correct the source and rebuild the view",
+            f"{str(error).rstrip('.')}. {begun} and has to end with the source versions it began with. Refresh again "
+            "if the cause is gone, else correct the source and rebuild the view.",
         )

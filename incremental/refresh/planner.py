@@ -140,8 +140,8 @@ class Planner:
         tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
         if any(is_marked(table, intent, name) for name, table in tables.items()):
             raise StateError(
-                f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}: "
-                "rebuild the view"
+                f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}. "
+                "Rebuild the view."
             )
 
     def _check_invariant(self, maintenance: Maintenance, intent: Intent) -> None:

@@ -136,7 +136,7 @@ class Refresh:
     def _check_query(self, last: Entry) -> None:
         """Refuse to go on from a state of another query, or in other tables; note what the query is."""
         if found := self._planner.redefinition(last):
-            raise found.refused("rebuild the view, or restore what changed")
+            raise found.refused("Rebuild the view, or restore what changed")
         self._store.journal.keep(self._mode_policy.current.recipe)  # an earlier release did not
 
     def _replaces(self, progress: Progress | None) -> bool:

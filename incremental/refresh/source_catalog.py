@@ -90,7 +90,9 @@ class Declared:
         """What lands a source; raises SourceError for one that is not landed."""
         declaration = self._declaration(name)
         if not isinstance(declaration, Files):
-            raise SourceError(f"source {name} is a Delta table, which needs no landing")
+            raise SourceError(
+                f"source {name} is a Delta table, which needs no landing. Refresh the views that read it."
+            )
         quarantine = self.quarantine(name, declaration)
         return Landings(self.spark, name, declaration, self.table(name), quarantine, self.root / "landed" / name)
 
@@ -107,7 +109,9 @@ class Declared:
 
     def _declaration(self, name: str) -> SourceDeclaration:
         if name not in self.sources:
-            raise SourceError(f"there is no source {name!r}; declared are: {', '.join(self.sources) or 'none'}")
+            raise SourceError(
+                f"unknown source {name!r}: it is not declared. Choose one of: {', '.join(self.sources) or 'none'}."
+            )
         return self.sources[name]
 
 

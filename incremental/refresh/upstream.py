@@ -136,13 +136,17 @@ class Inputs:
         for name, version in versions.items():
             place = self._place(name)
             if asked.setdefault(place, version) != version:
-                raise SourceError(f"source {name} is asked for at two versions, {asked[place]} and {version}. Give one.")
+                raise SourceError(
+                    f"source {name} is asked for at two versions, {asked[place]} and {version}. Give one."
+                )
         for way, place in places.items():
             last = latest[place]
             if last is None:
                 raise SourceError(no_data(way, bases[way]))
             if not 0 <= asked.setdefault(place, last) <= last:
-                raise SourceError(f"source {way} has no version {asked[place]}: its latest is {last}")
+                raise SourceError(
+                    f"source {way} has no version {asked[place]}: its latest is {last}. Choose that, or an earlier one."
+                )
         return asked
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
@@ -165,7 +169,9 @@ class Inputs:
         place = f"g{entry.intent.generation}/{final}"
         table = self._table(name, Pin(None, 0, "", place))
         if version is None:
-            raise StateError(f"the journal of view {entry.intent.view} does not tell its table's version. Rebuild it.")
+            raise StateError(
+                f"the journal of view {entry.intent.view} does not record its table's version. Rebuild it."
+            )
         bases = base_versions(entry.intent.sources)
         pin = Pin(before, version, table.identity(), place, None, bases)
         if known is None or known.identity == pin.identity:
@@ -233,7 +239,7 @@ class Inputs:
             )
         found = {way: place for way, place in places.items() if way.endswith(f"/{name}")}
         if not found:
-            raise SourceError(f"view {self.view} reads no source {name!r}; it reads {', '.join(places)}")
+            raise SourceError(f"view {self.view} reads no source {name!r}. Choose one of: {', '.join(places)}.")
         if len(set(found.values())) > 1:
             raise SourceError(f"view {self.view} reads several sources {name}. Say which, {' or '.join(found)}.")
         return next(iter(found.values()))

@@ -61,7 +61,7 @@ def _python() -> Finding:
     number = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
-        return Finding("Python", False, f"Python is {number}: install {wanted} or later, then run make setup.")
+        return Finding("Python", False, f"Python is {number}. Install {wanted} or later, then run make setup.")
     return Finding("Python", True, f"Python is {number}.")
 
 
@@ -70,9 +70,9 @@ def _packages() -> Finding:
         try:
             found = version(name)
         except PackageNotFoundError:
-            return Finding("packages", False, f"{name} is not installed: run make setup.")
+            return Finding("packages", False, f"{name} is not installed. Run make setup.")
         if not found.startswith(wanted):
-            return Finding("packages", False, f"{name} is {found}, and {wanted.rstrip('.')} is wanted: run make setup.")
+            return Finding("packages", False, f"{name} is {found}, and {wanted.rstrip('.')} is wanted. Run make setup.")
     return Finding("packages", True, ", ".join(f"{name} {version(name)}" for name in WANTED) + " are installed.")
 
 
@@ -93,7 +93,7 @@ def _jars() -> Finding:
     if count:
         return Finding("jars", True, f"Delta Lake's jars are present ({count} in {folder}).")
     if folder.is_dir():
-        return Finding("jars", False, f"{folder} holds no jars: remove it, and the next start fetches them.")
+        return Finding("jars", False, f"{folder} holds no jars. Remove it, and the next start fetches them.")
     return Finding("jars", True, "Delta Lake's jars (13 MB) are not present; the first start fetches them.")
 
 
@@ -120,18 +120,18 @@ def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
         return Finding(name, False, f"The {name} folder {folder} cannot be written: {remedy}.")
     free = shutil.disk_usage(standing).free / GIGABYTE
     said = f"The {name} folder {folder} can be {'written' if standing == folder else 'made'}, with {free:.0f} GB free"
-    return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ": make room.")
+    return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ". Make room.")
 
 
 def _memory(asked: str) -> Finding:
     wanted, there = _bytes(asked), _available_memory()
     if wanted is None:
-        return Finding("memory", False, f"{asked!r} is no amount of memory: say 2g or 1500m.")
+        return Finding("memory", False, f"{asked!r} is not an amount of memory. Write 2g or 1500m.")
     if there is None:
         return Finding("memory", True, f"{asked} is asked for; this system does not say how much is available.")
     said = f"{asked} is asked for, and {there / GIGABYTE:.1f} GB is available"
     if there < wanted:
-        return Finding("memory", False, said + ": ask for less, or end other programs.")
+        return Finding("memory", False, said + ". Ask for less, or end other programs.")
     return Finding("memory", True, said + ".")
 
 

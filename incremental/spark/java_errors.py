@@ -17,16 +17,16 @@ from incremental.spark.catalyst import JavaError
 
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
 DISK = {
-    "No space left on device": "make room there",
-    "Disk quota exceeded": "make room there",
-    "Read-only file system": "let it be written to",
-    "Permission denied": "let this user read and write there",
-    "Operation not permitted": "let this user read and write there",
+    "No space left on device": "Make room there",
+    "Disk quota exceeded": "Make room there",
+    "Read-only file system": "Make it writable",
+    "Permission denied": "Let this user read and write there",
+    "Operation not permitted": "Let this user read and write there",
 }  # fmt: skip
 DATA = re.compile(r"SQLSTATE: 2[12]")  # values that an expression cannot take, two rows where one is expected
 NEVER_TOGETHER = (
-    ". If the batch query runs well, it is rows that were never there together: a refresh meets new rows of one source "
-    "with those that another had before. Rebuild the view, or let the expression give NULL (try_divide, try_cast)"
+    ". If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
+    "rows with old ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."
 )
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
@@ -79,7 +79,7 @@ def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
         return None
     for reason, remedy in DISK.items():
         if reason in said:
-            return StorageError(f"{place}: {reason.lower()}; {remedy}, and try again: nothing is half done")
+            return StorageError(f"{place}: {reason.lower()}. {remedy}, and try again; nothing is half done.")
     return None
 
 
@@ -97,13 +97,13 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
         if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(
-                f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it): "
-                "rebuild the view. Keep at least as many days in VACUUM as refreshes may lie apart."
+                f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it). "
+                "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error
         if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
             raise SourceError(
-                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38): "
-                "cast the column to fewer digits, or set policy: definition for this view"
+                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
+                "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
         reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
         kind = CONDITION.match(reason)

@@ -102,7 +102,7 @@ def read(file: Path) -> Host:
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"it cannot be opened ({error.strerror})" if isinstance(error, OSError) else "no host wrote it"
         raise SetupError(
-            f"Spark host {file}: {reason}. Remove it, link or file, and start a host with {COMMAND} {file}"
+            f"Spark host {file}: {reason}. Remove it, link or file, and start a host with {COMMAND} {file}."
         ) from None
 
 
@@ -132,7 +132,7 @@ def publish(spark: SparkSession, file: Path) -> Host:
     process = int(gateway.jvm.java.lang.ProcessHandle.current().pid())
     host = Host(process, start_of(process) or "", int(reached.port), str(reached.auth_token))
     if fault := host.fault:
-        raise SetupError(f"Spark host {file}: {fault}, as far as this system tells. Use /proc, or install ps and lsof")
+        raise SetupError(f"Spark host {file}: {fault}, as far as this system tells. Use /proc, or install ps and lsof.")
     write(file, host)
     return host
 
@@ -197,7 +197,7 @@ def _check_private(path: Path, found: os.stat_result) -> None:
         raise SetupError(
             f"Spark host {path}: others may {'enter it' if folder else 'read or write it'}, or it is a link or another "
             f"user's. {'Name a file in a folder of your own with mode 700' if folder else 'Remove it'}, and start the "
-            f"host with {COMMAND} FILE"
+            f"host with {COMMAND} FILE."
         )
 
 
@@ -208,7 +208,7 @@ def _check_free(file: Path) -> None:
     except NoHostError:
         return
     if not host.fault:
-        raise SetupError(f"Spark host {file}: process {host.process} is one already. Use it, or name another file")
+        raise SetupError(f"Spark host {file}: process {host.process} is one already. Use it, or name another file.")
 
 
 def _check_connections(gateway: Any, file: Path, host: Host) -> None:

@@ -73,7 +73,7 @@ class Readers:
         try:
             return Reader(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
-            raise StateError(f"{path}, which tells who reads the view, is damaged. Remove it and refresh.") from error
+            raise StateError(f"{path}, which records who reads the view, is damaged. Remove it and refresh.") from error
 
 
 def is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:

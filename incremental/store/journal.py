@@ -185,7 +185,9 @@ class Journal:
             told: list[tuple[Any, Any]] = [(Intent, given), (ChangePart, given.get("part") or {})]
             told += [(Pin, pin) for pin in given.get("sources", {}).values()]
             if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in told):
-                raise StateError(f"{path} was written by a newer Deltafold than this one. Use that one, or a later one.")
+                raise StateError(
+                    f"{path} was written by a newer Deltafold than this one. Use that one, or a later one."
+                )
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
             part = given.pop("part", None)
             parted = None if part is None else ChangePart(**{"whole": True} | part)
@@ -194,7 +196,9 @@ class Journal:
             intent = Intent(sources=pins, part=parted, **given)
             return Entry(intent, report, content.get("after"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"the journal file {path} is damaged ({error}). Remove it and rebuild the view.") from error
+            raise StateError(
+                f"the journal file {path} is damaged ({error}). Remove it and rebuild the view."
+            ) from error
 
 
 def unknown_fields(kind: Any, given: Mapping[str, Any]) -> set[str]:

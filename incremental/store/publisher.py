@@ -101,7 +101,7 @@ class Publisher:
         except CatalogError as error:
             raise CatalogError(
                 f"view {address.view} is at epoch {address.epoch} and nothing is lost, but the SQL view {name} does "
-                f"not show it: {error}, then refresh again"
+                f"not show it: {error}, then refresh again."
             ) from error
         self._shown = shown
 
@@ -119,12 +119,12 @@ class Publisher:
             if (found := self._sql_view(name).entry()) is None:
                 self._sql_view(name).check_database()
         except CatalogError as error:
-            raise CatalogError(f"{refused}: {error}, then refresh again: nothing was written") from error
+            raise CatalogError(f"{refused}: {error}, then refresh again. Nothing was written.") from error
         if found is None or found.properties.get(OWNER) == self._owner:
             return None if found is None else found.text
         kind = "view" if found.is_view else "table"
         whose = found.comment if OWNER in found.properties else f"a {kind} that Deltafold did not create"
-        raise CatalogError(f"{refused}: the name is taken ({whose}). Choose another name, or drop {name}")
+        raise CatalogError(f"{refused}: the name is taken ({whose}). Choose another name, or drop {name}.")
 
     def _sql_view(self, name: str) -> SqlView:
         return SqlView(self._store.spark, name)
@@ -144,8 +144,8 @@ def addressed(folder: Path, view: str, publish_as: str | None = None) -> Address
     """The address of a view's answer, since when readers are pointed to it included; raises StateError before one."""
     if (address := current(folder, view, publish_as)) is None:
         if Journal(folder / "journal").arrived() is None:
-            raise StateError(f"view {view} has no finished epoch yet: refresh it first")
-        raise StateError(f"the journal of view {view} has lost the columns of the answer: refresh it to restore them")
+            raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
+        raise StateError(f"the journal of view {view} has lost the columns of the answer. Refresh it to restore them.")
     known = PointerFile(folder).read()
     return replace(address, since=known.since) if known is not None and known.path == address.path else address
 

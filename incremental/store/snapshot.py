@@ -75,7 +75,7 @@ def answer_table(view: str, entry: Entry) -> str:
     """The name of the table that holds the answer after an epoch: the view's own, else the last state."""
     names = entry.after or entry.intent.tables
     if not names:
-        raise StateError(f"the journal of view {view} does not tell its tables. Rebuild the view.")
+        raise StateError(f"the journal of view {view} does not record its tables. Rebuild the view.")
     return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
 
 

@@ -148,7 +148,7 @@ class FilesSource(_Part):
     def _can_quarantine(self) -> FilesSource:
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
-            fault = "`quarantine_limit` is for `malformed: quarantine`; add that, or remove the limit"
+            fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
         if fault:
             raise ValueError(fault)
         return self

@@ -45,7 +45,7 @@ def _filled(text: str, environment: Mapping[str, str]) -> str:
     """A text with its variables filled in; ValueError for one that is not set."""
     filled = _VARIABLE.sub(lambda found: _variable(found, environment), text)
     if "${" in filled:
-        raise ValueError("`${` opens a variable that is not closed or not a name; write ${NAME} or ${NAME:-default}")
+        raise ValueError("`${` opens a variable that is not closed or not a name. Write ${NAME} or ${NAME:-default}")
     return filled
 
 

@@ -22,18 +22,18 @@ _Place = tuple[str | int, ...]
 
 # Keys that people expect here and that live elsewhere.
 _ELSEWHERE = {
-    "name": "a pipeline is named by its folder; remove it",
-    "query": "the query stands in query.sql or query.py beside this file; move it there",
-    "sql": "the query stands in query.sql beside this file; move it there",
+    "name": "a pipeline is named by its folder. Remove it",
+    "query": "the query stands in query.sql or query.py beside this file. Move it there",
+    "sql": "the query stands in query.sql beside this file. Move it there",
 }
 _WHAT = {
-    "missing": "it is missing; add it",
-    "string_type": "it must be text; put it in quotation marks",
+    "missing": "it is missing. Add it",
+    "string_type": "it must be text. Put it in quotation marks",
     "bool_type": "it must be true or false",
-    "dict_type": "it must be a mapping; write `key: value` lines under it",
-    "model_type": "it must be a mapping; write `key: value` lines under it",
-    "tuple_type": "it must be a list; write `- ` lines under it",
-    "too_short": "it is empty; declare at least one",
+    "dict_type": "it must be a mapping. Write `key: value` lines under it",
+    "model_type": "it must be a mapping. Write `key: value` lines under it",
+    "tuple_type": "it must be a list. Write `- ` lines under it",
+    "too_short": "it is empty. Declare at least one",
 }
 
 
@@ -82,30 +82,30 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
             _collect(path, node, (), lines, ())
         content = loader.construct_document(node) if node is not None else None
     except UnicodeDecodeError:
-        raise DeclarationError(f"{path}: it is not UTF-8 text; save it as UTF-8.") from None
+        raise DeclarationError(f"{path}: it is not UTF-8 text. Save it as UTF-8.") from None
     except OSError as error:
         raise DeclarationError(f"{path}: it cannot be read ({error.strerror}).") from None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise DeclarationError(f"{path}{line}: it is not YAML ({error.problem}); correct it.") from None
+        raise DeclarationError(f"{path}{line}: it is not YAML ({error.problem}). Correct it.") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise DeclarationError(f"{path}: it is not YAML ({' '.join(str(error).split())}); correct it.") from None
+        raise DeclarationError(f"{path}: it is not YAML ({' '.join(str(error).split())}). Correct it.") from None
     if not isinstance(content, dict):
-        raise DeclarationError(f"{path}: it must be a mapping that declares at least `sources:`; add them.")
+        raise DeclarationError(f"{path}: it must be a mapping that declares at least `sources:`. Add them.")
     return content, lines
 
 
 def _collect(path: Path, node: yaml.Node, place: _Place, lines: dict[_Place, int], above: tuple[int, ...]) -> None:
     """Notes the line of every key and item below a node, and refuses what YAML allows and nobody means."""
     if id(node) in above:
-        raise DeclarationError(f"{path}, line {node.start_mark.line + 1}: a value contains itself; remove the anchor.")
+        raise DeclarationError(f"{path}, line {node.start_mark.line + 1}: a value contains itself. Remove the anchor.")
     above = (*above, id(node))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             line = key.start_mark.line + 1
             inner = (*place, str(key.value))
             if inner in lines:
-                raise DeclarationError(f"{path}, line {line}: `{key.value}` is declared twice; remove one of the two.")
+                raise DeclarationError(f"{path}, line {line}: `{key.value}` is declared twice. Remove one of the two.")
             lines[inner] = line
             _collect(path, value, inner, lines, above)
     elif isinstance(node, yaml.SequenceNode):
@@ -131,12 +131,12 @@ def _what(place: _Place, mistake: Any) -> str:
             return _ELSEWHERE[key]
         return f"there is no such key; {nearest(key, _keys(place[:-1]))}"
     if kind == "literal_error":
-        return f"`{mistake['input']}` is not one of {context['expected']}; choose one of them"
+        return f"`{mistake['input']}` is not one of {context['expected']}. Choose one of them"
     if kind == "value_error":
         return str(context["error"])
     if kind == "string_type" and mistake["input"] is None:
-        return "it has no value; write one, or remove the key"
-    return _WHAT.get(kind, f"{mistake['msg']}; correct it")
+        return "it has no value. Write one, or remove the key"
+    return _WHAT.get(kind, f"{mistake['msg']}. Correct it")
 
 
 def _keys(place: _Place) -> list[str]:

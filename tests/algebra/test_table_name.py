@@ -49,7 +49,7 @@ def test_parts_are_read_and_written_as_spark_does(name: str) -> None:
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_what_is_no_name_is_refused_before_spark_sees_it(name: str) -> None:
     """Protects from a path that is given as a name, and from names that Spark's parser explains in its own words."""
-    with pytest.raises(SourceError, match="is not the name of a table: write `catalog"):
+    with pytest.raises(SourceError, match=r"is not the name of a table. Write `catalog"):
         Delta(table=name)
 
 
@@ -58,5 +58,5 @@ def test_a_delta_source_has_a_path_or_a_name() -> None:
     for path, table in ((None, None), ("x", "y"), (" ", None)):
         with pytest.raises(SourceError, match="either a path or a table"):
             Delta(path, table=table)
-    with pytest.raises(SourceError, match="is a path, not a name in the catalog. Declare the path /lake/orders"):
+    with pytest.raises(SourceError, match=r"is a path, not a name in the catalog. Declare the path /lake/orders"):
         Delta(table="delta.`/lake/orders`")

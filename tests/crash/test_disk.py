@@ -17,7 +17,7 @@ from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop, watched
 from tests.crash.stages import changed, land, maintain, refresh, seen
 
-FULL, DENIED = "no space left on device; make room there", "permission denied; let this user read and write there"
+FULL, DENIED = "no space left on device. Make room there", "permission denied. Let this user read and write there"
 
 
 def by_python(number: int) -> Callable[[CrashSandbox], None]:
@@ -119,7 +119,7 @@ def test_a_disk_that_can_only_be_read(spark: SparkSession, disk: Path) -> None:
     world = CrashSandbox(spark, disk / "world", "one state in place").create()
     changed(world)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    with pytest.raises(StorageError, match="read-only file system; let it be written to"):
+    with pytest.raises(StorageError, match=r"read-only file system. Make it writable"):
         refresh(world)
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
     refresh(world)

@@ -104,7 +104,7 @@ def test_a_table_may_be_created_after_it_is_declared(delta: DeltaSandbox, databa
         other.view("v", QUERY).refresh()
     delta.spark.range(3).createOrReplaceTempView("loose")
     other.source("loose", Delta(table="loose"))
-    with pytest.raises(SourceError, match="only a temporary view loose, which has no versions: write its rows"):
+    with pytest.raises(SourceError, match=r"only a temporary view loose, which has no versions. Write its rows"):
         other.view("w", "select id from loose").refresh()
     delta.spark.catalog.dropTempView("loose")
     delta.spark.sql(f"create table {database}.t (k int, v int) using delta")

@@ -85,7 +85,7 @@ def test_links_that_lead_nowhere_are_refused(root: Path, target: str) -> None:
 def test_a_pipe_is_no_file(root: Path) -> None:
     """Protects from waiting for ever for somebody to write."""
     os.mkfifo(root / "day=1" / "x.csv")
-    with pytest.raises(SourceError, match="is no file but a pipe or a device"):
+    with pytest.raises(SourceError, match="is a pipe or a device, not a file"):
         partitions_in("s", files(root))
     with pytest.raises(SourceError, match="replaced by a link or a pipe"):
         content_digest("s", root, [root / "day=1" / "x.csv"])

@@ -72,7 +72,7 @@ def test_one_partition_has_one_folder(drop: Drop) -> None:
     """Protects from two folders that replace each other's rows, and from what is left once one is gone."""
     drop.put(OLD, 3)
     for named in ([NEW], None):
-        with pytest.raises(SourceError, match="are the same partition. Keep one"):
+        with pytest.raises(SourceError, match=r"are the same partition. Keep one"):
             drop.warehouse.land("orders", named)
     assert ids(drop) == ["1", "2"]
     (drop.folder / f"day={NEW}" / "a.csv").unlink()

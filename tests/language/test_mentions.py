@@ -132,7 +132,7 @@ def test_a_function_gets_what_it_has_parameters_for(spark: SparkSession) -> None
     )
     assert sources(lambda airlines, empty=None: airlines) == (("airlines",), ["airlines", "empty"])
     assert sources("select name from airlines") == (("airlines",), ["airlines"])
-    with pytest.raises(SourceError, match="source empty has no data yet: land its files"):
+    with pytest.raises(SourceError, match=r"source empty has no data yet. Land its files"):
         sources(lambda **tables: tables["airlines"].crossJoin(tables["empty"]))
 
 

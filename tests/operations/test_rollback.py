@@ -54,7 +54,7 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
     view.refresh()
     with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1: .*\(generation 1 has 1, 2, 3\)"):
         view.rollback(9)
-    with pytest.raises(StateError, match=r"stands at epoch 3 of generation 1 already: .* \(generation 1 has 1, 2, 3\)"):
+    with pytest.raises(StateError, match=r"is at epoch 3 of generation 1 already. .* \(generation 1 has 1, 2, 3\)"):
         view.rollback(3)
     with pytest.raises(
         ChangedQueryError, match=r"the query of view v.* changed .*: to go back to epoch 1 of generation 1, restore"
@@ -125,7 +125,7 @@ def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.M
     changed = sandbox.view("select count(*) n from t", "dev")
     changed.rebuild()
     confirm(changed)
-    with pytest.raises(StateError, match="view original has branches, which read its files. Drop dev first"):
+    with pytest.raises(StateError, match=r"view original has branches, which read its files. Drop dev first"):
         view.drop()
     changed.drop()
     checked(view)

@@ -162,12 +162,12 @@ def test_a_landed_source_keeps_what_its_views_stand_at(delta: DeltaSandbox) -> N
 def test_upkeep_waits_for_an_interrupted_epoch(delta: DeltaSandbox) -> None:
     delta.source("t", "k int, v int", [(1, 1)])
     view = delta.view(QUERY)
-    with pytest.raises(StateError, match="view v has no finished epoch yet. Refresh it first"):
+    with pytest.raises(StateError, match=r"view v has no finished epoch yet. Refresh it first"):
         view.maintain()
     view.refresh()
     delta.sql("insert into {t} values (1, 2)")
     interrupt(view)
-    with pytest.raises(StateError, match="epoch 2 of view v was interrupted. Refresh it first"):
+    with pytest.raises(StateError, match=r"epoch 2 of view v was interrupted. Refresh it first"):
         view.maintain()
     status = view.status()
     assert (status.epoch, status.unfinished, status.current) == (1, 2, False)

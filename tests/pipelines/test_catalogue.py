@@ -123,7 +123,7 @@ def test_a_new_pipeline_is_declared_well_and_touches_nothing(tmp_path: Path) -> 
     assert pipeline.landed == ("sales", "shops")
     assert pipeline.partitioned == ("sales",)
     (home / "query.sql").write_text("SELECT 1")
-    with pytest.raises(DeclarationError, match="exists already. Choose another name"):
+    with pytest.raises(DeclarationError, match=r"exists already. Choose another name"):
         scaffold.make("tea_shop", tmp_path)
     assert (home / "query.sql").read_text() == "SELECT 1"
 

@@ -126,12 +126,12 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", ": it must be a mapping that declares at least `sources:`; add them."),
-        ("- a", ": it must be a mapping that declares at least `sources:`; add them."),
+        ("", ": it must be a mapping that declares at least `sources:`. Add them."),
+        ("- a", ": it must be a mapping that declares at least `sources:`. Add them."),
         ("sources: {", ", line 1: it is not YAML (expected the node content, but found '<stream end>'). Correct it."),
-        ("a: &a [*a]\n", ", line 1: a value contains itself; remove the anchor."),
-        ("description: x\n", ": sources: it is missing; add it."),
-        ("sources:\n", ", line 1: sources: it must be a mapping; write `key: value` lines under it."),
+        ("a: &a [*a]\n", ", line 1: a value contains itself. Remove the anchor."),
+        ("description: x\n", ": sources: it is missing. Add it."),
+        ("sources:\n", ", line 1: sources: it must be a mapping. Write `key: value` lines under it."),
         (MINIMAL + "polcy: auto\n", ", line 7: polcy: there is no such key; did you mean `policy`?"),
         (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder. Remove it."),
         (
@@ -140,10 +140,10 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "policy: full\n",
-            ", line 7: policy: `full` is not one of 'incremental', 'auto' or 'definition'; choose one of them.",
+            ", line 7: policy: `full` is not one of 'incremental', 'auto' or 'definition'. Choose one of them.",
         ),
-        (MINIMAL + "description: 5\n", ", line 7: description: it must be text; put it in quotation marks."),
-        (MINIMAL + "description:\n", ", line 7: description: it has no value; write one, or remove the key."),
+        (MINIMAL + "description: 5\n", ", line 7: description: it must be text. Put it in quotation marks."),
+        (MINIMAL + "description:\n", ", line 7: description: it has no value. Write one, or remove the key."),
         (
             MINIMAL.replace("sales:", "Sales:"),
             ", line 2: sources.Sales: it cannot be a source: a name is a small letter followed by small letters, "
@@ -151,12 +151,12 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("format: csv", "formt: csv"),
-            ", line 3: sources.sales.files.format: it is missing; add it.\n"
+            ", line 3: sources.sales.files.format: it is missing. Add it.\n"
             ", line 5: sources.sales.files.formt: there is no such key; did you mean `format`?",
         ),
         (
             MINIMAL.replace("schema", "schema_ddl"),
-            ", line 3: sources.sales.files.schema: it is missing; add it.\n"
+            ", line 3: sources.sales.files.schema: it is missing. Add it.\n"
             ", line 6: sources.sales.files.schema_ddl: there is no such key; did you mean `schema`?",
         ),
         (
@@ -184,7 +184,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "publish_as: totals\n",
-            ", line 7: publish_as: 'totals' cannot name a SQL view; write `database.view` with letters, digits and "
+            ", line 7: publish_as: 'totals' cannot name a SQL view. Write `database.view` with letters, digits and "
             "underscores.",
         ),
         (
@@ -194,7 +194,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             "sources: {sales: {table: lake/sales}}\n",
-            ", line 1: sources.sales.table: 'lake/sales' is not the name of a table: write `catalog.schema.table` or "
+            ", line 1: sources.sales.table: 'lake/sales' is not the name of a table. Write `catalog.schema.table` or "
             "`schema.table`, and backquotes around a part with other characters; a folder or a URI is a path, in "
             "`delta:`.",
         ),
@@ -215,9 +215,9 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    primary_key: 5\n",
-            ", line 7: sources.sales.primary_key: it must be a list; write `- ` lines under it.",
+            ", line 7: sources.sales.primary_key: it must be a list. Write `- ` lines under it.",
         ),
-        (MINIMAL + "    primary_key: []\n", ", line 7: sources.sales.primary_key: it is empty; declare at least one."),
+        (MINIMAL + "    primary_key: []\n", ", line 7: sources.sales.primary_key: it is empty. Declare at least one."),
         (
             MINIMAL + "    foreign_keys: [{columns: id, source: shops}]\n",
             ": the foreign key (id) of `sales` refers to `shops`, which is not declared; there are: sales.",
@@ -234,7 +234,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    foreign_keys: [{column: id, source: sales}]\n",
-            ", line 7: sources.sales.foreign_keys.0.columns: it is missing; add it.\n"
+            ", line 7: sources.sales.foreign_keys.0.columns: it is missing. Add it.\n"
             ", line 7: sources.sales.foreign_keys.0.column: there is no such key; did you mean `columns`?",
         ),
         (
@@ -271,16 +271,16 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "      malformed: drop\n",
-            ", line 7: sources.sales.files.malformed: `drop` is not one of 'fail' or 'quarantine'; choose one of them.",
+            ", line 7: sources.sales.files.malformed: `drop` is not one of 'fail' or 'quarantine'. Choose one of them.",
         ),
         (
             MINIMAL.replace("csv", "parquet") + "      malformed: quarantine\n",
             ", line 3: sources.sales.files: a Parquet file is read whole or not at all, so no row of it is "
-            "quarantined; use `malformed: fail`.",
+            "quarantined. Use `malformed: fail`.",
         ),
         (
             MINIMAL + "      quarantine_limit: 7\n",
-            ", line 3: sources.sales.files: `quarantine_limit` is for `malformed: quarantine`; add that, or remove the "
+            ", line 3: sources.sales.files: `quarantine_limit` is for `malformed: quarantine`. Add that, or remove the "
             "limit.",
         ),
         (

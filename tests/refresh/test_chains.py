@@ -139,7 +139,7 @@ def test_versions_that_are_asked_for(sandbox: MemorySandbox) -> None:
     chained(sandbox, view, text, versions={"t": 2})
     for versions, says in (
         ({"totals": 1}, r"source totals of view v is a view. Give the versions of what it reads \(t\)"),
-        ({"u": 1}, "view v reads no source 'u'; it reads totals/t"),
+        ({"u": 1}, "view v reads no source 'u'. Choose one of: totals/t"),
         ({"t": 9}, "source totals/t has no version 9: its latest is 3"),
     ):
         with pytest.raises(SourceError, match=says):

@@ -227,7 +227,7 @@ def test_columns_of_a_source(delta: DeltaSandbox) -> None:
         view.refresh({"t": 1})
     delta.sql("alter table {t} rename column v to w")
     for again in (view, delta.view(view.query, on_change="rebuild")):
-        with pytest.raises(QueryError, match="column v of source t was dropped or renamed. Restore it"):
+        with pytest.raises(QueryError, match=r"column v of source t was dropped or renamed. Restore it"):
             again.refresh()
         assert rows(again) == [(1, -24), (2, -2)]
     wide = delta.view("select k, latest from t", "wide")

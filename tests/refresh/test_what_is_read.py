@@ -140,7 +140,7 @@ def test_what_is_not_read_may_be_wrong(delta: DeltaSandbox) -> None:
         ("missing", SourceError, "source missing has no data"),
         ("t join missing using (k)", SourceError, "source missing has no data"),
         ("keyless", SourceError, "its primary key names 'nothing'"),
-        ("wordless", SourceError, "is no schema"),
+        ("wordless", SourceError, "invalid schema"),
     ):
         with pytest.raises(error, match=says):
             delta.view(f"select * from {read}").explain()

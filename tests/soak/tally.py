@@ -10,7 +10,7 @@ EXPECTED = (
     r"is being .* by process",
     r"has no finished epoch",  # nothing to maintain, to branch or to go back to
     r"was interrupted. Refresh it first",
-    r"stands at epoch \d+ of generation \d+ already",
+    r"is at epoch \d+ of generation \d+ already",
     r"there is a view \w+ already",
     r"has branches, which read its files",
     r"no source has a partition from",

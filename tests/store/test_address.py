@@ -69,7 +69,7 @@ def test_both_addresses_follow_the_answer_through_its_life(delta: DeltaSandbox, 
     """Protects from readers that are left at a superseded table, or that see reserved columns."""
     delta.source("t", "k int, v int", [(1, 1), (1, 1), (2, 3)])
     view = delta.view(HOSTILE, publish_as=f"{database}.Answer")
-    with pytest.raises(StateError, match="view v has no finished epoch yet. Refresh it first"):
+    with pytest.raises(StateError, match=r"view v has no finished epoch yet. Refresh it first"):
         _ = view.address
     view.refresh()
     delta.sql("insert into {t} values (2, 5), (3, 4)")
@@ -180,7 +180,7 @@ def test_names_that_cannot_be_and_names_twice_are_refused(spark: SparkSession, t
     """Protects from two views that take a name from each other at every refresh."""
     warehouse = Warehouse(spark, tmp_path)
     for name in ("v", "a.b.c.d", "a.", ".b", "a b.c", "a.`b`", "", "a.b;--"):
-        with pytest.raises(QueryError, match=r"publish_as of view v: .* cannot name a SQL view; write `database.view`"):
+        with pytest.raises(QueryError, match=r"publish_as of view v: .* cannot name a SQL view. Write `database.view`"):
             warehouse.view("v", HOSTILE, publish_as=name)
     one = warehouse.view("one", HOSTILE, publish_as="d.v")
     assert warehouse.view("one", HOSTILE, publish_as="d.v") == one

@@ -45,7 +45,7 @@ def sql_name_fault(name: object) -> str | None:
     parts = name.split(".") if isinstance(name, str) else []
     if len(parts) in (2, 3) and all(PART.fullmatch(part) for part in parts):
         return None
-    return f"{name!r} cannot name a SQL view; write `database.view` with letters, digits and underscores"
+    return f"{name!r} cannot name a SQL view. Write `database.view` with letters, digits and underscores"
 
 
 def is_same_name(one: str | None, other: str | None) -> bool:
