@@ -118,7 +118,7 @@ def test_violations_name_rows_and_write_nothing(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {lines} values (4, 1, 1), (77, 1, 1), (null, 9, 9)")
     broken(
         view,
-        "source orders breaks its primary key (ok) at version 3: more than one row, or a NULL, has (ok = 3): correct",
+        "source orders breaks its primary key (ok) at version 3: more than one row, or a NULL, has (ok = 3). Correct",
         "source lines breaks its foreign key (lk) to orders at version 1: it refers to rows that orders (ok) at "
         "version 3 does not have, by (lk = 77). Correct the data and refresh again",
     )
@@ -143,7 +143,7 @@ def test_append_only_sources(sandbox: MemorySandbox) -> None:
     broken(
         view,
         "source lines is declared append-only, but between its versions 2 and 3 rows left it or were changed: "
-        "(lk = 1, number = 3, price = 50): bring them back and refresh again, or remove the declaration",
+        "(lk = 1, number = 3, price = 50). Bring them back and refresh again, or remove the declaration",
     )
     sandbox.sql("insert into {lines} values (1, 3, 50), (1, 4, 60)")
     checked(view)
