@@ -64,7 +64,7 @@ def _crash(error: Exception) -> str:
 
 
 def _metadata(error: Exception) -> dict[str, dg.MetadataValue]:
-    told: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
+    entries: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
     if isinstance(error, RefusedError):
-        told |= {part: dg.MetadataValue.text(str(getattr(error, part))) for part in ("node", "because", "instead")}
-    return told
+        entries |= {part: dg.MetadataValue.text(str(getattr(error, part))) for part in ("node", "because", "instead")}
+    return entries

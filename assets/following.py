@@ -34,9 +34,9 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
     """The last event of every source that has one."""
     found = {name: last_materialisation(instance, key) for name, key in source_keys(pipeline).items()}
     return {
-        name: Event(record.storage_id, told)
+        name: Event(record.storage_id, recorded)
         for name, record in found.items()
-        if record and (told := _version(_metadata(record))) is not None
+        if record and (recorded := _version(_metadata(record))) is not None
     }
 
 
@@ -95,11 +95,11 @@ def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
     return keys.landed(pipeline.name, name) if landed else keys.external(pipeline.name, name)
 
 
-def _version(told: Mapping[str, object]) -> int | str | None:
+def _version(recorded: Mapping[str, object]) -> int | str | None:
     """A table's version, or a view's generation and epoch, as their events tell."""
-    version = told.get("version")
-    if "epoch" in told:
-        return metadata.stand(told["generation"], told["epoch"])
+    version = recorded.get("version")
+    if "epoch" in recorded:
+        return metadata.stand(recorded["generation"], recorded["epoch"])
     return version if isinstance(version, int) else None
 
 

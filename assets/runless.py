@@ -71,12 +71,12 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
 
     One of them at least where the table has another version than Dagster knows: compacted, or landed unreported.
     """
-    key, told = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
+    key, details = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
     tags = epochs.made(str(landing.version), descriptions.digest(pipeline), {})
     missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
     if landing.source not in pipeline.partitioned:
         if landing.landed or landing.removed or missed:
-            yield dg.AssetMaterialization(key, metadata=told, tags=tags)
+            yield dg.AssetMaterialization(key, metadata=details, tags=tags)
         return
     now, reported = datetime.now(UTC), instance.get_materialized_partitions(key)
     unchanged = [each for each in landing.unchanged if can_be(pipeline, each, now)]
@@ -86,8 +86,8 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
     if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
         instance.add_dynamic_partitions(pipeline.name, chosen)  # those that are there stay as they are
     for partition in chosen:
-        shown = {**told, **metadata.of_partition(landing, partition)}
-        yield dg.AssetMaterialization(key, partition=partition, metadata=shown, tags=tags)
+        per_partition = {**details, **metadata.of_partition(landing, partition)}
+        yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
 
 
 def _refresh(

@@ -180,8 +180,8 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
         for name, source in pipeline.declaration.sources.items():
             below = pipeline.below.get(name)
             warehouse.source(name, open(below, spark, opened)[1] if below else _declared(source))
-        told, query = pipeline.declaration, queries.runnable(pipeline.query)
-        options: Any = told.model_dump(include={"policy", "publish", "on_change", "publish_as"})
+        declared, query = pipeline.declaration, queries.runnable(pipeline.query)
+        options: Any = declared.model_dump(include={"policy", "publish", "on_change", "publish_as"})
         view = warehouse.view(pipeline.name, query, **options)
         opened[pipeline.name] = warehouse, view
     return opened[pipeline.name]

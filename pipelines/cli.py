@@ -19,7 +19,7 @@ from pipelines import catalogue, descriptions
 from pipelines.commands import rendering, scaffold
 from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands, value
 from pipelines.commands.opened import open_pipeline
-from pipelines.commands.progress import show_warnings, shown
+from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
 
 HELP = """\
@@ -239,7 +239,7 @@ def status(as_json: Json = False) -> None:
     """Say of every pipeline how old, how far behind and how large its view is, and what was interrupted."""
     found, opened = catalogue.survey(), dict[str, Any]()
     rows = []
-    with shown("starting Spark") as say:
+    with show_progress("starting Spark") as say:
         for name, pipeline in found.items():
             say(f"{name}: looking")
             rows.append(catalogue.status_row(name, pipeline, opened))

@@ -43,8 +43,8 @@ def materialisations(
         more: metadata of the view in place of the report's own.
     """
     description, version = view.description(), metadata.stand(report.generation, report.epoch)
-    told = {**of_view(pipeline, view, description, report), **(more or {})}
-    shown = {**of_states(pipeline, description), keys.view(pipeline.name): told}
+    view_metadata = {**of_view(pipeline, view, description, report), **(more or {})}
+    shown = {**of_states(pipeline, description), keys.view(pipeline.name): view_metadata}
     given: dict[dg.AssetKey, Input] = {}
     for spec in specs(pipeline, description):
         inputs = {key: given.get(key) or _input(instance, key) for key in _inputs_of(spec)}

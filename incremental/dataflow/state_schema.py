@@ -93,7 +93,7 @@ class Layout:
         return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.accumulator.watched)
 
     @property
-    def shown(self) -> tuple[Item, ...]:
+    def answer_items(self) -> tuple[Item, ...]:
         """Answer columns stored beside the keys."""
         keys = set(self._keys.values())
         return tuple(item for item in self._items if item.column.name not in keys)
@@ -129,8 +129,8 @@ class Layout:
 
     def answer_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
         """The answer columns kept in place, by name, from stored key and monoid columns."""
-        if not self.shown:
+        if not self.answer_items:
             return {}
         values = self.call_values(lowering, sql_of)
         values |= {key.name: catalyst.parsed(lowering.spark, sql_of(name)) for key, name in self._keys.items()}
-        return {item.column.name: lowering.substituted(item.scalar, values) for item in self.shown}
+        return {item.column.name: lowering.substituted(item.scalar, values) for item in self.answer_items}

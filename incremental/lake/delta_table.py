@@ -163,7 +163,7 @@ class DeltaTable:
         paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
         return all(system.exists(path) for path in paths)
 
-    def whole(self, version: int) -> bool:
+    def is_readable(self, version: int) -> bool:
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
         try:
             return self.present(list(self.files(version).values()))

@@ -139,7 +139,7 @@ class VersionedTable(Protocol):
         """Return whether files can still be read: a vacuum may have removed what a compaction replaced."""
         ...
 
-    def whole(self, version: int) -> bool:
+    def is_readable(self, version: int) -> bool:
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
         ...
 

@@ -57,8 +57,8 @@ class SqlView:
             if condition(error).startswith(NOT_A_VIEW):
                 return CatalogEntry(False, "", "", {})
             raise CatalogError(f"Spark cannot look it up ({spark_reason(error)}). Mend that") from error
-        told = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
-        return CatalogEntry(found.get("type") == "VIEW", *told)
+        fields = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
+        return CatalogEntry(found.get("type") == "VIEW", *fields)
 
     def write(
         self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool

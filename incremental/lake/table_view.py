@@ -88,9 +88,9 @@ class TableView:
         """Whether files can still be read."""
         return self.table.present(files)
 
-    def whole(self, version: int) -> bool:
+    def is_readable(self, version: int) -> bool:
         """Whether a version can still be read."""
-        return self.table.whole(version)
+        return self.table.is_readable(version)
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """The rows of some files, by the schema of a version."""

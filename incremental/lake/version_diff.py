@@ -104,8 +104,8 @@ def sum_weights(change: DataFrame) -> DataFrame:
 
 def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:
     """Find the files removed and added between two versions; all are added if `before` is None (no table before)."""
-    told = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
-    return told or by_snapshots(table, before, after)
+    logged = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
+    return logged or by_snapshots(table, before, after)
 
 
 def remapped(table: VersionedTable, before: int, after: int) -> bool:

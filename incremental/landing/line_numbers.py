@@ -29,16 +29,16 @@ def with_lines(spark: SparkSession, rows: DataFrame, paths: Sequence[str], optio
     named = rows.withColumn("text", F.regexp_extract("row", FIRST_LINE, 1))
     wanted = named.groupBy("file", "text").agg(F.count("*").alias("copies"))
     found = matches(lines_of(spark, paths, options), wanted, header)
-    told = wanted.join(found, ["file", "text"]).where(F.size("lines") == F.col("copies"))
+    unique = wanted.join(found, ["file", "text"]).where(F.size("lines") == F.col("copies"))
     order = Window.partitionBy("file", "text").orderBy(PLACE)
-    numbered = named.withColumn("number", F.row_number().over(order)).join(told, ["file", "text"], "left")
+    numbered = named.withColumn("number", F.row_number().over(order)).join(unique, ["file", "text"], "left")
     return numbered.withColumn("line", F.get("lines", F.col("number") - 1)).select(*rows.columns, "line")
 
 
 def lines_of(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:
     """Every line: file, block (where it begins in the file), `at` (its order in the block) and text."""
-    told = {name: value for name, value in options.items() if name.lower() in READ_LIKE}
-    reader = spark.read.format("text").options(**told, **FIXED)
+    reading = {name: value for name, value in options.items() if name.lower() in READ_LIKE}
+    reader = spark.read.format("text").options(**reading, **FIXED)
     read = reduce(DataFrame.unionByName, map(placed, map(reader.load, split_into_loads(paths))))
     return read.select(
         F.col(FILE).alias("file"), F.col(BLOCK).alias("block"), F.col(PLACE).alias("at"), F.col("value").alias("text")

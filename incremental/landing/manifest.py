@@ -55,6 +55,6 @@ class Manifest:
 
     def remember(self, partitions: Mapping[str, Known] | None) -> None:
         """Write what is landed, whole or not at all; None: nobody knows."""
-        told = {key: asdict(known) for key, known in (partitions or {}).items()}
-        content = {"declared": self.declared, "settings": self.settings, "partitions": told}
+        recorded = {key: asdict(known) for key, known in (partitions or {}).items()}
+        content = {"declared": self.declared, "settings": self.settings, "partitions": recorded}
         write_durably(self.folder / "manifest.json", json.dumps({} if partitions is None else content, sort_keys=True))

@@ -75,9 +75,9 @@ class Quarantine:
         files = {str(row[0]) for row in malformed.select("file").distinct().collect()}
         read = [str(records.place_of(path)) for partition in partitions for path in partition.paths]
         paths = [path for path in read if path in files]
-        told = with_lines(self.table.spark, malformed, paths, records.options)
+        numbered = with_lines(self.table.spark, malformed, paths, records.options)
         below = F.substr("file", F.lit(len(str(records.place)) + 1))
-        placed = told.withColumn("file", F.concat(F.lit(records.files.path), below))
+        placed = numbered.withColumn("file", F.concat(F.lit(records.files.path), below))
         dated = placed.withColumn("quarantined_at", F.current_timestamp())
         self._write(dated.select(*catalyst.schema_of(SCHEMA).names), condition)
 

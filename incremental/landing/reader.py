@@ -87,8 +87,8 @@ class Records:
             if self.files.partition_by is None
             else F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
         )
-        told = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
-        return read.select(*(value.alias(name) for name, value in told.items()), PLACE)
+        details = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
+        return read.select(*(value.alias(name) for name, value in details.items()), PLACE)
 
     def place_of(self, path: Path) -> Path:
         """Where a file of the source's folder is read from."""
@@ -221,10 +221,10 @@ def file_size(file: Path) -> int:
 
 def placed(frame: DataFrame) -> DataFrame:
     """Files as Spark reads them, and of each row the path of its file, where its block begins, and its order there."""
-    told = frame.metadataColumn("_metadata")
+    details = frame.metadataColumn("_metadata")
     # Spark's path is a URI
-    path = F.url_decode(F.replace(F.regexp_replace(told["file_path"], "^file:/+", "/"), F.lit("+"), F.lit("%2B")))
-    block, order = told["file_block_start"], F.monotonically_increasing_id()
+    path = F.url_decode(F.replace(F.regexp_replace(details["file_path"], "^file:/+", "/"), F.lit("+"), F.lit("%2B")))
+    block, order = details["file_block_start"], F.monotonically_increasing_id()
     return frame.select("*", path.alias(FILE), block.alias(BLOCK), order.alias(PLACE))
 
 

@@ -98,10 +98,10 @@ class Metrics:
 
 def metrics_of(store: Store) -> Metrics | None:
     """The metrics of a view where they are asked for. Raises SetupError for a folder that cannot be written."""
-    told = os.environ.get(VARIABLE)
-    if not told:
+    configured = os.environ.get(VARIABLE)
+    if not configured:
         return None
-    folder = local_path(VARIABLE, told, SetupError)
+    folder = local_path(VARIABLE, configured, SetupError)
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise SetupError(
             f"{VARIABLE} names {folder}, which is no folder that can be written. Make it, or name another."

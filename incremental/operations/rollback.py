@@ -129,7 +129,7 @@ class Rollback:
         gone = any(table.version() is None for table in below)
         for name, version in (entry.after or {}).items():
             table = self._store.table(generation, name)
-            if gone or version is None or table.version() is None or not table.whole(version):
+            if gone or version is None or table.version() is None or not table.is_readable(version):
                 raise StateError(
                     f"the files of {describe_epoch(entry)} of view {self._store.view} were removed (vacuum, or its "
                     "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
@@ -172,7 +172,9 @@ def missing_files(epoch: Epoch) -> str:
     """What is gone of the versions that an epoch stands at, for its sentence."""
     pins = epoch.intent.sources
     read = epoch.sources
-    gone = [f"version {pin.after} of source {name}" for name, pin in pins.items() if not read[name].whole(pin.after)]
+    gone = [
+        f"version {pin.after} of source {name}" for name, pin in pins.items() if not read[name].is_readable(pin.after)
+    ]
     rest = " are gone: a refresh that needs them will ask for a rebuild"
     return f"; files of {', '.join(gone)}{rest}" if gone else ""
 

@@ -93,9 +93,9 @@ def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most:
     Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
     files by one schema.
     """
-    told = {name: file_difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
+    differences = {name: file_difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
     first = ChangePart(1, 1, most)
-    if len(list(parts(told, first))) < 2:  # what was only compacted is not much
+    if len(list(parts(differences, first))) < 2:  # what was only compacted is not much
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = changes(tables, pins)

@@ -88,7 +88,7 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
         inputs.check(pins)
         inputs.check_columns(pins, current)
         tables = inputs.of(pins)
-        return all(tables[name].whole(pin.after) for name, pin in pins.items())
+        return all(tables[name].is_readable(pin.after) for name, pin in pins.items())
     except SourceError:
         return False
 

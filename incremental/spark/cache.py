@@ -66,9 +66,9 @@ def _remove_if_abandoned(lock: Path) -> None:
 
 
 def _root() -> Path:
-    told = os.environ.get("DELTAFOLD_CACHE")
-    if told:
-        return local_path("DELTAFOLD_CACHE", told, SetupError, home=True)
+    configured = os.environ.get("DELTAFOLD_CACHE")
+    if configured:
+        return local_path("DELTAFOLD_CACHE", configured, SetupError, home=True)
     project = Path(__file__).resolve().parents[2]
     if (project / "pyproject.toml").is_file() and (project / "Makefile").is_file():
         return project / ".cache"

@@ -93,12 +93,12 @@ def _launch(settings: dict[str, str]) -> SparkSession:
         _add(settings, "spark.driver.extraJavaOptions", " ", classes)
     else:
         _add(settings, "spark.jars", ",", *map(str, jars))  # executors get them too
-    told, whole = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
-    told.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
+    public, whole = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
+    public.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
     whole.setAll(list(settings.items()))
     with _log() as log, _environment(environment):
         try:
-            gateway = cast(Any, java_gateway).launch_gateway(told, {"stdout": log, "stderr": log})
+            gateway = cast(Any, java_gateway).launch_gateway(public, {"stdout": log, "stderr": log})
         except PySparkRuntimeError as error:
             raise SetupError(f"Spark's Java ({java.origin}) ended at its start; {log_file()} says why.") from error
         SparkContext(conf=whole, gateway=gateway)  # whatever tells the command line tells everybody on this machine

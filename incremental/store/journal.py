@@ -182,9 +182,9 @@ class Journal:
         try:
             content = json.loads(path.read_text())
             given = content["intent"]
-            told: list[tuple[Any, Any]] = [(Intent, given), (ChangePart, given.get("part") or {})]
-            told += [(Pin, pin) for pin in given.get("sources", {}).values()]
-            if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in told):
+            records: list[tuple[Any, Any]] = [(Intent, given), (ChangePart, given.get("part") or {})]
+            records += [(Pin, pin) for pin in given.get("sources", {}).values()]
+            if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in records):
                 raise StateError(
                     f"{path} was written by a newer Deltafold than this one. Use that one, or a later one."
                 )

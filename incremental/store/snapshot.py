@@ -90,8 +90,8 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     lags = {way: lag(way, base(way), version) for way, version in stands_at.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: table_size(table) for name, table in tables.items()}
-    told = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
-    return Status(view, *told, lags, sizes, unfinished)
+    epoch_fields = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
+    return Status(view, *epoch_fields, lags, sizes, unfinished)
 
 
 def table_size(table: Table) -> Size:

@@ -28,7 +28,7 @@ def backfill(
     low, high = pipeline.check_partition(first), pipeline.check_partition(last)
     if high < low:
         raise DeclarationError(f"{pipeline.name}: {high} lies before {low}. Exchange --from and --to.")
-    chosen = {name: within(warehouse.partitions(name), low, high) for name in pipeline.partitioned}
+    chosen = {name: keys_between(warehouse.partitions(name), low, high) for name in pipeline.partitioned}
     if not any(chosen.values()):
         raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}. Look at its folders.")
     whole = [name for name in pipeline.landed if name not in chosen]
@@ -40,6 +40,6 @@ def backfill(
     return tuple(found)
 
 
-def within(partitions: Sequence[str], low: str, high: str) -> list[str]:
+def keys_between(partitions: Sequence[str], low: str, high: str) -> list[str]:
     """Those of a range."""
     return [partition for partition in partitions if low <= partition <= high]

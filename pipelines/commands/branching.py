@@ -52,13 +52,13 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
 
 def declaration(pipeline: catalogue.Pipeline) -> str:
     """The pipeline.yaml of a branch."""
-    told: dict[str, Any] = pipeline.declaration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    fields: dict[str, Any] = pipeline.declaration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for key in ("partitions", "schedule", "maintain", "check", "publish_as"):
-        told.pop(key, None)
-    sources: dict[str, Any] = told["sources"]
+        fields.pop(key, None)
+    sources: dict[str, Any] = fields["sources"]
     for name in pipeline.landed:
         sources[name].pop("files")
         sources[name]["delta"] = f"{pipeline.warehouse}/sources/{name}"
-    told["description"] = f"Branch of {pipeline.name}, whose landed tables it reads"
-    told["warehouse"] = str(Path(pipeline.warehouse).parent)
-    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+    fields["description"] = f"Branch of {pipeline.name}, whose landed tables it reads"
+    fields["warehouse"] = str(Path(pipeline.warehouse).parent)
+    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pipelines import catalogue, descriptions
 from pipelines.commands import backfill, branching, orchestrator
 from pipelines.commands.orchestrator import Landed, Refreshed, Verified, Work
-from pipelines.commands.progress import Say, shown
+from pipelines.commands.progress import Say, show_progress
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Report, Verification, View, Warehouse
@@ -84,7 +84,7 @@ class Opened:
 def open_pipeline(name: str) -> Iterator[Opened]:
     """The pipeline of this name, compiled; what is done with it is reported to the orchestrator."""
     pipeline = catalogue.load(name)
-    with shown(f"{name}: starting Spark") as say:
+    with show_progress(f"{name}: starting Spark") as say:
         spark = catalogue.start(pipeline)
         say(f"{name}: compiling the query")
         found = Opened(pipeline, *catalogue.open(pipeline, spark), say)

@@ -30,7 +30,7 @@ def show_warnings() -> None:
 
 
 @contextmanager
-def shown(first: str) -> Iterator[Say]:
+def show_progress(first: str) -> Iterator[Say]:
     """Shows `first` and then whatever is said, until the block ends; a terminal is left as it was."""
     if not sys.stderr.isatty():
         _plain(first)

@@ -105,8 +105,14 @@ def catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
 def _declared(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
     if isinstance(found, Exception):
         return (name, "-", "-", "-", first_line(found))
-    told = found.declaration
-    return (name, told.policy, ", ".join(told.sources) or "-", told.schedule or "-", told.description or "-")
+    declared = found.declaration
+    return (
+        name,
+        declared.policy,
+        ", ".join(declared.sources) or "-",
+        declared.schedule or "-",
+        declared.description or "-",
+    )
 
 
 def status(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -126,19 +132,19 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
     ]
     state = f"{row['state']}, epoch {row['unfinished']}" if row.get("unfinished") is not None else row["state"]
     sizes, age = row.get("sizes") or {}, row.get("age")
-    told = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
+    cells = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
     kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
     held = [f"{source} {format_count(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
     lists = ("; ".join(behind) or "-", "; ".join(held) or "-")
-    return (row["name"], state, *told, *lists, *kept, row.get("problem", "-"))
+    return (row["name"], state, *cells, *lists, *kept, row.get("problem", "-"))
 
 
-def size(told: Mapping[str, int] | None) -> str:
+def size(found: Mapping[str, int] | None) -> str:
     """Bytes and files, and what `maintain` would rewrite."""
-    if told is None:
+    if found is None:
         return "-"
-    worn = f", {format_count(told['worn'], 'partition')} worn" if told["worn"] else ""
-    return f"{format_bytes(told['bytes'])} in {format_count(told['files'], 'file')}{worn}"
+    worn = f", {format_count(found['worn'], 'partition')} worn" if found["worn"] else ""
+    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{worn}"
 
 
 def duration(seconds: float) -> str:

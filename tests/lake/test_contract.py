@@ -73,7 +73,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "partitions": sorted(map(repr, table.partitions())),
         "partitioned by": (table.partition, table.partitioned_by(version)),
         "mapped": table.mapped,
-        "whole": [table.whole(each) for each in (0, version, version + 1)],
+        "whole": [table.is_readable(each) for each in (0, version, version + 1)],
         "made": [bool(table.made_by(each)) for each in (version, version + 1)],
         "needed": [(hours := table.needed_hours(each)) and round(hours, 1) for each in (0, version)],
         "used": table.usage()[0] > 0,
@@ -286,9 +286,9 @@ def vacuumed(at: Scenario) -> None:
     table.overwrite(at.rows((3,), schema="k int"), mark(3), None)
     at.note("before", (table.usage()[0], [table.needed_hours(version) == 0 for version in range(3)]))
     table.remove_older(1)
-    at.note("after an hour", (table.usage()[0], [table.whole(version) for version in range(3)]))
+    at.note("after an hour", (table.usage()[0], [table.is_readable(version) for version in range(3)]))
     table.remove_older(0)
-    at.note("at once", (table.usage()[0], [table.whole(version) for version in range(3)], bag(table.at(2))))
+    at.note("at once", (table.usage()[0], [table.is_readable(version) for version in range(3)], bag(table.at(2))))
     with pytest.raises(JavaError, match=r"FILE_NOT_EXIST|FileNotFound"):
         table.scanned(0).collect()
 

@@ -117,7 +117,7 @@ def test_what_a_view_above_stands_at_stays(delta: DeltaSandbox) -> None:
         totals.refresh()
     done = totals.maintain(0).tables["state_1"]
     assert "view v" in done.kept[0]
-    assert table(totals).whole(pinned)
+    assert table(totals).is_readable(pinned)
     totals.rebuild()
     assert totals.maintain(0).generations == ()
     assert view.refresh().verdict == "applied"

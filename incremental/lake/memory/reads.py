@@ -107,7 +107,7 @@ class MemoryReads:
         """Whether no file was vacuumed."""
         return not any(file.identity[0] in self.log.vacuumed for file in files)
 
-    def whole(self, version: int) -> bool:
+    def is_readable(self, version: int) -> bool:
         """Whether a version is there with all of its files."""
         try:
             return self.present(list(self.files(version).values()))
