@@ -46,12 +46,16 @@ Partition = Annotated[
 ]
 Chunk = Annotated[
     str | None,
-    typer.Option("--chunk", metavar="SIZE", callback=value(sizes.check), help="Split larger changes by SIZE (2g)."),
+    typer.Option(
+        "--chunk", metavar="SIZE", callback=value(sizes.check), help="Split changes into batches of SIZE (2g)."
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 Sample = Annotated[
     str,
-    typer.Option("--sample", metavar="SHARE", callback=value(sizes.check_share), help="Compare so much, by key (1%)."),
+    typer.Option(
+        "--sample", metavar="SHARE", callback=value(sizes.check_share), help="Verify this share of the keys (1%)."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -68,7 +72,7 @@ def _print(as_json: bool, facts: Any, text: str) -> None:
 
 @app.command()
 def new(name: Name) -> None:
-    """Make a working pipeline with a little sample data."""
+    """Create a working pipeline with sample data."""
     home = scaffold.make(name, catalogue.home_of_new())
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
     print(f"Made {shown_as}. Try it: deltafold run {name}")
@@ -77,12 +81,12 @@ def new(name: Name) -> None:
 @app.command()
 def run(
     name: Name,
-    land: Annotated[bool, typer.Option("--land/--no-land", help="Land what has been dropped first.")] = True,
+    land: Annotated[bool, typer.Option("--land/--no-land", help="Land new files first.")] = True,
     partition: Partition = None,
     chunk: Chunk = None,
     as_json: Json = False,
 ) -> None:
-    """Land what changed, then refresh the view; of the pipelines whose views it reads likewise, first."""
+    """Land changed files and refresh the view; pipelines whose views it reads go first."""
     if partition and not land:
         raise typer.BadParameter("--partition says what to land, so it cannot go with --no-land.")
     with open_pipeline(name) as opened:
@@ -106,7 +110,7 @@ def backfill(
     chunk: Chunk = None,
     as_json: Json = False,
 ) -> None:
-    """Land a range of partitions, then refresh the view once; run again, it goes on where it was."""
+    """Land a range of partitions and refresh the view once; run again to resume."""
     with open_pipeline(name) as opened:
         landings = opened.backfill(first, last)
         report = opened.refresh(chunk)
@@ -117,10 +121,10 @@ def backfill(
 @app.command()
 def replay(
     name: Name,
-    source: Annotated[str | None, typer.Option("--source", metavar="SOURCE", help="Of this source, not all.")] = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="SOURCE", help="Replay this source only.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Land again what malformed rows were left out of, by the schema that is declared now."""
+    """Land partitions with quarantined rows again, by the current schema."""
     with open_pipeline(name) as opened:
         landings = opened.replay(source)
     _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.replay, landings)))
@@ -128,7 +132,7 @@ def replay(
 
 @app.command()
 def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
-    """Build the view anew from its sources: a new generation."""
+    """Rebuild the view from its sources, as a new generation."""
     with open_pipeline(name) as opened:
         opened.step("rebuilding")
         report = opened.refresh(chunk, rebuild=True)
@@ -137,7 +141,7 @@ def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
 
 @app.command()
 def explain(name: Name) -> None:
-    """Say how the query is maintained, before any data is touched."""
+    """Explain how the query is maintained; no data is read."""
     with open_pipeline(name) as opened:
         text = opened.view.explain()
         descriptions.describe(opened.pipeline, opened.view, opened.step)
@@ -156,7 +160,7 @@ def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
 
 @app.command()
 def history(name: Name, as_json: Json = False) -> None:
-    """List the refreshes so far."""
+    """List finished refreshes."""
     with open_pipeline(name) as opened:
         reports = opened.view.history()
     _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.history(reports))
@@ -165,9 +169,9 @@ def history(name: Name, as_json: Json = False) -> None:
 @app.command()
 def show(
     name: Name,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The number of rows, at most.")] = 20,
     quarantine: Annotated[
-        str | None, typer.Option("--quarantine", metavar="SOURCE", help="What was left out of a source, instead.")
+        str | None, typer.Option("--quarantine", metavar="SOURCE", help="Show the malformed rows of this source.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -185,7 +189,7 @@ def show(
 
 @app.command()
 def path(name: Name, as_json: Json = False) -> None:
-    """Print the path of the Delta table that holds the answer now (starts no Spark)."""
+    """Print the path of the answer's current Delta table (starts no Spark)."""
     address = catalogue.address(catalogue.load(name))
     _print(as_json, asdict(address), address.path)
 
@@ -193,11 +197,11 @@ def path(name: Name, as_json: Json = False) -> None:
 @app.command()
 def maintain(
     name: Name,
-    retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of so many hours.")] = 168,
-    buckets: Annotated[int | None, typer.Option("--buckets", min=1, help="Store it in so many first.")] = None,
+    retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of the last HOURS.")] = 168,
+    buckets: Annotated[int | None, typer.Option("--buckets", min=1, help="Use this many buckets from now on.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compact the tables of a view and what is landed for it, and remove old files that nobody needs."""
+    """Compact the tables of a view and its landed sources, and remove old files."""
     with open_pipeline(name) as opened:
         if buckets:
             opened.moved(partial(opened.view.rebucket, buckets, opened.step))
@@ -209,10 +213,10 @@ def maintain(
 def rollback(
     name: Name,
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="A finished epoch that `history` shows.")],
-    generation: Annotated[int | None, typer.Option("--generation", help="Of this generation, if not the last.")] = None,
+    generation: Annotated[int | None, typer.Option("--generation", help="Its generation; by default the last.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Take a view back to an earlier epoch; the next run goes forward from there."""
+    """Roll a view back to an earlier epoch; the next run continues from there."""
     with open_pipeline(name) as opened:
         report = opened.moved(lambda: opened.view.rollback(epoch, generation, opened.step))
     _print(as_json, json.loads(report.to_json()), rendering.report(report))
@@ -220,7 +224,7 @@ def rollback(
 
 @app.command()
 def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]) -> None:
-    """Make another pipeline that begins where this one stands, for development."""
+    """Create a branch: a new pipeline that begins at this one's last epoch."""
     with open_pipeline(name) as opened:
         opened.branch(new)
     print(f"Made {new} from {name}, at its last epoch. Change its query and: deltafold rebuild {new}")
@@ -236,7 +240,7 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Say of every pipeline how old, how far behind and how large its view is, and what was interrupted."""
+    """Show age, lag, size and interrupted work of each pipeline."""
     found, opened = catalogue.survey(), dict[str, Any]()
     rows = []
     with show_progress("starting Spark") as say:
@@ -257,7 +261,7 @@ def doctor(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Look with this pipeline's settings.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine has, what it lacks, and how to get it; exit code 70 if something must be mended."""
+    """Check this machine's setup; exit code 70 if something is missing."""
     found = catalogue.examine(catalogue.load(name) if name else None)
     _print(as_json, [asdict(finding) for finding in found], rendering.findings(found))
     if not all(finding.ok for finding in found):

@@ -28,7 +28,7 @@ class CheckConfig(dg.Config):
     """How one run checks."""
 
     sample: str | None = Field(
-        default=None, description="Compare so much by key, such as 1%; as the pipeline declares where it is left out."
+        default=None, description="The share of keys to compare, such as 1%; by default as the pipeline declares."
     )
 
 

@@ -25,7 +25,7 @@ class RefreshConfig(dg.Config):
     """How one run refreshes."""
 
     rebuild: bool = Field(
-        default=False, description="Build the state anew from the sources, as after a change of the query."
+        default=False, description="Rebuild the state from the sources, as after a change of the query."
     )
 
 

@@ -9,7 +9,7 @@ NAME = re.compile(r"secret|passw|passphrase|token|(access|account|private|api|en
 VALUE = re.compile(r"((?:secret|passw\w*|token|access[._-]?key)[\w.]*\s*[=:]\s*)[^\s,;]+", re.I)
 ADDRESS = re.compile(r"(://)[^/\s@]*:[^/\s@]*@")
 INSTEAD = (
-    "remove it: Spark takes it from the environment (such as AWS_SECRET_ACCESS_KEY) "
+    "Remove it: Spark takes it from the environment (such as AWS_SECRET_ACCESS_KEY) "
     "or from a core-site.xml in $HADOOP_CONF_DIR"
 )
 

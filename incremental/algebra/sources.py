@@ -131,7 +131,7 @@ def is_name(name: object) -> bool:
 def check(declared: SourceDeclaration) -> None:
     """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
     if has_password(declared.address):
-        raise SourceError(f"the address {mask_secrets(declared.address)} of a source holds a password: {INSTEAD}")
+        raise SourceError(f"the address {mask_secrets(declared.address)} of a source holds a password. {INSTEAD}.")
     object.__setattr__(declared, "primary_key", names(declared.primary_key, "a primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:

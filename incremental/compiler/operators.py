@@ -69,8 +69,8 @@ EXTREME = Operator(
     "recompute the groups whose value they reach",
 )  # fmt: skip
 UNMERGED = Operator(
-    f"GROUP BY and totals: {list_aggregates(Recomputed)} aggregate of Spark's", "touched groups are computed anew",
-    "the answer of each group", "the rows of touched groups", "computed anew",
+    f"GROUP BY and totals: {list_aggregates(Recomputed)} aggregate of Spark's", "touched groups are recomputed",
+    "the answer of each group", "the rows of touched groups", "recomputed",
 )  # fmt: skip
 DISTINCT = Operator(
     "SELECT DISTINCT, UNION, DISTINCT in aggregates", "group row count crossing zero",
@@ -78,11 +78,11 @@ DISTINCT = Operator(
 )  # fmt: skip
 WINDOW = Operator(
     "windows with PARTITION BY, QUALIFY, top-k per group, Pandas functions of groups",
-    "touched partitions, before and after", "none", "the rows of touched partitions", "computed anew",
+    "touched partitions, before and after", "none", "the rows of touched partitions", "recomputed",
 )  # fmt: skip
 WHOLE = Operator(
     "windows without PARTITION BY, ORDER BY with LIMIT or OFFSET", "all rows, before and after", "none",
-    "all rows of the input, twice", "computed anew",
+    "all rows of the input, twice", "recomputed",
 )  # fmt: skip
 OPERATORS = (LINEAR, INNER, OUTER, ADDITIVE, EXTREME, UNMERGED, DISTINCT, WINDOW, WHOLE)
 

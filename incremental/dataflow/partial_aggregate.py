@@ -48,7 +48,7 @@ def aggregate_change(layout: Layout, change: DataFrame, lowering: Lowering) -> D
 
 
 def measure(slot: Slot, part: Component, weight: str, lowering: Lowering, change: DataFrame) -> Column:
-    """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are computed anew."""
+    """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are recomputed."""
     if not isinstance(slot.accumulator, Recomputed):
         return F.expr(lift_sql(slot, part, weight))
     if weight == quoted(WEIGHT):

@@ -34,7 +34,7 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
         try:
             reason = parquet_fault(file, columns) if files.format == "parquet" else text_fault(file, path, files)
         except DamagedFileError as error:
-            reason = f" is no whole {path.suffix} file as Spark reads it ({error})"
+            reason = f" is not a complete {path.suffix} file as Spark reads it ({error})"
     if reason:
         raise SourceError(f"source {source} was not landed: {path}{reason}. Correct the file and land again.")
 
@@ -92,6 +92,6 @@ def parquet_fault(file: BinaryIO, columns: Sequence[str]) -> str:
     try:
         names = {str(name).lower() for name in cast(Any, parquet).read_schema(file).names}
     except (ValueError, OSError) as error:  # Arrow's own error for what is no Parquet file is a ValueError
-        return f" is no whole Parquet file ({str(error).split('. ')[0].splitlines()[0]})"
+        return f" is not a complete Parquet file ({str(error).split('. ')[0].splitlines()[0]})"
     lacking = [name for name in columns if name.lower() not in names]
     return f" lacks the column {lacking[0]} of the declared schema" if lacking else ""

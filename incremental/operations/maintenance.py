@@ -115,11 +115,9 @@ class MaintenanceRun:
         if oldest is not None:
             needed = table.needed_hours(oldest.version)
             if needed is None:
-                return replace(
-                    done, kept=(f"all files, since {oldest.who} stands at its old version {oldest.version}",)
-                )
+                return replace(done, kept=(f"all files, since {oldest.who} is at its old version {oldest.version}",))
             if needed > hours:
-                hours, kept = needed, (f"what {oldest.who} needs, which stands at version {oldest.version}",)
+                hours, kept = needed, (f"what {oldest.who} needs, which is at version {oldest.version}",)
         files, size = table.usage()
         if files > done.files[1]:
             table.remove_older(hours)
@@ -145,7 +143,7 @@ class MaintenanceRun:
 
     def _keeps(self, tables: dict[str, TableUpkeep]) -> tuple[str, ...]:
         return (
-            f"files of versions of the last {self.hours:g} hours, and of what the last epoch of each view stands at",
+            f"files of versions of the last {self.hours:g} hours, and of the sources of each view's last epoch",
             *(f"of {name} {kept}" for name, done in tables.items() for kept in done.kept),
             f"generations that were superseded less than {self.hours:g} hours ago",
             f"the newest {KEPT_ENTRIES} epochs of the journal",

@@ -103,9 +103,7 @@ def metrics_of(store: Store) -> Metrics | None:
         return None
     folder = local_path(VARIABLE, configured, SetupError)
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise SetupError(
-            f"{VARIABLE} names {folder}, which is no folder that can be written. Make it, or name another."
-        )
+        raise SetupError(f"{VARIABLE} names {folder}, which is not a writable folder. Create it, or name another.")
     return Metrics(folder, store)
 
 

@@ -2,7 +2,7 @@
 
 RESTORE would leave the marks of later epochs in the tables, and Delta would skip the next writes of these epochs; so
 the tables are copied at the versions that the journal has for the epoch, as epoch 1 of a new generation, with its pins.
-The intent is an ordinary one: after a crash the next refresh finishes it, and what was not copied yet is computed anew
+The intent is an ordinary one: after a crash the next refresh finishes it, and what was not copied yet is recomputed
 from the pinned versions, which gives the same rows. Readers keep the old generation until the new one is complete.
 """
 

@@ -42,7 +42,7 @@ class Choice:
         if not self.expected:
             return ""
         incremental, recompute = self.expected["incremental"], self.expected["recompute"]
-        return f"a refresh is expected to take {incremental:.1f} s, recomputing {recompute:.1f} s"
+        return f"estimated refresh {incremental:.1f} s, full recompute {recompute:.1f} s"
 
 
 class ModePolicy(Protocol):

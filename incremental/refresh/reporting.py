@@ -29,8 +29,8 @@ def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Repor
     """The report of a refresh whose sources changed, but nothing that is kept."""
     intent = last.intent
     sentence = (
-        f"{intent.view}: nothing to do, what changed in its sources changes none of its rows: epoch {intent.epoch} "
-        f"stands, {spent(cost)}"
+        f"{intent.view}: no change: the source changes do not affect this view (still at epoch {intent.epoch}), "
+        f"{spent(cost)}"
     )
     return with_cost(replace(unchanged_report(intent.view, last, pins), sentence=sentence), cost)
 

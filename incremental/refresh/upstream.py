@@ -263,7 +263,7 @@ def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     """What to say of a table that has another identity than before."""
     other = "" if table.label == table.path else f", or its name leads to another table now, at {table.path}"
     return SourceError(
-        f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created anew, or its "
+        f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created again, or its "
         f"history was replaced, from a copy perhaps{other}). Rebuild the view {view}."
     )
 

@@ -45,7 +45,7 @@ def landing(done: Landing) -> str:
     total = sum(done.quarantined.values())
     held = [f"{format_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
-        return f"{done.source}: {', '.join(['nothing new has been dropped', *held])}"
+        return f"{done.source}: {', '.join(['no new files', *held])}"
     parts = (
         [f"{format_count(len(done.landed), 'partition')} landed, {format_count(done.rows, 'row')}"]
         if done.landed

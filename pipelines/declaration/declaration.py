@@ -29,7 +29,7 @@
     on_change: refuse                              or rebuild, where the query or a column it reads is another one
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
-    check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare so much with the batch query after
+    check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
                                                    each refresh (100% by default), and all of it on a schedule
     maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
     show_rows_in_errors: false                     true: failures and checks in Dagster may show values of rows
@@ -116,7 +116,7 @@ def _as_setting(name: str) -> str:
 def _no_secret(settings: dict[str, str]) -> dict[str, str]:
     for name, value in settings.items():
         if is_secret(name, value):
-            raise ValueError(f"`{name}` looks like a secret, and this file is no place for one; {INSTEAD}")
+            raise ValueError(f"`{name}` looks like a secret, which does not belong in this file. {INSTEAD}")
     return settings
 
 

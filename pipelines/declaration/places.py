@@ -33,7 +33,7 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     if CONTROL.search(text):
         raise ValueError("the path holds a control character. Remove it")
     if has_password(text):
-        raise ValueError(f"the address holds a password, and this file is no place for one; {INSTEAD}")
+        raise ValueError(f"the address holds a password, which does not belong in this file. {INSTEAD}")
     if is_uri(text):
         return text.strip()
     if fault := uri_fault(text):

@@ -23,8 +23,8 @@ _Place = tuple[str | int, ...]
 # Keys that people expect here and that live elsewhere.
 _ELSEWHERE = {
     "name": "a pipeline is named by its folder. Remove it",
-    "query": "the query stands in query.sql or query.py beside this file. Move it there",
-    "sql": "the query stands in query.sql beside this file. Move it there",
+    "query": "the query belongs in query.sql or query.py beside this file. Move it there",
+    "sql": "the query belongs in query.sql beside this file. Move it there",
 }
 _WHAT = {
     "missing": "it is missing. Add it",
@@ -129,7 +129,7 @@ def _what(place: _Place, mistake: Any) -> str:
         key = str(place[-1])
         if len(place) == 1 and key in _ELSEWHERE:
             return _ELSEWHERE[key]
-        return f"there is no such key; {nearest(key, _keys(place[:-1]))}"
+        return f"unknown key: {nearest(key, _keys(place[:-1]))}"
     if kind == "literal_error":
         return f"`{mistake['input']}` is not one of {context['expected']}. Choose one of them"
     if kind == "value_error":

@@ -1,4 +1,4 @@
-"""Windows, top-k and aggregates without a merge: touched partitions and groups are computed anew."""
+"""Windows, top-k and aggregates without a merge: touched partitions and groups are recomputed."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_extremes_within_maps(sandbox: MemorySandbox) -> None:
 
 
 def test_what_has_no_order_by_what_has_one(sandbox: MemorySandbox) -> None:
-    """A variant or a map cannot be merged: its group is computed anew, and verified by its text."""
+    """A variant or a map cannot be merged: its group is recomputed, and verified by its text."""
     sandbox.source("t", "k int, ts int, j variant, m map<string,int>", [])
     sandbox.sql("""insert into {t} select 1, 1, to_variant_object(named_struct('p', 1)), map('a', 1)
         union all select 1, 2, to_variant_object(array(2)), map('b', 2) union all select 2, 1, null, null""")

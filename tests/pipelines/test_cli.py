@@ -239,7 +239,7 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     write(tmp_path, "bad", MINIMAL + "polcy: 1\n")
     result = call("list")
     assert result.exit_code == exit_codes.USAGE
-    assert "polcy: there is no such key; did you mean `policy`?" in result.stdout
+    assert "polcy: unknown key: did you mean `policy`?" in result.stdout
 
 
 def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(

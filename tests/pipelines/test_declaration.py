@@ -15,7 +15,7 @@ from pipelines.declaration.reading import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
 NO_PLACE = (
-    ", and this file is no place for one. Remove it: Spark takes it from the environment (such as "
+    ", which does not belong in this file. Remove it: Spark takes it from the environment (such as "
     "AWS_SECRET_ACCESS_KEY) or from a core-site.xml in $HADOOP_CONF_DIR."
 )
 
@@ -132,7 +132,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ("a: &a [*a]\n", ", line 1: a value contains itself. Remove the anchor."),
         ("description: x\n", ": sources: it is missing. Add it."),
         ("sources:\n", ", line 1: sources: it must be a mapping. Write `key: value` lines under it."),
-        (MINIMAL + "polcy: auto\n", ", line 7: polcy: there is no such key; did you mean `policy`?"),
+        (MINIMAL + "polcy: auto\n", ", line 7: polcy: unknown key: did you mean `policy`?"),
         (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder. Remove it."),
         (
             MINIMAL + "policy: auto\npolicy: incremental\n",
@@ -152,12 +152,12 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (
             MINIMAL.replace("format: csv", "formt: csv"),
             ", line 3: sources.sales.files.format: it is missing. Add it.\n"
-            ", line 5: sources.sales.files.formt: there is no such key; did you mean `format`?",
+            ", line 5: sources.sales.files.formt: unknown key: did you mean `format`?",
         ),
         (
             MINIMAL.replace("schema", "schema_ddl"),
             ", line 3: sources.sales.files.schema: it is missing. Add it.\n"
-            ", line 6: sources.sales.files.schema_ddl: there is no such key; did you mean `schema`?",
+            ", line 6: sources.sales.files.schema_ddl: unknown key: did you mean `schema`?",
         ),
         (
             MINIMAL.replace("id INT, day DATE", "id, day DATE"),
@@ -235,7 +235,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (
             MINIMAL + "    foreign_keys: [{column: id, source: sales}]\n",
             ", line 7: sources.sales.foreign_keys.0.columns: it is missing. Add it.\n"
-            ", line 7: sources.sales.foreign_keys.0.column: there is no such key; did you mean `columns`?",
+            ", line 7: sources.sales.foreign_keys.0.column: unknown key: did you mean `columns`?",
         ),
         (
             MINIMAL + "    invariant: true\n    append_only: true\n",
@@ -355,11 +355,11 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "check: {cron: daily}\n",
-            ", line 7: check.cron: there is no such key; there are: sample, schedule.",
+            ", line 7: check.cron: unknown key: there are: sample, schedule.",
         ),
         (
             MINIMAL + "spark: {cores: 2}\n",
-            ", line 7: spark.cores: there is no such key; there are: master, memory, settings.",
+            ", line 7: spark.cores: unknown key: there are: master, memory, settings.",
         ),
     ],
 )

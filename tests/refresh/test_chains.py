@@ -182,7 +182,7 @@ def test_a_view_below_that_was_rebuilt(sandbox: MemorySandbox) -> None:
     same(sandbox, opened(changed), text)
     drop_refused(views["totals"], "definition, incremental")
     views["totals"].drop(force=True)
-    with pytest.raises(SourceError, match=r"source totals at .* created anew, or .*. Rebuild the view incremental"):
+    with pytest.raises(SourceError, match=r"source totals at .* created again, or .*. Rebuild the view incremental"):
         opened(changed).refresh()
     opened(changed).rebuild()
     views["totals"].rebuild()

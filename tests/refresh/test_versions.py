@@ -79,7 +79,7 @@ def test_source_dropped_and_recreated(sandbox: MemorySandbox) -> None:
     sandbox.insert("t", "k int, v int", [(7, 7)])
     sandbox.insert("t", "k int, v int", [(8, 8)])
     for ask in (view.refresh, view.verify):
-        with pytest.raises(SourceError, match=r"source t at .* was dropped and created anew, or .*. Rebuild the view"):
+        with pytest.raises(SourceError, match=r"source t at .* was dropped and created again, or .*. Rebuild the view"):
             ask()
     assert view.rebuild().generation == 2
     confirm(view)
