@@ -20,6 +20,7 @@ test: lint
 # Whole matrices of which `make test` runs samples (every benchmark query, every crash, kills by signal, a served
 # Dagster, a full disk, a cluster that loses a worker), then an hour of random work with kills.
 night: lint
+	-@$(MAKE) --no-print-directory browser
 	$(BIN)/python -m pytest --long -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/night.xml
 	$(BIN)/python -m tests.soak
 
