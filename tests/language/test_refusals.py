@@ -90,7 +90,7 @@ REFUSED = {
     ),
     "file name": (
         "select input_file_name() f, count(*) from flights group by 1",
-        "input_file_name", "files", "column of the source",
+        "input_file_name", "files", "source column",
     ),
     "who runs the query": (
         "select carrier, max(concat(origin, current_user())) m from flights group by carrier",

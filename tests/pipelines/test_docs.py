@@ -39,7 +39,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSessi
 
 
 def test_there_is_something_to_run() -> None:
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 4
     assert {command.split()[1] for command, _ in spoken(blocks("console")[0])} >= {"new", "run", "show", "verify"}
 
 
@@ -57,7 +57,7 @@ def test_the_readme_is_one_screen() -> None:
 def test_the_python_runs(tmp_path: Path) -> None:
     # In a process of its own, as a reader would: Spark resolves relative paths against the folder that it started in.
     # In one: a later block continues an earlier one.
-    program = "\n".join(blocks("python")).replace("/tmp/", f"{tmp_path}/")
+    program = "\n".join(blocks("python")).replace("/tmp/", f"{tmp_path}/readme/")
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
 
 

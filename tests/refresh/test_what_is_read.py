@@ -139,7 +139,7 @@ def test_what_is_not_read_may_be_wrong(delta: DeltaSandbox) -> None:
         ("broken", QueryError, "nothing"),
         ("missing", SourceError, "source missing has no data"),
         ("t join missing using (k)", SourceError, "source missing has no data"),
-        ("keyless", SourceError, "its primary key names 'nothing'"),
+        ("keyless", SourceError, "unknown column 'nothing' in its primary key"),
         ("wordless", SourceError, "invalid schema"),
     ):
         with pytest.raises(error, match=says):
