@@ -17,7 +17,7 @@ from incremental.language.query import analyse
 from incremental.spark.catalyst import schema_of
 from tests.language.schemas import read
 
-TABLE = 'table db.t is not a declared source. Declare it with Delta(table="db.t")'
+TABLE = 'table db.t is not a declared source: declare it with Delta(table="db.t")'
 HIDDEN = {
     "alone": "select * from db.t",
     "by an identifier": "select * from identifier('db.t')",
@@ -117,13 +117,13 @@ def test_what_is_read_has_a_way_out_that_fits(spark: SparkSession, home: Path) -
     lines, delta = home / "lines.csv", home / "db" / "t"
     copied = "write {} to a Delta table and declare that with Delta(path)"
     cases: dict[str, str | Callable[..., DataFrame]] = {
-        f'the Delta table {delta} is not a declared source. Declare it with Delta("{delta}")': (
+        f'the Delta table {delta} is not a declared source: declare it with Delta("{delta}")': (
             f"select * from delta.`{delta}`"
         ),
-        f'the csv data in {lines} is not a declared source. Declare its folder with Files(path, "csv", schema)': (
+        f'the csv data in {lines} is not a declared source: declare its folder with Files(path, "csv", schema)': (
             f"select * from csv.`{lines}`"
         ),
-        f"the csv data in {lines} (read through the view of_files) is not a declared source. Declare its folder": (
+        f"the csv data in {lines} (read through the view of_files) is not a declared source: declare its folder": (
             "select * from of_files"
         ),
         f"the text data in {lines} is not a declared source: {copied.format('it')}": (
