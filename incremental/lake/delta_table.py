@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
+from incremental.lake.delta_log import open_log
 from incremental.lake.files import (
     Commit,
     File,
@@ -72,8 +73,7 @@ class DeltaTable:
     @property
     def log(self) -> J:
         """Delta's log of the table, cached by Delta; what it reads and builds belongs to the table's session."""
-        delta = catalyst.sql(self.spark).delta
-        return delta.DeltaLog.forTable(catalyst.activate(self.spark), self.path)
+        return open_log(self.spark, self.path, self.label)
 
     def version(self) -> int | None:
         """Return the latest version, None if there is no table."""
