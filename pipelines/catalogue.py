@@ -70,8 +70,8 @@ def _check_published_once(home: Path, publish_as: str) -> None:
         known = reading.declares(other, "publish_as")
         if other.parent != home and isinstance(known, str) and is_same_name(known, publish_as):
             raise DeclarationError(
-                f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{known}` too; "
-                "choose another name for one of them."
+                f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{known}` too. "
+                "Choose another name for one of them."
             )
 
 

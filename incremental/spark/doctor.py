@@ -164,8 +164,8 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
     scheme = _scheme(where)
     if scheme == "file":
         said = (
-            "On a local folder two processes can both win a commit, so Deltafold keeps its own apart by a lock; "
-            "let nothing else write to its tables, and share the folder with no other machine."
+            "On a local folder two processes can both win a commit, so Deltafold keeps its own apart by a lock. "
+            "Let nothing else write to its tables, and share the folder with no other machine."
         )
         return Finding("log store", True, said)
     if scheme in ATOMIC:

@@ -69,7 +69,7 @@ def test_keys_that_do_not_match_the_sources() -> None:
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ({"primary_key": "k"}, "write ('k',) instead of 'k'"),
+        ({"primary_key": "k"}, "Write ('k',) instead of 'k'"),
         ({"primary_key": ("k", "k")}, "names a column twice"),
         ({"invariant": True, "append_only": True}, "both invariant and append_only"),
         ({"foreign_keys": (ForeignKey(("k",), "o"),) * 2}, "declares a foreign key twice"),

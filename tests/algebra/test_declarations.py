@@ -17,9 +17,9 @@ OPTIONS = {"name": "v", "policy": "auto", "publish": "auto", "on_change": "refus
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("name", "a-b", "no name for a view"),
-        ("policy", "lazy", "no policy 'lazy'"),
-        ("publish", "x", "no publication 'x'"),
+        ("name", "a-b", "invalid view name"),
+        ("policy", "lazy", "unknown policy 'lazy'"),
+        ("publish", "x", "unknown publication 'x'"),
         ("on_change", "ask", "on_change cannot be 'ask'"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) 
     defined = factory.build(catalogue.survey(tmp_path), {}, SparkResource())
     described = defined.resolve_assets_def(keys.view("type")).specs_by_key[keys.view("type")].description
     assert described is not None
-    assert "rename the folder" in described
+    assert "Rename the folder" in described
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"digest": "DIGEST", "description": "{}"}'])

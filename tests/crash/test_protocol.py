@@ -51,14 +51,14 @@ def test_a_failure_between_two_tables_says_what_to_do(world: CrashSandbox) -> No
 
 
 def test_a_resume_does_not_read_another_table_of_the_same_name(world: CrashSandbox) -> None:
-    """Protects from pinned versions being read from a source that was dropped and created anew after the crash."""
+    """Protects from pinned versions being read from a source that was dropped and created again after the crash."""
     changed(world)
     stopped(world, STAGES["change"], 1)
     shutil.rmtree(world.orders)
     world.create()
     for _ in range(4):
         world.sql("insert into {orders} values (7, 7, 7, 7)")
-    with pytest.raises(SourceError, match="created anew"):
+    with pytest.raises(SourceError, match="created again"):
         world.view().refresh()
     assert len(world.view().history()) == 1
     world.view().rebuild()
@@ -72,7 +72,7 @@ def test_a_lost_journal_file_is_noticed(world: CrashSandbox) -> None:
     sorted(world.journal.glob("g*"))[-1].unlink()
     world.change(2)
     for _ in range(2):
-        with pytest.raises(StateError, match="rebuild the view"):
+        with pytest.raises(StateError, match="Rebuild the view"):
             world.view().refresh()
     world.view().rebuild()
     assert world.answer() == world.batch()
@@ -83,7 +83,7 @@ def test_a_view_without_its_journal_can_be_rebuilt(world: CrashSandbox) -> None:
     changed(world)
     world.view().refresh()
     shutil.rmtree(world.journal)
-    with pytest.raises(StateError, match="rebuild the view"):
+    with pytest.raises(StateError, match="Rebuild the view"):
         world.view().refresh()
     world.change(2)
     assert world.view().rebuild().verdict == "rebuilt"

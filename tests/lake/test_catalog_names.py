@@ -137,14 +137,14 @@ def test_what_is_no_delta_table_is_refused(delta: DeltaSandbox, database: str) -
             warehouse.view("v", "select k from s").refresh()
     given: list[Any] = [Delta(f"{database}.d"), f"{database}.d"]
     for wrong in given:
-        with pytest.raises(SourceError, match=rf"source d: .* write Delta\(table='{database}\.d'\)"):
+        with pytest.raises(SourceError, match=rf"source d: .* Write Delta\(table='{database}\.d'\)"):
             delta.warehouse.source("d", wrong)
     delta.warehouse.source("d", Delta(f"{delta.folder}/{database}.d"))  # as a relative path in a pipeline.yaml is read
     delta.warehouse.source("later", Delta(f"{database}.later"))
     with pytest.raises(SourceError, match=rf"and {database}\.d is a table of the catalog, not a path"):
         delta.view("select k from d").refresh()
     sql(f"create table {database}.later (k int, v int) using delta")
-    with pytest.raises(SourceError, match=rf"source later has no data: .* write Delta\(table='{database}\.later'\)"):
+    with pytest.raises(SourceError, match=rf"source later has no data: .* Write Delta\(table='{database}\.later'\)"):
         delta.view("select k from later").refresh()
     with pytest.raises(SourceError, match=r"source x is a int. Write Delta\(path\), Delta\(table=name\)"):
         delta.warehouse.source("x", cast(Any, 5))

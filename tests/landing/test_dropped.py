@@ -66,7 +66,7 @@ def test_keys_are_what_was_meant(tmp_path: Path, folder: str, key: str) -> None:
         (["day=a b/f.csv", "day=a%20b/f.csv"], "are the same partition. Keep one"),
         (["day=é/f.csv", "day=%C3%A9/f.csv"], "are the same partition. Keep one"),
         (["day=Ã©/f.csv", "day=%C3%A9/f.csv"], "are the same partition. Keep one"),
-        (["day=/f.csv"], "empty value: for NULL name it day=__HIVE_DEFAULT_PARTITION__"),
+        (["day=/f.csv"], "empty value. For NULL name it day=__HIVE_DEFAULT_PARTITION__"),
         (["Day=1/f.csv"], "Day=1 is not a partition, and would not be read"),
         (["day=1/f.csv", "stray.csv"], "stray.csv is not a partition, and would not be read"),
         (["day=1/hour=2/f.csv"], "hour=2 is a folder among data files, and would not be read"),

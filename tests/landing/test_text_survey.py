@@ -73,7 +73,7 @@ def test_what_has_no_end_in_sight_is_refused(tmp_path: Path, case: str) -> None:
     what = "has" if "json" in name else "begins a row of"
     assert str(caught.value) == (
         f"source s was not landed: {tmp_path}/{name}, line {line}, {what} more than 1,000 characters, which Spark "
-        "would hold as a whole. Correct the file and land again"
+        "would hold as a whole. Correct the file and land again."
     )
 
 

@@ -52,7 +52,7 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
         view.refresh()
         sandbox.sql(f"insert into {{t}} values (1, {value})")
     view.refresh()
-    with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1: .*\(generation 1 has 1, 2, 3\)"):
+    with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1. .*\(generation 1 has 1, 2, 3\)"):
         view.rollback(9)
     with pytest.raises(StateError, match=r"is at epoch 3 of generation 1 already. .* \(generation 1 has 1, 2, 3\)"):
         view.rollback(3)
@@ -96,7 +96,7 @@ def test_back_to_versions_that_were_vacuumed(sandbox: MemorySandbox) -> None:
     assert report.sentence.endswith(
         "; files of version 0 of source t are gone: a refresh that needs them will ask for a rebuild"
     )
-    with pytest.raises(SourceError, match="rebuild the view"):
+    with pytest.raises(SourceError, match="Rebuild the view"):
         view.refresh()
     view.rebuild()
     confirm(view)

@@ -43,9 +43,9 @@ def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) 
         ({"py": "x = 1\n"}, "it defines no function `query`"),
         (
             {"py": "def query(sales, sails):\n    pass\n"},
-            "line 1: `sails` is not a declared source; did you mean `sales`?",
+            "line 1: `sails` is not a declared source: did you mean `sales`?",
         ),
-        ({"py": "def query(*, shops):\n    pass\n"}, "`shops` is not a declared source; there are: sales."),
+        ({"py": "def query(*, shops):\n    pass\n"}, "`shops` is not a declared source: there are: sales."),
     ],
 )
 def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> None:

@@ -250,7 +250,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     write(tmp_path / "pipelines", "shop")
     result = call("path", "shop")
     assert (result.exit_code, result.stdout) == (exit_codes.DATA, "")
-    assert result.stderr == "view shop has no finished epoch yet. Refresh it first\n"
+    assert result.stderr == "view shop has no finished epoch yet. Refresh it first.\n"
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
     journal.keep(Recipe("f", columns=(("a b", "int"),)))
@@ -264,7 +264,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     }  # fmt: skip
     assert call("path", "nope").exit_code == exit_codes.USAGE
     (folder / "journal" / "query-f.json").write_text("{")
-    assert call("path", "shop").stderr.endswith("has lost the columns of the answer. Refresh it to restore them\n")
+    assert call("path", "shop").stderr.endswith("has lost the columns of the answer. Refresh it to restore them.\n")
     journal.keep(Recipe("f", columns=(("a b", "int"),)))
     assert facts("path", "shop") == told
 

@@ -179,8 +179,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "      partition_by: dya\n",
-            ", line 7: sources.sales.files.partition_by: `dya` is not a column of the schema (id, day); "
-            "add it there with its type.",
+            ", line 7: sources.sales.files.partition_by: `dya` is not a column of the schema (id, day). "
+            "Add it there with its type.",
         ),
         (
             MINIMAL + "publish_as: totals\n",
@@ -210,8 +210,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    primary_key: idd\n",
-            ", line 2: sources.sales: the primary key names `idd`, which is not a column of the schema (id, day); "
-            "correct it.",
+            ", line 2: sources.sales: the primary key names `idd`, which is not a column of the schema (id, day). "
+            "Correct it.",
         ),
         (
             MINIMAL + "    primary_key: 5\n",
@@ -254,8 +254,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("path: data", "path: '${no such'"),
-            ", line 4: sources.sales.files.path: `${` opens a variable that is not closed or not a name; "
-            "write ${NAME} or ${NAME:-default}.",
+            ", line 4: sources.sales.files.path: `${` opens a variable that is not closed or not a name. "
+            "Write ${NAME} or ${NAME:-default}.",
         ),
         (
             MINIMAL.replace("path: data", "path: s3a://lake/in"),

@@ -187,7 +187,7 @@ def test_a_view_below_that_was_rebuilt(sandbox: MemorySandbox) -> None:
     opened(changed).rebuild()
     views["totals"].rebuild()
     sandbox.remove("warehouse/views/totals/g1")
-    with pytest.raises(SourceError, match="rebuild the view incremental"):
+    with pytest.raises(SourceError, match="Rebuild the view incremental"):
         opened(changed).refresh()
 
 

@@ -48,7 +48,7 @@ def test_the_difference_is_said(sandbox: MemorySandbox) -> None:
     changed = sandbox.view(QUERY.replace("v < 100", "v < 200").replace("sum(x) s", "max(x) s"))
     assert refusal(changed).splitlines() == [
         "the query of view v, or a column it reads, changed since its state was built. Rebuild the view, or restore "
-        "what changed",
+        "what changed.",
         "  answer column: - s bigint",
         "  answer column: + s int",
         "  - group by k: sum(x)",
@@ -158,7 +158,7 @@ def test_rebuilt_by_policy(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPat
     before = [(1, 1), (2, 2)]
     new = sandbox.view("select k, v, count(*) n from t group by k, v", on_change="rebuild")
     assert rows(new) == before
-    with pytest.raises(ChangedQueryError, match="rebuild the view before it is verified"):
+    with pytest.raises(ChangedQueryError, match="Rebuild the view before it is verified"):
         new.verify()
     with monkeypatch.context() as crash:
         crash.setattr(incremental_refresh.Incremental, "run", lambda *_: 1 / 0)

@@ -39,7 +39,7 @@ def test_a_function_without_a_source(delta: DeltaSandbox) -> None:
     checked(view)
     assert rows(view) == [(0,), (1,), (2,)]
     for query in ("select k from t", lambda t: t.select("k"), lambda **tables: tables["t"].select("k")):
-        with pytest.raises(SourceError, match=r"source t has no data: .*land its files, or create the table"):
+        with pytest.raises(SourceError, match=r"source t has no data: .*Land its files, or create the table"):
             delta.view(query, "late").refresh()
     delta.insert("t", "k int", [(7,)])
     assert view.refresh().verdict == "nothing to do"

@@ -156,7 +156,7 @@ def test_a_constraint_that_nobody_checked_before_is_not_relied_on(sandbox: Memor
     sandbox.sql("insert into {lines} values (9, 1, 90)")
     checked(sandbox.view(INNER))
     sandbox.sql("insert into {orders} values (9, 'late')")
-    declared = Warehouse(sandbox.spark, sandbox.warehouse.root)
+    declared = sandbox.opened()
     declare(sandbox, again=declared)
     view = declared.view("v", INNER)
     checked(view)
@@ -172,7 +172,7 @@ def test_a_key_that_makes_a_state_needless_asks_for_a_rebuild(sandbox: MemorySan
     query = "select status, count(*) n from (select distinct ok, status from orders) group by status"
     checked(sandbox.view(query))
     sandbox.sql("insert into {orders} values (9, 'late')")
-    declared = Warehouse(sandbox.spark, sandbox.warehouse.root)
+    declared = sandbox.opened()
     declare(sandbox, again=declared)
     view = declared.view("v", query)
     with pytest.raises(ChangedQueryError, match="declared keys"):

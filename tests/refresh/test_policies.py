@@ -159,7 +159,7 @@ def test_changing_how_a_view_is_kept(sandbox: MemorySandbox, first: dict[str, st
     try:
         other.refresh()
     except DeltafoldError as error:
-        assert "rebuild" in str(error)
+        assert "Rebuild" in str(error)
         other.rebuild()
     confirm(other)
     sandbox.sql("delete from {t} where v = 2")

@@ -102,7 +102,7 @@ def test_a_source_that_was_restored_from_a_copy(sandbox: MemorySandbox, more: in
     for i in range(1 + more):
         sandbox.insert("t", "k int, v int", [(3, 30 + i)])
     for _ in range(2):
-        with pytest.raises(SourceError, match=r"source t at .* its history was replaced.* rebuild the view"):
+        with pytest.raises(SourceError, match=r"source t at .* its history was replaced.* Rebuild the view"):
             view.refresh()
     view.rebuild()
     confirm(view)
@@ -151,7 +151,7 @@ def test_invariant_source_that_changes(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (1, 10)")
     checked(view)
     sandbox.sql("insert into {d} values (2, 'two')")
-    with pytest.raises(SourceError, match=r"source d is declared invariant but changed .* rebuild the view"):
+    with pytest.raises(SourceError, match=r"source d is declared invariant but changed .* Rebuild the view"):
         view.refresh()
     view.rebuild()
     confirm(view)

@@ -57,7 +57,7 @@ def test_unwritable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DELTAFOLD_CACHE", str(tmp_path / "file"))
     for name in ("jars", "cache"):
         found = finding(name, tmp_path)
-        assert not found.ok and "set DELTAFOLD_CACHE" in found.sentence
+        assert not found.ok and "Set DELTAFOLD_CACHE" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_available_memory", lambda: 1 << 30)
     assert not finding("memory", tmp_path, memory="2g").ok
     assert finding("memory", tmp_path, memory="1g").ok
-    assert "no amount" in finding("memory", tmp_path, memory="lots").sentence
+    assert "not an amount" in finding("memory", tmp_path, memory="lots").sentence
     monkeypatch.setattr(doctor, "_available_memory", lambda: None)
     assert finding("memory", tmp_path, memory="2g").ok
 

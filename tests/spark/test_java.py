@@ -98,7 +98,7 @@ def test_no_java_at_all_is_one_sentence(no_java: Path, monkeypatch: pytest.Monke
 def test_unwritable_cache_is_one_sentence(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (no_java / "file").write_text("")
     monkeypatch.setenv("DELTAFOLD_CACHE", str(no_java / "file" / "cache"))
-    with pytest.raises(SetupError, match="set DELTAFOLD_CACHE"):
+    with pytest.raises(SetupError, match="Set DELTAFOLD_CACHE"):
         provide_java()
 
 

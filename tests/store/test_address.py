@@ -142,7 +142,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: Delta
         view = other.view("v", HOSTILE, publish_as=f"{database}.{name}")
         with pytest.raises(CatalogError) as caught:
             view.refresh()
-        taken, advice = f"the name is taken ({whose})", f"Choose another name, or drop {database}.{name}"
+        taken, advice = f"the name is taken ({whose})", f"Choose another name, or drop {database}.{name}."
         assert str(caught.value) == f"view v cannot be published as {database}.{name}: {taken}. {advice}"
         assert not (delta.folder / "warehouse 2" / "views" / "v" / "journal").exists()
     for name in (f"{database}.none.there", "nowhere.v"):
@@ -167,7 +167,7 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
             view.refresh()
         assert str(caught.value) == (
             "view v is at epoch 1 and nothing is lost, but the SQL view viewless.SYS.v does not show it: Catalog "
-            "viewless does not support views. Choose a database of a catalog that holds views, then refresh again"
+            "viewless does not support views. Choose a database of a catalog that holds views, then refresh again."
         )
         assert (view.answer().count(), len(view.history())) == (1, 1)
     delta.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone

@@ -130,7 +130,7 @@ def test_no_row_is_told(sandbox: MemorySandbox, log: Path, numbers: Path) -> Non
 
 def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from an operator who believes that something is told, and nothing is."""
-    for wanted, says in (("yaml", "use json"), (f"json:{tmp_path}/none/log", "cannot write")):
+    for wanted, says in (("yaml", "Use json"), (f"json:{tmp_path}/none/log", "cannot write")):
         monkeypatch.setenv(events.VARIABLE, wanted)
         with pytest.raises(SetupError, match=says):
             events.switch_on()

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from incremental.algebra.errors import SourceError
 from incremental.lake.files import Commit, File, Identity
 from incremental.lake.memory.log import MemoryLog, Version
-from incremental.lake.memory.rows import frame
+from incremental.lake.memory.rows import frame, less
 from incremental.lake.protocol import VersionedTable, unreadable
 
 
@@ -121,9 +121,12 @@ class MemoryReads:
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """The rows by which the deletion vectors of the same files differ, in `_change_type` delete or insert."""
-        old, new = self.rows_of(version, before), self.rows_of(version, after)
-        sides = ((old.exceptAll(new), "delete"), (new.exceptAll(old), "insert"))
-        deleted, inserted = (rows.selectExpr("*", f"'{change}' AS _change_type") for rows, change in sides)
+        self._check([*before, *after])
+        old, new = (self._at(version).rows_of(files) for files in (before, after))
+        sides = ((less(old, new), "delete"), (less(new, old), "insert"))
+        deleted, inserted = (
+            frame(self.spark, rows).selectExpr("*", f"'{change}' AS _change_type") for rows, change in sides
+        )
         return deleted.unionAll(inserted)
 
     def at(self, version: int) -> DataFrame:
