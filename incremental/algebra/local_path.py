@@ -37,6 +37,11 @@ def local_path(
     return (path.expanduser() if home else path).absolute()
 
 
+def printable(path: object) -> str:
+    """Return a path with its control characters escaped, so that a file's name cannot forge a line of a message."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))
+
+
 def plain(address: str) -> str:
     """Return a local address as a path: without the `file:` that it may begin with."""
     found = FILE_URI.match(address)

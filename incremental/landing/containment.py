@@ -22,6 +22,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.local_path import printable
 
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
@@ -34,7 +35,7 @@ def check_root(source: str, root: Path) -> None:
         found = place.lstat() if place.is_symlink() else None
         if found is not None and not _is_trusted(found):
             raise SourceError(
-                f"source {source}: {place} is a link that another user made, and may lead anywhere. "
+                f"source {source}: {printable(place)} is a link that another user made, and may lead anywhere. "
                 "Declare the folder that it leads to."
             )
 
@@ -47,11 +48,11 @@ def check_link(source: str, root: Path, path: Path) -> None:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError):  # RuntimeError: a loop, before Python 3.13
         raise SourceError(
-            f"source {source}: {path} is a link that leads nowhere. Remove it, or put the file in its place."
+            f"source {source}: {printable(path)} is a link that leads nowhere. Remove it, or put the file in its place."
         ) from None
     if not real.is_relative_to(root.resolve()):
         raise SourceError(
-            f"source {source}: {path} is a link that leads out of {root}, and is not followed. "
+            f"source {source}: {printable(path)} is a link that leads out of {root}, and is not followed. "
             "Put the files themselves there."
         )
 
@@ -79,7 +80,8 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
     """
     base, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))  # a loop stays, and is refused below
     if not real.is_relative_to(base):
-        raise SourceError(f"source {source}: {path} leads out of {root}, and is not read. Put the file itself there.")
+        shown = printable(path)
+        raise SourceError(f"source {source}: {shown} leads out of {root}, and is not read. Put the file itself there.")
     *folders, name = real.relative_to(base).parts
     with _named(source, path):
         descriptor = os.open(base, OPEN_FOLDER)
@@ -118,7 +120,7 @@ def _named(source: str, path: Path) -> Generator[None]:
 
 def _replaced(source: str, path: Path) -> SourceError:
     return SourceError(
-        f"source {source} was not landed: {path} was replaced by a link or a pipe meanwhile. Land again."
+        f"source {source} was not landed: {printable(path)} was replaced by a link or a pipe meanwhile. Land again."
     )
 
 

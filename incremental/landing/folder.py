@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import check_link, check_root, open_file_within
 
@@ -60,7 +61,8 @@ def partitions_in(source: str, files: Files) -> dict[str, Partition]:
     for key, folder in partition_folders(source, files.partition_by, root):
         for name in {key, spark_value(folder)}:
             if folders.setdefault(name, folder) != folder:
-                raise SourceError(f"source {source}: {folders[name]} and {folder} are the same partition. Keep one.")
+                other = f"{printable(folders[name])} and {printable(folder)}"
+                raise SourceError(f"source {source}: {other} are the same partition. Keep one.")
         check_names(source, root, folder)
         facts = data_files(folder)
         if facts:
@@ -74,11 +76,11 @@ def check_names(source: str, root: Path, folder: Path) -> None:
         check_link(source, root, child)
         if child.is_dir():
             raise SourceError(
-                f"source {source}: {child} is a folder among data files, and would not be read. "
+                f"source {source}: {printable(child)} is a folder among data files, and would not be read. "
                 "Move its files up, or let its name begin with _."
             )
         if child.exists() and not child.is_file():
-            raise SourceError(f"source {source}: {child} is a pipe or a device, not a file. Remove it.")
+            raise SourceError(f"source {source}: {printable(child)} is a pipe or a device, not a file. Remove it.")
         try:
             child.name.encode()
         except UnicodeEncodeError as error:
@@ -97,11 +99,12 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
         name, equals, value = child.name.partition("=")
         if not child.is_dir() or name != column or not equals:
             raise SourceError(
-                f"source {source}: {child} is not a partition, and would not be read. Put files in folders named "
-                f"{column}=value; names that begin with _ are ignored."
+                f"source {source}: {printable(child)} is not a partition, and would not be read. Put files in folders "
+                f"named {column}=value; names that begin with _ are ignored."
             )
         if not value:
-            raise SourceError(f"source {source}: {child} has an empty value. For NULL name it {column}={HIVE_NULL}.")
+            null = f"{column}={HIVE_NULL}"
+            raise SourceError(f"source {source}: {printable(child)} has an empty value. For NULL name it {null}.")
         try:
             value.encode()
             yield unquote(value, errors="strict"), child

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import open_file_within
 from incremental.landing.decompression import DamagedFileError, decompress
@@ -36,7 +37,9 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
         except DamagedFileError as error:
             reason = f" is not a complete {path.suffix} file as Spark reads it ({error})"
     if reason:
-        raise SourceError(f"source {source} was not landed: {path}{reason}. Correct the file and land again.")
+        raise SourceError(
+            f"source {source} was not landed: {printable(path)}{reason}. Correct the file and land again."
+        )
 
 
 def text_fault(file: BinaryIO, path: Path, files: Files) -> str:

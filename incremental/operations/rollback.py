@@ -90,7 +90,7 @@ class Rollback:
         maintenance = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first, since nobody should restore a query for files that are gone
         if found := self._planner.redefinition(entry):
-            raise found.refused(f"to {what}, restore what was; else rebuild the view")
+            raise found.refused(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, maintenance)
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}

@@ -23,7 +23,7 @@ DISK = {
     "Permission denied": "Let this user read and write there",
     "Operation not permitted": "Let this user read and write there",
 }  # fmt: skip
-DATA = re.compile(r"SQLSTATE: 2[12]")  # values that an expression cannot take, two rows where one is expected
+DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # values that an expression cannot take, two rows where one is expected
 NEVER_TOGETHER = (
     ". If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
     "rows with old ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."

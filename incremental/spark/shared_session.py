@@ -84,7 +84,8 @@ def attach(file: Path) -> SparkSession:
 
 
 def read(file: Path) -> Host:
-    """Read a host's file; raises NoHostError where there is none, SetupError where it cannot be trusted."""
+    """Read a host's file; raises NoHostError where there is none or it is damaged, SetupError where it cannot be
+    trusted."""
     try:
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -99,11 +100,13 @@ def read(file: Path) -> Host:
         return Host(int(known["process"]), str(known["started"]), int(known["port"]), str(known["secret"]))
     except FileNotFoundError:
         raise _gone(file, "there is no such file") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"it cannot be opened ({error.strerror})" if isinstance(error, OSError) else "no host wrote it"
+    except OSError as error:
         raise SetupError(
-            f"Spark host {file}: {reason}. Remove it, link or file, and start a host with {COMMAND} {file}."
+            f"Spark host {file}: it cannot be opened ({error.strerror}). Remove it, link or file, and start a host "
+            f"with {COMMAND} {file}."
         ) from None
+    except (ValueError, KeyError, TypeError):  # torn by a full disk, or of another release
+        raise _gone(file, "it is not a host's file") from None
 
 
 def greet(file: Path, host: Host) -> None:
@@ -192,13 +195,17 @@ def watch(lives: Callable[[], bool], ended: threading.Event) -> bool:
 
 def _check_private(path: Path, found: os.stat_result) -> None:
     """Raise SetupError for a file or folder that another user owns or may use, and for a link to one."""
-    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OTHERS:
-        folder = stat.S_ISDIR(found.st_mode)
-        raise SetupError(
-            f"Spark host {path}: others may {'enter it' if folder else 'read or write it'}, or it is a link or another "
-            f"user's. {'Name a file in a folder of your own with mode 700' if folder else 'Remove it'}, and start the "
-            f"host with {COMMAND} FILE."
-        )
+    folder = stat.S_ISDIR(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        reason = "it is a link"
+    elif found.st_uid != os.geteuid():
+        reason = "it belongs to another user"
+    elif found.st_mode & OTHERS:
+        reason = f"others may {'enter it' if folder else 'read or write it'}"
+    else:
+        return
+    remedy = "Name a file in a folder of your own with mode 700" if folder else "Remove it"
+    raise SetupError(f"Spark host {path}: {reason}. {remedy}, and start the host with {COMMAND} FILE.")
 
 
 def _check_free(file: Path) -> None:

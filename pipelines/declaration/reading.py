@@ -134,6 +134,8 @@ def _what(place: _Place, mistake: Any) -> str:
         return f"`{mistake['input']}` is not one of {context['expected']}. Choose one of them"
     if kind == "value_error":
         return str(context["error"])
+    if kind == "missing" and place == ("sources",):
+        return "it is missing. Add it, for a query of constants as `sources: {}`"
     if kind == "string_type" and mistake["input"] is None:
         return "it has no value. Write one, or remove the key"
     return _WHAT.get(kind, f"{mistake['msg']}. Correct it")

@@ -89,6 +89,14 @@ def test_names_that_are_no_text_are_an_error(tmp_path: Path, name: bytes) -> Non
         partitions_in("s", files(tmp_path))
 
 
+def test_a_name_cannot_forge_a_line_of_a_message(tmp_path: Path) -> None:
+    """Protects whoever reads a terminal or a log from sentences that a dropped file's name says."""
+    drop(tmp_path / "stray\nfix: all is well\x1b[2K.csv")
+    with pytest.raises(SourceError, match=r"stray\\nfix: all is well\\x1b\[2K\.csv is not a partition") as caught:
+        partitions_in("s", files(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     """Protects from taking a folder that is not mounted for one whose partitions were all removed."""
     with pytest.raises(SourceError, match=r"there is no folder .*gone. Create it"):

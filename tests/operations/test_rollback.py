@@ -57,7 +57,7 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
     with pytest.raises(StateError, match=r"is at epoch 3 of generation 1 already. .* \(generation 1 has 1, 2, 3\)"):
         view.rollback(3)
     with pytest.raises(
-        ChangedQueryError, match=r"the query of view v.* changed .*: to go back to epoch 1 of generation 1, restore"
+        ChangedQueryError, match=r"the query of view v.* changed .*. To go back to epoch 1 of generation 1, restore"
     ):
         sandbox.view(QUERY.replace("sum(v)", "sum(v + 1)")).rollback(1)
     view.maintain(0)

@@ -105,7 +105,12 @@ def test_what_no_sample_can_be_of(sandbox: MemorySandbox) -> None:
     view = sandbox.view("select v from t")
     view.refresh()
     assert view.verify(1).ok
-    for share, says in ((0.5, "Verify all of it"), (0, "no share"), (2, "no share"), (float("nan"), "no share")):
+    for share, says in (
+        (0.5, "Verify all of it"),
+        (0, "invalid share"),
+        (2, "invalid share"),
+        (float("nan"), "invalid share"),
+    ):
         with pytest.raises(QueryError, match=says):
             view.verify(share)
 

@@ -130,7 +130,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ("- a", ": it must be a mapping that declares at least `sources:`. Add them."),
         ("sources: {", ", line 1: it is not YAML (expected the node content, but found '<stream end>'). Correct it."),
         ("a: &a [*a]\n", ", line 1: a value contains itself. Remove the anchor."),
-        ("description: x\n", ": sources: it is missing. Add it."),
+        ("description: x\n", ": sources: it is missing. Add it, for a query of constants as `sources: {}`."),
         ("sources:\n", ", line 1: sources: it must be a mapping. Write `key: value` lines under it."),
         (MINIMAL + "polcy: auto\n", ", line 7: polcy: unknown key: did you mean `policy`?"),
         (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder. Remove it."),

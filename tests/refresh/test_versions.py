@@ -339,3 +339,13 @@ def test_rows_that_were_never_together(sandbox: MemorySandbox) -> None:
         view.refresh()
     view.rebuild()
     confirm(view)
+
+
+def test_an_error_that_the_query_raises_is_the_datas(sandbox: MemorySandbox) -> None:
+    """Protects from calling Deltafold broken where a query refuses a row on purpose."""
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    view = sandbox.view("select k, if(v < 0, raise_error('negative'), v) v from t")
+    checked(view)
+    sandbox.sql("insert into {t} values (2, -1)")
+    with pytest.raises(SourceError, match="negative"):
+        view.refresh()

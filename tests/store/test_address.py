@@ -146,7 +146,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: Delta
         assert str(caught.value) == f"view v cannot be published as {database}.{name}: {taken}. {advice}"
         assert not (delta.folder / "warehouse 2" / "views" / "v" / "journal").exists()
     for name in (f"{database}.none.there", "nowhere.v"):
-        with pytest.raises(CatalogError, match=r"view v cannot be published as .*nothing was written"):
+        with pytest.raises(CatalogError, match=r"view v cannot be published as .*Nothing was written"):
             other.view("v", HOSTILE, publish_as=name).refresh()
     view.drop()
     assert delta.spark.table(f"{database}.ours").count() == 1

@@ -135,7 +135,7 @@ def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         with pytest.raises(SetupError, match=says):
             events.switch_on()
     monkeypatch.setenv(metrics.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(SetupError, match="no folder that can be written"):
+    with pytest.raises(SetupError, match="not a writable folder"):
         metrics.metrics_of(Store(cast(Any, None), tmp_path, "v", DELTA))
 
 

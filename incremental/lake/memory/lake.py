@@ -88,7 +88,12 @@ class MemoryTable(MemoryWrites):
         self.log.discard(gone - {path for path, _ in latest.files})
 
     def usage(self) -> tuple[int, int]:
-        """Files and bytes that are stored, those of old versions too."""
+        """Files and bytes that are stored, those of old versions too; a clone's first files are its original's."""
+        owners = dict[str, str]()
+        for version in self.log.versions.values():
+            for file in version.done.added:
+                owners.setdefault(file.identity[0], version.table)
         known = {file.identity[0]: file.bytes for v in self.latest.back() for file in v.done.added}
-        stored = {path: size for path, size in known.items() if path not in self.log.vacuumed}
+        ours = {path: size for path, size in known.items() if owners.get(path) == self.latest.table}
+        stored = {path: size for path, size in ours.items() if path not in self.log.vacuumed}
         return len(stored), sum(stored.values())

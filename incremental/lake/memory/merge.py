@@ -21,7 +21,8 @@ def merged(
 ) -> tuple[list[int], DataFrame]:
     """The places of the target's rows that are updated or deleted, and the rows that are written.
 
-    target: with a column ROW of places. Raises AnalysisException where several rows of the source change the same row.
+    target: with a column ROW of places. Raises AnalysisException where several rows of the source match the same row,
+    whether or not a clause takes them, as Delta does.
     """
     pairs = target.alias("t").join(source.withColumn(SOURCE, F.lit(True)).alias("u"), F.expr(condition), "full")
     chosen, matched = F.lit(None).cast("int"), F.col(ROW).isNotNull() & F.col(SOURCE).isNotNull()
@@ -29,11 +30,12 @@ def merged(
         side = F.col(ROW).isNull() if clause.action == "insert" else matched
         chosen = F.when(side & F.expr(clause.when or "true"), F.lit(number)).otherwise(chosen)
     names = [name for name in target.columns if name != ROW]
+    matches = Counter(row[0] for row in pairs.where(matched).select(ROW).collect())
+    if max(matches.values(), default=1) > 1 and not unconditional(clauses):
+        raise AnalysisException("[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE] several rows match one")
     numbered = pairs.withColumn(CHOSEN, chosen).where(f"{CHOSEN} IS NOT NULL")
     changed = evaluated(numbered.select(*(value_of(name, clauses).alias(name) for name in names), ROW, CHOSEN))
     places = [int(row[0]) for row in changed.select(ROW).collect() if row[0] is not None]
-    if max(Counter(places).values(), default=1) > 1 and not unconditional(clauses):
-        raise AnalysisException("[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE] several rows match one")
     written = [number for number, clause in enumerate(clauses) if clause.action != "delete"]
     return sorted({*places}), changed.where(F.col(CHOSEN).isin(written)).select(*map(quoted, names))
 
