@@ -20,7 +20,7 @@ DESCRIPTIONS = "deltafold/descriptions"
 
 
 def _build() -> dg.Definitions:
-    found = catalogue.survey()
+    found = catalogue.survey_pipelines()
     context = DefinitionsLoadContext.get()
     if context.load_type == DefinitionsLoadType.RECONSTRUCTION and DESCRIPTIONS in context.reconstruction_metadata:
         text = context.reconstruction_metadata[DESCRIPTIONS]

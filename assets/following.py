@@ -40,7 +40,7 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
     }
 
 
-def consumed(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
+def consumed_versions(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
     """The versions that the view's last refresh in Dagster consumed, by source; None before the first."""
     versions = last_metadata(instance, keys.view(pipeline.name)).get(metadata.CONSUMED)
     return versions if isinstance(versions, Mapping) else None

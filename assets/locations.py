@@ -46,7 +46,7 @@ def known(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str 
     return location if isinstance(location, str) else None
 
 
-def unknown(pipeline: Pipeline, source: str) -> str:
+def unknown_location(pipeline: Pipeline, source: str) -> str:
     """What to say of a source whose path is not known."""
     table = pipeline.declaration.sources[source].table
     return (

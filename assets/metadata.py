@@ -55,7 +55,7 @@ def of_state(state: StateDescription) -> Metadata:
     }
 
 
-def of_states(description: Description) -> Metadata:
+def state_metadata(description: Description) -> Metadata:
     """All state tables at once."""
     rows = [(state.name, ", ".join(state.keys) or "none", ", ".join(state.columns)) for state in description.states]
     return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
@@ -99,7 +99,7 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
     }
 
 
-def of_view(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
+def view_metadata(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
     """What the view is: its columns, size, place, plan, and what keeping it has cost so far."""
     columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
     return {

@@ -97,7 +97,7 @@ def _refresh(
 
     A rollback keeps what was consumed before it: it is not for the sensor to undo, which looks for what is new.
     """
-    consumed = following.consumed(pipeline, instance) if done.verdict == ROLLED_BACK else None
+    consumed = following.consumed_versions(pipeline, instance) if done.verdict == ROLLED_BACK else None
     more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
     yield from _tables_of_others(instance, pipeline, done)
     yield from epochs.materialisations(pipeline, view, done, instance, more)

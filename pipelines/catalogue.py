@@ -81,7 +81,7 @@ def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
     return tuple(map(loader.load, loader.names))
 
 
-def survey(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
+def survey_pipelines(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
     """All pipelines of a folder by name, and for one that is not declared well the error."""
     loader = _Loader.of(folder)
     found: dict[str, Pipeline | DeclarationError] = {}
@@ -125,7 +125,7 @@ class _Loader:
         if not (home / DECLARATION_FILE).is_file():
             near = reading.nearest(name, self.names)
             raise DeclarationError(f"There is no pipeline `{name}` in {self.folder}: {near}")
-        declaration = reading.read(home / DECLARATION_FILE, os.environ)
+        declaration = reading.read_declaration(home / DECLARATION_FILE, os.environ)
         below = {source: part.view for source, part in declaration.sources.items() if part.view}
         for source, view in below.items():
             self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view: ", view, (*above, name))
@@ -155,7 +155,7 @@ def start(pipeline: Pipeline) -> SparkSession:
     return session.start(f"deltafold {pipeline.name}", settings=part.settings, **asked)
 
 
-def examine(pipeline: Pipeline | None) -> tuple[Finding, ...]:
+def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
     """What the doctor finds on this machine, for a pipeline's warehouse and Spark or for the default ones."""
     from incremental.spark import doctor
 
@@ -237,7 +237,7 @@ def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landi
     return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}
 
 
-def state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
+def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
     """Where a pipeline stands, as plain data: what View.status tells, and `state` in a word or two.
 
     opened: as of `open`.
@@ -262,7 +262,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
     if isinstance(pipeline, Exception):
         return {"name": name, "state": "not declared well", "problem": str(pipeline)}
     try:
-        return {"name": name} | state(pipeline, start(pipeline), opened)
+        return {"name": name} | pipeline_state(pipeline, start(pipeline), opened)
     except DeltafoldError as error:
         return {"name": name, "state": "failing", "problem": str(error)}
 

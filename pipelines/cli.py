@@ -47,7 +47,7 @@ Partition = Annotated[
 Chunk = Annotated[
     str | None,
     typer.Option(
-        "--chunk", metavar="SIZE", callback=value(sizes.check), help="Split changes into batches of SIZE (2g)."
+        "--chunk", metavar="SIZE", callback=value(sizes.check_size), help="Split changes into batches of SIZE (2g)."
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
@@ -233,7 +233,7 @@ def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="T
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List the declared pipelines (starts no Spark)."""
-    found = catalogue.survey()
+    found = catalogue.survey_pipelines()
     _print(as_json, [catalogue.facts(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
     _exit_on_bad(found)
 
@@ -241,7 +241,7 @@ def list_(as_json: Json = False) -> None:
 @app.command()
 def status(as_json: Json = False) -> None:
     """Show age, lag, size and interrupted work of each pipeline."""
-    found, opened = catalogue.survey(), dict[str, Any]()
+    found, opened = catalogue.survey_pipelines(), dict[str, Any]()
     rows = []
     with show_progress("starting Spark") as say:
         for name, pipeline in found.items():
@@ -262,7 +262,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check this machine's setup; exit code 70 if something is missing."""
-    found = catalogue.examine(catalogue.load(name) if name else None)
+    found = catalogue.examine_setup(catalogue.load(name) if name else None)
     _print(as_json, [asdict(finding) for finding in found], rendering.findings(found))
     if not all(finding.ok for finding in found):
         raise typer.Exit(UNEXPECTED)

@@ -100,7 +100,7 @@ def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: 
     report = catalogue.refresh(pipeline, view, progress=lambda step: None)
     _say(f"{what}: {report.sentence}")
     landed = [Landed(pipeline, landing) for landing in landings]
-    orchestrator.send([*landed, *orchestrator.refreshed(pipeline, view, report)])
+    orchestrator.send([*landed, *orchestrator.report_refresh(pipeline, view, report)])
     return Step(what, sum(landing.rows for landing in landings), seconds, report)
 
 

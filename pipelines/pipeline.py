@@ -24,7 +24,7 @@ class Pipeline:
     name: str
     folder: Path
     declaration: Declaration
-    query: queries.Query
+    query: queries.QueryFile
     below: Mapping[str, Pipeline] = field(default_factory=dict[str, "Pipeline"])
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryFile:
     """The query's file and its text; `function` says whether it is query.py."""
 
     path: Path
@@ -28,7 +28,7 @@ class Query:
     function: bool
 
 
-def find(home: Path, sources: Sequence[str]) -> Query:
+def find(home: Path, sources: Sequence[str]) -> QueryFile:
     """The one query in a pipeline's folder. Raises DeclarationError.
 
     sources: the declared sources, which the parameters of a function must be named after.
@@ -48,10 +48,10 @@ def find(home: Path, sources: Sequence[str]) -> Query:
         raise DeclarationError(f"{path}: it is empty. Write the query there.")
     if path.suffix == ".py":
         _check_function(path, text, sources)
-    return Query(path, text, path.suffix == ".py")
+    return QueryFile(path, text, path.suffix == ".py")
 
 
-def runnable(query: Query) -> str | Callable[..., DataFrame]:
+def runnable(query: QueryFile) -> str | Callable[..., DataFrame]:
     """The query as the API takes it: SQL text, or the function of query.py, which is run for that."""
     if not query.function:
         return query.text

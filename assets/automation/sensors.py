@@ -76,7 +76,7 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
             if before.get(name) != version
         ]
         if not events:
-            unknown = [locations.unknown(pipeline, name) for name in watched if name not in seen]
+            unknown = [locations.unknown_location(pipeline, name) for name in watched if name not in seen]
             return dg.SkipReason(" ".join([*([f"No new version of {', '.join(seen)}."] if seen else []), *unknown]))
         return dg.SensorResult(asset_events=events, cursor=json.dumps(before | after, sort_keys=True))
 
@@ -97,7 +97,7 @@ def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         # Asked first: what ends between the two questions is then seen at the next tick, and nothing is missed.
         waiting = following.under_way(pipeline, context.instance)
         events = following.last_events(pipeline, context.instance)
-        late = following.behind(events, following.consumed(pipeline, context.instance))
+        late = following.behind(events, following.consumed_versions(pipeline, context.instance))
         if not late:
             return dg.SkipReason(f"{pipeline.name} has consumed all that its sources have.")
         if waiting:

@@ -43,8 +43,8 @@ def materialisations(
         more: metadata of the view in place of the report's own.
     """
     description, version = view.description(), metadata.stand(report.generation, report.epoch)
-    view_metadata = {**of_view(pipeline, view, description, report), **(more or {})}
-    shown = {**of_states(pipeline, description), keys.view(pipeline.name): view_metadata}
+    view_metadata = {**view_with_versions(pipeline, view, description, report), **(more or {})}
+    shown = {**states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
     given: dict[dg.AssetKey, Input] = {}
     for spec in specs(pipeline, description):
         inputs = {key: given.get(key) or _input(instance, key) for key in _inputs_of(spec)}
@@ -54,18 +54,18 @@ def materialisations(
         given[spec.key] = (version, None)
 
 
-def of_states(pipeline: Pipeline, description: Description) -> dict[dg.AssetKey, metadata.Metadata]:
+def states_with_versions(pipeline: Pipeline, description: Description) -> dict[dg.AssetKey, metadata.Metadata]:
     """The metadata of each state table, and of the asset that stands for all of them where the plan was not known."""
-    whole = {keys.state(pipeline.name): metadata.of_states(description)} if description.states else {}
+    whole = {keys.state(pipeline.name): metadata.state_metadata(description)} if description.states else {}
     return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
 
 
-def of_view(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
+def view_with_versions(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
     """The metadata of the view."""
     below = {source: each.name for source, each in pipeline.below.items()}
     return {
         **metadata.of_refresh(report, below),
-        **metadata.of_view(description, view.answer().count(), view.address, view.history()),
+        **metadata.view_metadata(description, view.answer().count(), view.address, view.history()),
         **locations.of_tables(pipeline, view, report),
     }
 

@@ -52,7 +52,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
             _, view = spark.open(pipeline)
             report = catalogue.refresh(pipeline, view, context.log.info, config.rebuild)
             description = view.description()
-            view_metadata = epochs.of_view(pipeline, view, description, report)
+            view_metadata = epochs.view_with_versions(pipeline, view, description, report)
             moved = list(epochs.moved_below(pipeline, view, report, context.instance))
         for event in moved:
             context.log_event(event)
@@ -60,7 +60,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         if known is None or known.states != description.states:
             context.log.info("The state tables are new: reload the code location to see them.")
         version = dg.DataVersion(metadata.stand(report.generation, report.epoch))
-        shown = {**epochs.of_states(pipeline, description), keys.view(pipeline.name): view_metadata}
+        shown = {**epochs.states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
         for spec in shown_assets:
             if spec.key in shown:  # a plan that has changed since the code was loaded may lack a state
                 tags = epochs.versions_below(spec, report)

@@ -27,7 +27,7 @@ class ForeignKey:
     source: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", names(self.columns, "a foreign key"))
+        object.__setattr__(self, "columns", column_tuple(self.columns, "a foreign key"))
         if not self.columns:
             raise SourceError(f"a foreign key to {self.source} names no column. Name those that refer to it.")
 
@@ -55,7 +55,7 @@ class Delta:
             raise SourceError('a Delta source has either a path or a table. Write Delta(path) or Delta(table="db.t").')
         if self.table is not None and (fault := table_name_fault(self.table)):
             raise SourceError(f"{fault}.")
-        check(self)
+        check_declaration(self)
 
     @property
     def address(self) -> str:
@@ -96,7 +96,7 @@ class Files:
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         if fault:
             raise SourceError(f"{self.path}: {fault}.")
-        check(self)
+        check_declaration(self)
 
     @property
     def address(self) -> str:
@@ -128,11 +128,11 @@ def is_name(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier() and not name.startswith("__") and len(name) <= 128
 
 
-def check(declared: SourceDeclaration) -> None:
+def check_declaration(declared: SourceDeclaration) -> None:
     """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
     if has_password(declared.address):
         raise SourceError(f"the address {mask_secrets(declared.address)} of a source holds a password. {INSTEAD}.")
-    object.__setattr__(declared, "primary_key", names(declared.primary_key, "a primary key"))
+    object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "a primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:
         raise SourceError(
@@ -143,7 +143,7 @@ def check(declared: SourceDeclaration) -> None:
         raise SourceError(f"{declared.address} declares a foreign key twice. Remove one.")
 
 
-def names(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
+def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Column names as a tuple; raises SourceError where one comes twice, or a text stands for the list of them."""
     if isinstance(cast("object", columns), str):
         raise SourceError(f"{what} is a tuple of column names. Write ({columns!r},) instead of {columns!r}.")

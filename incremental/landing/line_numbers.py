@@ -13,7 +13,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from incremental.landing.reader import BLOCK, FILE, FIXED, PLACE, placed, split_into_loads
+from incremental.landing.reader import BLOCK, FILE, FIXED, PLACE, split_into_loads, with_origin
 
 FIRST_LINE = r"^[\r\n]*([^\r\n]*)"
 READ_LIKE = {"linesep", "encoding", "charset"}
@@ -39,7 +39,7 @@ def lines_of(spark: SparkSession, paths: Sequence[str], options: Mapping[str, st
     """Every line: file, block (where it begins in the file), `at` (its order in the block) and text."""
     reading = {name: value for name, value in options.items() if name.lower() in READ_LIKE}
     reader = spark.read.format("text").options(**reading, **FIXED)
-    read = reduce(DataFrame.unionByName, map(placed, map(reader.load, split_into_loads(paths))))
+    read = reduce(DataFrame.unionByName, map(with_origin, map(reader.load, split_into_loads(paths))))
     return read.select(
         F.col(FILE).alias("file"), F.col(BLOCK).alias("block"), F.col(PLACE).alias("at"), F.col("value").alias("text")
     )

@@ -23,7 +23,7 @@ from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import open_file_within
 from incremental.landing.decompression import DamagedFileError, decompress
-from incremental.landing.text_survey import TextOptions, has_rows_of_lines, row_fault, survey
+from incremental.landing.text_survey import TextOptions, has_rows_of_lines, row_fault, survey_text
 
 TWO_OBJECTS = re.compile(r"\}\s*\{")
 TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]')  # possessive: a long text takes no memory
@@ -45,7 +45,7 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
 def text_fault(file: BinaryIO, path: Path, files: Files) -> str:
     """The first thing that is wrong with a text, or nothing; a second look only at what it could be in."""
     options = TextOptions.of(files.format, files.options)
-    seen = survey(decompress(file, path), options)
+    seen = survey_text(decompress(file, path), options)
     if seen.fault:
         return seen.fault
     doubtful = (seen.quotes % 2 and options.is_plain) or (seen.quotes and seen.length > options.longest)

@@ -142,7 +142,7 @@ class Records:
         options = {**limit, **self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options).format(self.files.format)
         frames = map(reader.load, split_into_loads(paths))
-        return reduce(DataFrame.unionByName, map(placed, frames) if places else frames)
+        return reduce(DataFrame.unionByName, map(with_origin, frames) if places else frames)
 
     def _typed(self, frame: DataFrame, partitions: Sequence[Partition]) -> DataFrame:
         """The declared columns in their order."""
@@ -219,7 +219,7 @@ def file_size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def placed(frame: DataFrame) -> DataFrame:
+def with_origin(frame: DataFrame) -> DataFrame:
     """Files as Spark reads them, and of each row the path of its file, where its block begins, and its order there."""
     details = frame.metadataColumn("_metadata")
     # Spark's path is a URI

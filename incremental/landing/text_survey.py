@@ -93,7 +93,7 @@ class Survey:
     fault: str = ""
 
 
-def survey(text: BinaryIO, options: TextOptions) -> Survey:
+def survey_text(text: BinaryIO, options: TextOptions) -> Survey:
     """Read a text once; a fault is bytes that are not of its encoding, UTF-8 by default, or a line that is too long."""
     decoder = codecs.getincrementaldecoder(options.encoding or "utf-8")("replace" if options.encoding else "strict")
     length = quotes = run = 0  # run: the characters of the line so far

@@ -182,14 +182,14 @@ def analyse(
         try:
             plan = catalyst.analysed(evaluate(clone, query, declared, frame))
         except QueryError as error:
-            if (source := missing.get(unknown(error).lower())) is None:
+            if (source := missing.get(unknown_name(error).lower())) is None:
                 raise
             raise NoDataError(source) from error
         check_declared(clone, plan, relations, missing)
     return Analysis(clone, plan, relations, settings(clone))
 
 
-def unknown(error: QueryError) -> str:
+def unknown_name(error: QueryError) -> str:
     """The name of the source that a query asks for in vain, if an error is about that; else nothing."""
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":

@@ -128,10 +128,10 @@ def update_metrics(store: Store, inputs: Inputs, attempt: bool = True) -> Genera
     finally:
         if attempt:
             metrics.attempted(succeeded, time.monotonic() - start)
-    refreshed(metrics, inputs)
+    measure_refresh(metrics, inputs)
 
 
-def refreshed(metrics: Metrics, inputs: Inputs) -> None:
+def measure_refresh(metrics: Metrics, inputs: Inputs) -> None:
     """Write where a view and all below it stand now."""
     for below in inputs.chain.values():
         replace(metrics, store=below.store).base_versions(status_of(below.store, below.inputs.bases.__getitem__))

@@ -64,7 +64,7 @@ def attach(file: Path) -> SparkSession:
 
     Raises NoHostError where that host has ended or is silent, SetupError for a file that others could have written.
     """
-    host = read(file)
+    host = read_host(file)
     greet(file, host)
     os.environ |= {"PYSPARK_GATEWAY_PORT": str(host.port), "PYSPARK_GATEWAY_SECRET": host.secret}
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -83,7 +83,7 @@ def attach(file: Path) -> SparkSession:
     return session
 
 
-def read(file: Path) -> Host:
+def read_host(file: Path) -> Host:
     """Read a host's file; raises NoHostError where there is none or it is damaged, SetupError where it cannot be
     trusted."""
     try:
@@ -136,11 +136,11 @@ def publish(spark: SparkSession, file: Path) -> Host:
     host = Host(process, start_of(process) or "", int(reached.port), str(reached.auth_token))
     if fault := host.fault:
         raise SetupError(f"Spark host {file}: {fault}, as far as this system tells. Use /proc, or install ps and lsof.")
-    write(file, host)
+    write_host(file, host)
     return host
 
 
-def write(file: Path, host: Host) -> None:
+def write_host(file: Path, host: Host) -> None:
     """Write a host's file, whole or not at all; raises SetupError where others may enter its folder."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_private(file.parent, file.parent.lstat())
@@ -154,7 +154,7 @@ def write(file: Path, host: Host) -> None:
 def withdraw(file: Path, host: Host) -> None:
     """Remove a host's file, unless another host has written it since."""
     try:
-        if read(file) == host:
+        if read_host(file) == host:
             file.unlink(missing_ok=True)
     except SetupError:
         pass  # it is gone, or not ours any more
@@ -211,7 +211,7 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 def _check_free(file: Path) -> None:
     """Raise SetupError for the file of a host that runs: guests would no longer find it."""
     try:
-        host = read(file)
+        host = read_host(file)
     except NoHostError:
         return
     if not host.fault:

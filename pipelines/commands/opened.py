@@ -58,7 +58,7 @@ class Opened:
     def moved(self, work: Callable[[], Report]) -> Report:
         """Do what brings the view to another epoch."""
         report = work()
-        self.works.extend(orchestrator.refreshed(self.pipeline, self.view, report))
+        self.works.extend(orchestrator.report_refresh(self.pipeline, self.view, report))
         return report
 
     def branch(self, new: str) -> None:

@@ -55,7 +55,7 @@ class Verified:
 Work = Landed | Refreshed | Verified
 
 
-def refreshed(pipeline: Pipeline, view: View, report: Report) -> list[Refreshed]:
+def report_refresh(pipeline: Pipeline, view: View, report: Report) -> list[Refreshed]:
     """A refresh with those of the views below, the lowest first."""
     if not report.below:
         return [Refreshed(pipeline, view, report)]

@@ -32,7 +32,7 @@ class ForeignKeyPart(BaseModel):
 
 def check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], ddl: str | None) -> None:
     """ValueError, with what to do, for keys of one source that its schema (None: not known) cannot have."""
-    known = () if ddl is None else schema.column_names(ddl)
+    known = () if ddl is None else schema.schema_columns(ddl)
     check_columns("primary key", primary, known)
     for key in foreign:
         check_columns("foreign key", key.columns, known)

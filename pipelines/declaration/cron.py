@@ -23,7 +23,7 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
 _ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?\Z")
 
 
-def check(text: str) -> str:
+def check_schedule(text: str) -> str:
     """The schedule, unchanged; ValueError, with what to write instead, if it is not a cron schedule."""
     if text.startswith("@"):
         if text not in NAMES:

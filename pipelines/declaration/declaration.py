@@ -125,7 +125,7 @@ SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
 Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
-Amount = Annotated[str, AfterValidator(sizes.check)]
+Amount = Annotated[str, AfterValidator(sizes.check_size)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
 
@@ -156,13 +156,13 @@ class FilesSource(_Part):
     @field_validator("schema_ddl")
     @classmethod
     def _has_columns(cls, ddl: str) -> str:
-        schema.column_names(ddl)
+        schema.schema_columns(ddl)
         return ddl
 
     @field_validator("partition_by")
     @classmethod
     def _is_a_column(cls, column: str | None, info: ValidationInfo) -> str | None:
-        columns = schema.column_names(info.data["schema_ddl"]) if "schema_ddl" in info.data else ()
+        columns = schema.schema_columns(info.data["schema_ddl"]) if "schema_ddl" in info.data else ()
         if column is not None and columns and column not in columns:
             raise ValueError(
                 f"`{column}` is not a column of the schema ({', '.join(columns)}). Add it there with its type"
@@ -241,7 +241,7 @@ class Check(_Part):
     """How much of a view Dagster compares with the batch query after a refresh, and when all of it."""
 
     sample: Annotated[str, AfterValidator(sizes.check_share)] = "100%"
-    schedule: Annotated[str, AfterValidator(cron.check)] | None = None
+    schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
 
 
 class SparkPart(_Part):
@@ -263,8 +263,8 @@ class Declaration(_Part):
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
     chunk: Amount | None = None
-    schedule: Annotated[str, AfterValidator(cron.check)] | None = None
-    maintain: Annotated[str, AfterValidator(cron.check)] | None = None
+    schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
+    maintain: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
     check: Check = Check()
     show_rows_in_errors: StrictBool = False
     warehouse: Folder | None = None

@@ -41,7 +41,7 @@ class DeclarationError(DeltafoldError):
     """A pipeline is not declared as it must be; the message has one line per mistake."""
 
 
-def read(path: Path, environment: Mapping[str, str]) -> Declaration:
+def read_declaration(path: Path, environment: Mapping[str, str]) -> Declaration:
     """The declaration in a pipeline.yaml. Raises DeclarationError.
 
     path: the file, whose folder is where relative paths start; environment: the variables that paths may use.

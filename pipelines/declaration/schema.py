@@ -26,14 +26,14 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
     Each entry must stay one column: a type that would add columns raises ValueError.
     """
     ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
-    if column_names(ddl) != tuple(columns):
+    if schema_columns(ddl) != tuple(columns):
         raise ValueError(
             "a column's type is not one type. Write each column as `name: type`, for example `amount: DOUBLE`"
         )
     return ddl
 
 
-def column_names(ddl: str) -> tuple[str, ...]:
+def schema_columns(ddl: str) -> tuple[str, ...]:
     """The column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order.
 
     Raises ValueError, with what to write instead, when a column has no name or no type, or a name comes twice.

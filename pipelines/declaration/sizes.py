@@ -31,7 +31,7 @@ def check_share(text: str) -> str:
     return text
 
 
-def check(text: str) -> str:
+def check_size(text: str) -> str:
     """The text, unchanged, if it is an amount."""
     bytes_of(text)
     return text

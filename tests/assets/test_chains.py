@@ -28,7 +28,7 @@ def low(tmp_path: Path) -> catalogue.Pipeline:
 
 
 def built(folder: Path) -> dg.Definitions:
-    return factory.build(catalogue.survey(folder), {}, SparkResource())
+    return factory.build(catalogue.survey_pipelines(folder), {}, SparkResource())
 
 
 def test_the_graph_shows_the_chain(tmp_path: Path, low: catalogue.Pipeline) -> None:

@@ -87,7 +87,7 @@ def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alon
     sales.declare(tmp_path)
     (tmp_path / name).mkdir()
     (tmp_path / name / "pipeline.yaml").write_text("sources: {}\n")
-    found = catalogue.survey(tmp_path)
+    found = catalogue.survey_pipelines(tmp_path)
     defined = factory.build(found, {}, SparkResource())
     asset = defined.resolve_assets_def(keys.view(name))
     assert asset.specs_by_key[keys.view(name)].description == f"Not declared well. {found[name]}"
@@ -115,7 +115,7 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
 def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) -> None:
     sales.declare(tmp_path)
     (tmp_path / "sales").rename(tmp_path / "type")
-    defined = factory.build(catalogue.survey(tmp_path), {}, SparkResource())
+    defined = factory.build(catalogue.survey_pipelines(tmp_path), {}, SparkResource())
     described = defined.resolve_assets_def(keys.view("type")).specs_by_key[keys.view("type")].description
     assert described is not None
     assert "Rename the folder" in described

@@ -191,7 +191,7 @@ def test_views_below_are_reported_first_and_only_when_they_moved(tmp_path: Path)
     first = Report("sales", 1, 1, "applied", "sales: epoch 1 applied", {"sales": (None, 0)})
     for verdict in ("applied", "nothing to do"):
         done = Report("top", 1, 1, verdict, "top", {"view sales": (None, 3)}, below=(replace(first, verdict=verdict),))
-        runless.report_to(instance, orchestrator.refreshed(top, view, done))
+        runless.report_to(instance, orchestrator.report_refresh(top, view, done))
     assert (event_count(instance, keys.view("sales")), event_count(instance, keys.view("top"))) == (1, 2)
     event = instance.get_latest_materialization_event(keys.view("top"))
     assert event is not None and event.asset_materialization is not None

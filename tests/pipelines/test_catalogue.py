@@ -88,7 +88,7 @@ def test_an_unknown_pipeline_is_answered_with_the_nearest(tmp_path: Path) -> Non
 def test_a_bad_pipeline_does_not_hide_the_others(tmp_path: Path) -> None:
     write(tmp_path, "good")
     write(tmp_path, "bad", "sources: 1\n")
-    found = catalogue.survey(tmp_path)
+    found = catalogue.survey_pipelines(tmp_path)
     assert isinstance(found["bad"], DeclarationError)
     assert isinstance(found["good"], catalogue.Pipeline)
     with pytest.raises(DeclarationError):

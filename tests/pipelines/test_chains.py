@@ -28,7 +28,7 @@ def test_a_chain_is_loaded_whole(tmp_path: Path) -> None:
     top = catalogue.load("top", tmp_path)
     assert [each.name for each in top.chain] == ["shop", "left", "right"]
     assert top.below["left"].below["shop"].landed == ("sales",)
-    assert set(catalogue.survey(tmp_path)) == {"left", "right", "shop", "top"}
+    assert set(catalogue.survey_pipelines(tmp_path)) == {"left", "right", "shop", "top"}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_cannot_be_read(tmp_path: Path, edges: dict[str, str], says: str) -
         )
     with pytest.raises(DeclarationError, match=says):
         catalogue.load("a", tmp_path)
-    assert not isinstance(catalogue.survey(tmp_path)["shop"], DeclarationError)
+    assert not isinstance(catalogue.survey_pipelines(tmp_path)["shop"], DeclarationError)
 
 
 def test_each_pipeline_is_loaded_and_opened_once(
@@ -63,9 +63,11 @@ def test_each_pipeline_is_loaded_and_opened_once(
         reading(tmp_path, f"right{i}", f"d{i}")
         reading(tmp_path, f"d{i + 1}", f"left{i}", f"right{i}")
     loaded: list[Path] = []
-    read = catalogue.reading.read
-    monkeypatch.setattr(catalogue.reading, "read", lambda path, *rest: loaded.append(path) or read(path, *rest))
-    found = catalogue.survey()
+    read = catalogue.reading.read_declaration
+    monkeypatch.setattr(
+        catalogue.reading, "read_declaration", lambda path, *rest: loaded.append(path) or read(path, *rest)
+    )
+    found = catalogue.survey_pipelines()
     assert len(loaded) == len(set(loaded)) == len(found) == 31
     top = found["d10"]
     assert isinstance(top, Pipeline)
@@ -85,9 +87,11 @@ def test_a_pipeline_that_is_wrong_is_told_once_for_each_that_reads_it(
     reading(tmp_path, "left", "shop")
     reading(tmp_path, "top", "left")
     loaded: list[Path] = []
-    read = catalogue.reading.read
-    monkeypatch.setattr(catalogue.reading, "read", lambda path, *rest: loaded.append(path) or read(path, *rest))
-    found = catalogue.survey(tmp_path)
+    read = catalogue.reading.read_declaration
+    monkeypatch.setattr(
+        catalogue.reading, "read_declaration", lambda path, *rest: loaded.append(path) or read(path, *rest)
+    )
+    found = catalogue.survey_pipelines(tmp_path)
     assert len(loaded) == 3
     assert isinstance(found["shop"], DeclarationError)
     assert str(found["top"]) == str(found["left"]) == str(found["shop"])

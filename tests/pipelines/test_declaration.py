@@ -25,7 +25,7 @@ NO_FOLDER = "s3a: is not a folder of this machine. Name a local folder; only a D
 def read(folder: Path, text: str, **environment: str) -> Declaration:
     path = folder / "pipeline.yaml"
     path.write_text(text, encoding="utf-8")
-    return reading.read(path, environment)
+    return reading.read_declaration(path, environment)
 
 
 def complaint(folder: Path, text: str, **environment: str) -> str:
@@ -370,7 +370,7 @@ def test_every_mistake_is_one_sentence(tmp_path: Path, text: str, said: str) -> 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeclarationError, match="not UTF-8"):
-        reading.read(tmp_path / "pipeline.yaml", {})
+        reading.read_declaration(tmp_path / "pipeline.yaml", {})
 
 
 @pytest.mark.parametrize("text", ["0 6 * * *", "*/15 0-6,12 1 jan,Feb *", "@daily", "0 0 * * 7", "5/10 * * * *"])

@@ -24,7 +24,7 @@ from incremental.algebra.errors import DeltafoldWarning
 from incremental.spark import host_process, session, shared_session
 from incremental.spark.cache import SetupError
 from incremental.spark.host_process import listens, start_of
-from incremental.spark.shared_session import Host, NoHostError, greet, read, withdraw, write
+from incremental.spark.shared_session import Host, NoHostError, greet, read_host, withdraw, write_host
 from pipelines.commands import progress
 from tests.spark.machine import PROJECT, run
 
@@ -229,12 +229,12 @@ def spoil(file: Path, how: str) -> None:
 def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path, how: str, said: str) -> None:
     """Protects from attaching to the Spark of somebody else, who then sees every row and answers as he likes."""
     file = tmp_path / "private" / "host.json"
-    write(file, HOST)
-    assert read(file) == HOST
+    write_host(file, HOST)
+    assert read_host(file) == HOST
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
     spoil(file, how)
     with pytest.raises(SetupError, match=rf"^Spark host .*{said}.*\. .* start .*host with python -m") as caught:
-        read(file)
+        read_host(file)
     assert not isinstance(caught.value, NoHostError)
 
 
@@ -242,30 +242,30 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path, how: s
 def test_a_damaged_file_means_a_cold_start(tmp_path: Path, how: str) -> None:
     """Protects from no Spark at all after a full disk or an upgrade: the file is the user's own, and names no host."""
     file = tmp_path / "private" / "host.json"
-    write(file, HOST)
+    write_host(file, HOST)
     spoil(file, how)
     with pytest.raises(NoHostError, match="it is not a host's file"):
-        read(file)
+        read_host(file)
 
 
 def test_another_users_file_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(file, HOST)
+    write_host(file, HOST)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(SetupError, match="belongs to another user"):
-        read(file)
+        read_host(file)
 
 
 def test_no_secret_is_written_where_others_may_enter(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(SetupError, match="others may enter it"):
-        write(tmp_path / "host.json", HOST)
+        write_host(tmp_path / "host.json", HOST)
     assert not list(tmp_path.iterdir())
     assert "s3cret" not in repr(HOST)
 
 
 def test_a_host_removes_its_own_file_alone(file: Path) -> None:
     """Protects from taking the file of the host that came after it."""
-    write(file, HOST)
+    write_host(file, HOST)
     withdraw(file, replace(HOST, port=3))
     assert file.exists()
     withdraw(file, HOST)
@@ -284,7 +284,7 @@ def test_without_a_host_a_process_starts_cold_and_says_so_in_one_line(
     monkeypatch.setenv("DELTAFOLD_SPARK_HOST", str(file))
     with pytest.warns(DeltafoldWarning, match="there is no such file.*This process starts a Spark of its own"):
         assert session.start() is spark
-    write(file, Host(os.getpid(), "then", stranger[0], "s3cret"))
+    write_host(file, Host(os.getpid(), "then", stranger[0], "s3cret"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert session.start() is spark
@@ -338,7 +338,7 @@ def test_a_second_host_does_not_hide_the_first(
 ) -> None:
     """Protects from a Spark that nobody finds, and that goes on."""
     monkeypatch.setenv("DELTAFOLD_SPARK_HOST", "")
-    write(file, listener("answers").host)
+    write_host(file, listener("answers").host)
     with pytest.raises(SetupError, match=r"is one already\. Use it, or name another file"):
         shared_session.keep(file)
 

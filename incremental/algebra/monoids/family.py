@@ -5,7 +5,7 @@ from __future__ import annotations
 from incremental.algebra.monoids.extremes import bitwise, exclusive_or, extreme, extreme_by
 from incremental.algebra.monoids.kinds import Accumulator, Mergeable, store_answer
 from incremental.algebra.monoids.moments import co_moments, integer_moments, moments
-from incremental.algebra.monoids.sums import SMALL_INTEGERS, average, count, total
+from incremental.algebra.monoids.sums import SMALL_INTEGERS, average, count_monoid, total
 from incremental.algebra.plan import Call
 
 
@@ -33,7 +33,7 @@ def infer_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int)
     """
     match function:
         case "count":
-            return count(types)
+            return count_monoid(types)
         case "sum":
             return total(types[0], mode, buffers)
         case "average":

@@ -44,7 +44,7 @@ class Sum:
         return Monoid(name, components, buffers, (self.unsummed,), condition, self.unit_weights, deletions)
 
 
-def count(types: tuple[str, ...]) -> Group | None:
+def count_monoid(types: tuple[str, ...]) -> Group | None:
     """Return count(*) or count of one or two columns."""
     if len(types) > 2:
         return None

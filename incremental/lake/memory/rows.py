@@ -16,7 +16,7 @@ from incremental.spark.catalyst import J
 ROW = "__row"  # where a row is among those of its relation, from 0
 
 
-def empty(spark: SparkSession, schema: StructType) -> J:
+def empty_relation(spark: SparkSession, schema: StructType) -> J:
     """No rows of a schema, any column of which may be NULL."""
     java = catalyst.module(catalyst.sql(spark).types, "DataType").fromJson(schema.json())
     utils = catalyst.module(catalyst.catalyst(spark).types, "DataTypeUtils")
@@ -83,7 +83,7 @@ def frame(spark: SparkSession, rows: J) -> DataFrame:
     return catalyst.frame(spark, rows.newInstance())
 
 
-def placed(spark: SparkSession, rows: J) -> DataFrame:
+def with_places(spark: SparkSession, rows: J) -> DataFrame:
     """The same with the place of each row: one partition keeps their order, so that numbers follow it."""
     return frame(spark, rows).coalesce(1).withColumn(ROW, F.monotonically_increasing_id())
 

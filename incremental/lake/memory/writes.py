@@ -17,7 +17,7 @@ from incremental.lake.files import Commit, File, Identity, needs_mapping
 from incremental.lake.memory.log import Form, Rows, Version
 from incremental.lake.memory.merge import merged
 from incremental.lake.memory.reads import MemoryReads
-from incremental.lake.memory.rows import ROW, collected, count, empty, frame, placed, shaped, without
+from incremental.lake.memory.rows import ROW, collected, count, empty_relation, frame, shaped, with_places, without
 from incremental.lake.protocol import Clause
 from incremental.spark.catalyst import J
 
@@ -52,13 +52,14 @@ class MemoryWrites(MemoryReads):
         self._check_replaced(added, condition)
         come, leave = self._exchange(self._places(condition), added)
         self._commit(come, leave)
-        return rows_in([file for file in come if not file.identity[1]])  # those of rewritten files too, as Delta counts
+        whole = [file for file in come if not file.identity[1]]  # rewritten ones too, as Delta counts
+        return rows_in_files(whole)
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """One MERGE of `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):
             return
-        places, rows = merged(placed(self.spark, self.latest.relation), source, condition, clauses)
+        places, rows = merged(with_places(self.spark, self.latest.relation), source, condition, clauses)
         added = self._files(rows, self.latest.form)
         self._commit(*self._exchange(places, added), mark=mark)
 
@@ -91,7 +92,7 @@ class MemoryWrites(MemoryReads):
         added = self._files(frame, form)
         removed = [] if head is None or mode == "append" else list(head.files.values())
         self._commit(added, removed, mark=mark, form=form)
-        return rows_in(added)
+        return rows_in_files(added)
 
     def delete(self, condition: str) -> None:
         """Delete rows."""
@@ -101,7 +102,7 @@ class MemoryWrites(MemoryReads):
     def update(self, values: Mapping[str, str], condition: str) -> None:
         """Write rows anew with other values."""
         form = self.latest.form
-        rows = placed(self.spark, self.latest.relation).where(condition)
+        rows = with_places(self.spark, self.latest.relation).where(condition)
         new = {name.strip("`"): F.expr(value) for name, value in values.items()}
         changed = rows.select(*(new.get(f.name, F.col(quoted(f.name))).alias(f.name) for f in form.schema))
         if places := self._places(condition):
@@ -123,14 +124,14 @@ class MemoryWrites(MemoryReads):
         """Add a column, NULL in the rows that are there."""
         form = self.latest.form
         schema = StructType([*form.schema.fields, StructField(name, data_type)])
-        self._commit([], [], form=replace(form, schema=schema, like=empty(self.spark, schema)))
+        self._commit([], [], form=replace(form, schema=schema, like=empty_relation(self.spark, schema)))
 
     def _form(self, rows: DataFrame, form: Form) -> Form:
         """A form with the columns of a frame."""
         if needs_mapping(rows.columns) and not form.mapped:
             raise AnalysisException(f"[DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES] {', '.join(rows.columns)}")
         schema = StructType([StructField(field.name, field.dataType) for field in rows.schema])
-        return replace(form, schema=schema, like=empty(self.spark, schema))
+        return replace(form, schema=schema, like=empty_relation(self.spark, schema))
 
     def _files(self, rows: DataFrame, form: Form) -> list[File]:
         """The rows of a frame as files, one a partition."""
@@ -151,7 +152,7 @@ class MemoryWrites(MemoryReads):
 
     def _places(self, condition: str) -> list[int]:
         """Where the rows are that fulfil a condition."""
-        rows = placed(self.spark, self.latest.relation).where(condition).select(ROW)
+        rows = with_places(self.spark, self.latest.relation).where(condition).select(ROW)
         return [int(row[0]) for row in rows.collect()]
 
     def _exchange(self, places: Sequence[int], added: Sequence[File]) -> tuple[list[File], list[File]]:
@@ -217,7 +218,7 @@ class MemoryWrites(MemoryReads):
         self.log.advance(self.folder, Version(number, table, shape, files, epochs, done, head))
 
 
-def rows_in(files: Sequence[File]) -> int:
+def rows_in_files(files: Sequence[File]) -> int:
     """How many rows files have."""
     return sum(file.rows or 0 for file in files)
 
