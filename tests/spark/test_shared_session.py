@@ -300,9 +300,9 @@ import subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
 from incremental.spark import session, shared_session
-from incremental.spark.shared_session import Host, keep, write
+from incremental.spark.shared_session import Host, keep, write_host
 def publish(spark, file):
-    write(file, HOST)
+    write_host(file, HOST)
     print(java.pid, flush=True)
     return HOST
 HOST = Host(1, "then", 2, "s")
