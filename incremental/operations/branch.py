@@ -28,7 +28,7 @@ BRANCHED = "branched"
 
 
 def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
-    """Make the view of `target` a branch of the one in `store`; inputs: what that reads.
+    """Create the view of `target` as a branch of the view in `store`; inputs: the sources of that view.
 
     Raises StateError where a view is there already, or there is nothing to begin with.
     """
@@ -58,7 +58,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
 
 
 def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
-    """Remove a view with all that is kept of it.
+    """Remove a view with its tables and its journal.
 
     declared: the views declared in this process that read it; force: go on though a view reads it.
     Raises StateError while it has branches or a view reads it, BusyError while it is refreshed. What a crash leaves of
@@ -84,13 +84,13 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
 
 
 def holds(store: Store, pin: Pin) -> bool:
-    """Whether a pinned table may be one of the view's: another table at its place is that of another view."""
+    """Return whether a pinned table is one of the view's: a table with another identity belongs to another view."""
     table = store.table_at(pin.place or "")
     return table.version() is None or table.identity() == pin.identity
 
 
 def check_unread(store: Store, readers: Collection[str]) -> None:
-    """Refuse to take a view from those that read it; raises StateError."""
+    """Raise StateError if other views read this one."""
     if readers:
         names = ", ".join(sorted(readers))
         raise StateError(
@@ -100,7 +100,7 @@ def check_unread(store: Store, readers: Collection[str]) -> None:
 
 
 def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
-    """The tables of an epoch and a journal with that epoch alone, in a folder that nobody looks at."""
+    """Clone the tables of an epoch into a hidden folder, with a journal of that epoch alone."""
     Folder(scratch.folder).remove()
     after = dict[str, int | None]()
     for name, version in (entry.after or {}).items():

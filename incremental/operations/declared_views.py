@@ -22,11 +22,11 @@ class DeclaredView(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where all is kept of it."""
+        """The folder of its journal and tables."""
         ...
 
     def reads(self, folder: Path) -> bool:
-        """Whether its query reads the view in a folder; raises DeltafoldError where it cannot be analysed."""
+        """Return whether its query reads the view in a folder; raises DeltafoldError if it cannot be analysed."""
         ...
 
 
@@ -34,22 +34,22 @@ DECLARED: WeakValueDictionary[Path, DeclaredView] = WeakValueDictionary()  # the
 
 
 def remember(view: DeclaredView) -> None:
-    """Count a view among the readers of those that it reads, as long as its warehouse is there."""
+    """Record a view as a reader of the views that it reads, for as long as its warehouse exists."""
     DECLARED[view.folder] = view
 
 
 def forget(folder: Path) -> None:
-    """Count a dropped view no more, until it is declared again."""
+    """Remove a dropped view from the record."""
     DECLARED.pop(folder, None)
 
 
 def readers(folder: Path) -> list[str]:
-    """The names of the declared views that read the view in a folder, or may: a query that fails may be mended."""
+    """Return the names of the declared views that read the view in a folder; a query that fails counts as a reader."""
     return [view.name for view in list(DECLARED.values()) if may_read(view, folder)]
 
 
 def may_read(view: DeclaredView, folder: Path) -> bool:
-    """Whether a view reads another one; true where its query cannot be analysed as things are."""
+    """Return whether a view reads another one; True if its query cannot be analysed now."""
     try:
         return view.reads(folder)
     except DeltafoldError:

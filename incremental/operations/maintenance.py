@@ -43,7 +43,7 @@ METADATA = '{"deltafold": "upkeep"}'
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """What upkeep works on."""
+    """One maintenance of a view and its landed sources."""
 
     store: Store
     maintenance: Maintenance
@@ -77,7 +77,7 @@ class MaintenanceRun:
         return replace(done, sentence=summarize_upkeep(done))
 
     def _compacted(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
-        """A table of the view with its worn buckets rewritten."""
+        """Rewrite the fragmented buckets of one of the view's tables."""
         files = table.size()[0]
         worn = [part.value or "0" for part in table.partitions() if part.worn]
         if worn and keys:
@@ -97,7 +97,7 @@ class MaintenanceRun:
         return self.store.folder.parents[1]
 
     def _landed(self, name: str, table: Table, pinned: bool = True) -> TableUpkeep:
-        """A landed source, or its quarantine, which nobody lands meanwhile; pinned: views read versions of it."""
+        """Maintain a landed source or its quarantine, under its lock; pinned: views read versions of it."""
         with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
             files, column = table.size()[0], table.partition
             worn = [HIVE_NULL if part.value is None else part.value for part in table.partitions() if part.worn]
@@ -109,7 +109,7 @@ class MaintenanceRun:
             return self._vacuumed(table, done, [need for need in needs if need.table == name])
 
     def _vacuumed(self, table: Table, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
-        """Files removed that neither the retention nor anybody needs."""
+        """Remove files that neither the retention nor any reader needs."""
         kept = tuple[str, ...]()
         hours, oldest = self.hours, min(needs, key=lambda need: need.version, default=None)
         if oldest is not None:
@@ -125,7 +125,7 @@ class MaintenanceRun:
         return replace(done, removed=files - left, freed=size - rest, kept=kept)
 
     def _generations(self, current: int, needs: Sequence[Need]) -> tuple[int, ...]:
-        """Remove what superseded generations have left, if it is old enough and nobody needs it."""
+        """Remove the tables of superseded generations that are old enough and unread."""
         needed = {current, *(int(need.table.partition("/")[0][1:]) for need in needs)}
         gone: list[int] = []
         for folder in sorted(self.store.folder.glob("g*")):
@@ -137,7 +137,7 @@ class MaintenanceRun:
         return tuple(gone)
 
     def _superseded(self, generation: int) -> bool:
-        """Whether readers had a later generation before the retention began."""
+        """Return whether readers moved to a later generation before the retention began."""
         since = superseded(self.store.folder, generation)
         return since is not None and seconds_since(since) / HOUR >= self.hours
 
@@ -191,7 +191,7 @@ def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress:
 
 
 def summarize_upkeep(done: Upkeep) -> str:
-    """One line for people."""
+    """Summarize a maintenance in one line."""
     tables = done.tables.values()
     rewritten = [name for name, table in done.tables.items() if table.partitions]
     before, after = (sum(table.files[side] for table in tables) for side in (0, 1))

@@ -68,13 +68,13 @@ class Metrics:
     store: Store
 
     def base_versions(self, status: Status) -> None:
-        """Write where it stands."""
+        """Write the gauges of the state of the view."""
         done = self.store.journal.arrived()
         report = None if done is None else done.report
         self._write("view", [*standing_of(status), *(() if report is None else epoch_of(report))])
 
     def attempted(self, succeeded: bool, seconds: float) -> None:
-        """Write how the last refresh ended."""
+        """Write whether the last refresh succeeded."""
         ended = [("refresh_success", float(succeeded)), ("refresh_timestamp_seconds", time.time())]
         self._write("refresh", [(name, {}, value) for name, value in [*ended, ("refresh_seconds", seconds)]])
 
@@ -97,7 +97,7 @@ class Metrics:
 
 
 def metrics_of(store: Store) -> Metrics | None:
-    """The metrics of a view where they are asked for. Raises SetupError for a folder that cannot be written."""
+    """Return the metrics of a view if they are enabled; raises SetupError for a folder that is not writable."""
     configured = os.environ.get(VARIABLE)
     if not configured:
         return None
@@ -132,14 +132,14 @@ def update_metrics(store: Store, inputs: Inputs, attempt: bool = True) -> Genera
 
 
 def measure_refresh(metrics: Metrics, inputs: Inputs) -> None:
-    """Write where a view and all below it stand now."""
+    """Write the state of a view and of all views below it."""
     for below in inputs.chain.values():
         replace(metrics, store=below.store).base_versions(status_of(below.store, below.inputs.bases.__getitem__))
     metrics.base_versions(status_of(metrics.store, inputs.bases.__getitem__))
 
 
 def standing_of(status: Status) -> Iterator[GaugeSample]:
-    """What a status tells in numbers."""
+    """Yield the samples of a status."""
     yield "epoch_unfinished", {}, float(status.unfinished is not None)
     for source, lag in status.lag.items():
         yield "source_lag_versions", {"source": source}, lag.versions
@@ -152,7 +152,7 @@ def standing_of(status: Status) -> Iterator[GaugeSample]:
 
 
 def epoch_of(report: Report) -> Iterator[GaugeSample]:
-    """What a report tells in numbers."""
+    """Yield the samples of a report."""
     for name in ("epoch", "generation"):
         yield name, {}, getattr(report, name)
     for name in ("seconds", "change_rows", "groups", "rows_read", "rows_written", "jobs", "commits"):

@@ -29,7 +29,7 @@ class Need:
 
 
 def needs_of_view(folder: Path) -> Iterator[Need]:
-    """Which versions of a view's own tables its journal, its readers and its branches need; table: `g1/state_1`."""
+    """Return the versions of a view's own tables that its journal, readers and branches need; table: `g1/state_1`."""
     for entry in standing_entries(Journal(folder / "journal")):
         for name, version in (entry.after or {}).items():
             if version is not None:
@@ -50,7 +50,7 @@ def needs_of_view(folder: Path) -> Iterator[Need]:
 
 
 def needs_of_sources(views: Path) -> Iterator[Need]:
-    """Which versions of a warehouse's sources its views need, and all views above these; views: its folder of views."""
+    """Return the versions of a warehouse's sources that its views, and all views above, need; views: their folder."""
     for folder in sorted(path for path in views.glob("[!.]*") if (path / "journal").is_dir()):
         for who, stand in pinned_base_versions(folder):
             yield from (Need(way, version, f"view {who}") for way, version in stand.items() if "/" not in way)
@@ -90,7 +90,7 @@ def superseded(folder: Path, generation: int) -> str | None:
 
 
 def standing_entries(journal: Journal) -> list[Entry]:
-    """The last finished epoch that arrived at its versions, and what was begun after it."""
+    """Return the last finished epoch that reached its versions, and the entries begun after it."""
     entries = journal.entries()
     last = max((place for place, entry in enumerate(entries) if entry.complete), default=0)
     return list(entries[last:])

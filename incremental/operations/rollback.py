@@ -40,7 +40,7 @@ MOST_BUCKETS = 4096  # each is a folder and a file
 
 
 class Rollback:
-    """Takes one view back, or its last epoch to other buckets."""
+    """Rolls one view back, or stores its last epoch in other buckets."""
 
     def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs) -> None:
         self._store, self._mode_policy, self._inputs, self._publisher = store, mode_policy, inputs, Publisher(store)
@@ -99,7 +99,7 @@ class Rollback:
         return self._copied(entry, maintenance, replace(begun, buckets=buckets), progress)
 
     def _entry(self, epoch: int, generation: int | None) -> Entry:
-        """The journal's entry of the epoch to go to."""
+        """Return the journal entry of the epoch to go to."""
         entries, view = self._store.journal.entries(), self._store.view
         finished = [entry for entry in entries if entry.complete and entry.after]
         if not finished:
@@ -123,7 +123,7 @@ class Rollback:
         return known[epoch]
 
     def _check_files(self, entry: Entry) -> None:
-        """Refuse an epoch whose tables, or those of a view that it read, cannot be read any more."""
+        """Raise StateError if a table of the epoch, or of a view that it read, can no longer be read."""
         pins, generation = entry.intent.sources, entry.intent.generation
         below = [table for name, table in self._inputs.of(pins).items() if name in pins and pins[name].place]
         gone = any(table.version() is None for table in below)
@@ -151,7 +151,7 @@ class Rollback:
         return report
 
     def _copy(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> EpochResult:
-        """Every table as the epoch left it."""
+        """Copy every table at its version of the epoch."""
         for name, table in epoch.tables.items():
             old = self._store.table(entry.intent.generation, name)
             version = (entry.after or {})[name]
@@ -169,7 +169,7 @@ class Rollback:
 
 
 def missing_files(epoch: Epoch) -> str:
-    """What is gone of the versions that an epoch stands at, for its sentence."""
+    """Return the part of a report's sentence that lists the pinned versions whose files are gone."""
     pins = epoch.intent.sources
     read = epoch.sources
     gone = [
@@ -180,15 +180,15 @@ def missing_files(epoch: Epoch) -> str:
 
 
 def is_of(entry: Entry, generation: int) -> bool:
-    """Whether an epoch is of a generation."""
+    """Return whether an epoch belongs to a generation."""
     return entry.intent.generation == generation
 
 
 def describe_epoch(entry: Entry) -> str:
-    """An epoch in words."""
+    """Describe an epoch in words."""
     return describe_intent(entry.intent)
 
 
 def describe_intent(intent: Intent) -> str:
-    """The same, of what was begun."""
+    """Describe an intent in words."""
     return f"epoch {intent.epoch} of generation {intent.generation}"

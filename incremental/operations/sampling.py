@@ -30,14 +30,14 @@ class Sample:
     epoch: int
 
     def of(self, answer: DataFrame) -> DataFrame:
-        """The rows of the answer that are in the part."""
+        """Return the rows of the answer that are in the sample."""
         values = [F.col(quoted(name)) for name in self.columns]
         number = F.pmod(F.xxhash64(F.lit(self.epoch), *values), F.lit(PARTS))
         return answer.where(number < F.lit(round(self.share * PARTS)))
 
     @property
     def words(self) -> str:
-        """What the part is, after «a sample of»."""
+        """Describe the sample, to follow «a sample of»."""
         return f"{self.share:.4%}".rstrip("0%").rstrip(".") + f"% by {', '.join(self.columns)}"
 
 

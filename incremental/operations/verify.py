@@ -30,7 +30,7 @@ ROW = "__row"
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """How many rows the actual answer lacks and has too many, and a few of them in words."""
+    """The numbers of missing and extra rows of an answer, and a few of them as text."""
 
     missing: int
     extra: int
@@ -59,7 +59,7 @@ def discrepancy(expected: DataFrame, actual: DataFrame, most: int) -> Discrepanc
 
 
 def weighted(rows: DataFrame, weight: int) -> DataFrame:
-    """Each row as a struct with its weight."""
+    """Return each row as a struct with its weight."""
     row = F.struct(*(quoted(name) for name in rows.columns)).alias(ROW)
     return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
 
@@ -94,7 +94,7 @@ def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
 
 
 def is_float(data_type: DataType) -> bool:
-    """Whether values of the type are floating numbers."""
+    """Return whether the values of a type are floating numbers."""
     return isinstance(data_type, DoubleType | FloatType)
 
 

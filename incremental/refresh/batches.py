@@ -25,7 +25,7 @@ from incremental.store.journal import ChangePart, Intent, Pin
 
 @dataclass(frozen=True)
 class Move:
-    """Files of one path that leave and come together; whole: they count whole, see Part."""
+    """Files of one path that are removed and added together; whole: they count with all their bytes, see ChangePart."""
 
     source: str
     path: str
@@ -61,12 +61,12 @@ class Slice(TableView):
 
     @property
     def origin(self) -> VersionedTable:
-        """The table when the part begins."""
+        """The table at the beginning of the part."""
         return self._before or self
 
     @property
     def moved(self) -> Difference:
-        """What leaves and comes in the part."""
+        """The files that the part removes and adds."""
         return replace(self._moved, table=self)
 
     def files(self, version: int) -> dict[Identity, File]:
@@ -106,7 +106,7 @@ def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most:
 
 
 def alike(change: Difference) -> bool:
-    """Whether files of both versions can be read by the later schema."""
+    """Return whether files of both versions can be read by the later schema."""
     if change.before is None or not change.removed:
         return not change.remapped
     sides = change.table.origin.partitioned_by(change.before), change.table.partitioned_by(change.after)
@@ -114,7 +114,7 @@ def alike(change: Difference) -> bool:
 
 
 def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
-    """The next part; tables: the view's own as they are."""
+    """Return the intent of the next part; tables: the view's own tables now."""
     assert intent.part is not None
     pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
     part = replace(intent.part, number=intent.part.number + 1)
@@ -124,7 +124,7 @@ def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
 def sliced(
     tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], part: ChangePart | None
 ) -> Mapping[str, VersionedTable]:
-    """The tables of an epoch that is one part of a change; those of an ordinary epoch as they are."""
+    """Return the tables of an epoch: slices if it is a part of a change, else the tables themselves."""
     if part is None:
         return tables
     found = changes(tables, pins)
@@ -139,7 +139,7 @@ def sliced(
 
 
 def slice_of(table: VersionedTable, whole: Difference, earlier: Sequence[Move], now: Sequence[Move]) -> Slice:
-    """One table in a part, after the moves of earlier parts."""
+    """Return one table in a part, after the moves of earlier parts."""
     files = {} if whole.before is None else table.files(whole.before)
     exchange(files, earlier)
     old = dict(files)
@@ -152,7 +152,7 @@ def slice_of(table: VersionedTable, whole: Difference, earlier: Sequence[Move], 
 
 
 def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
-    """Take out what leaves, put in what comes."""
+    """Remove and add the files of some moves."""
     for move in moves:
         for file in move.removed:
             files.pop(file.identity, None)
@@ -170,7 +170,7 @@ def changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> di
 
 
 def parts(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[Move]]:
-    """The moves of each part, in their order."""
+    """Yield the moves of each part, in their order."""
     by_source = [moves(name, found[name], each.whole) for name in sorted(found)]
     part: list[Move] = []
     room = each.bytes

@@ -16,13 +16,13 @@ REBUILD = "rebuild"
 
 @dataclass(frozen=True)
 class Redefinition:
-    """What is another than when a state was built: in one sentence, and line by line."""
+    """The changes since a state was built: in one sentence, and line by line."""
 
     what: str
     lines: tuple[str, ...]
 
     def refused(self, instead: str) -> ChangedQueryError:
-        """What to say where nothing may be done about it."""
+        """Return the error that refuses the change; instead: the way out."""
         return ChangedQueryError("\n  ".join([f"{self.what}. {instead}.", *self.lines]))
 
 
@@ -47,7 +47,7 @@ def redefinition(
 
 
 def begun_as(intent: Intent, maintenance: Maintenance) -> bool:
-    """Whether an unfinished epoch would write the states that it began with, which earlier releases did not note."""
+    """Return whether an unfinished epoch would write the states that it began with, if they were recorded."""
     columns = {name: set(stored[1:]) for name, stored in maintenance.states.items()}
     return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}
 
@@ -65,7 +65,7 @@ def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinitio
 
 
 def check_layout(store: Store, generation: int, maintenance: Maintenance) -> None:
-    """Refuse tables whose columns are not those that this release keeps; raises StateError."""
+    """Raise StateError for tables whose columns differ from those that this release stores."""
     for name in maintenance.tables:
         table = store.table(generation, name)
         wanted, found = set(maintenance.stored(name, 1).columns), set(table.schema().names)

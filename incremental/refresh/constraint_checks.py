@@ -48,7 +48,7 @@ def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
 
 @dataclass(frozen=True)
 class Offence:
-    """Rows that should not be there, as texts of `columns` in one array, and what to say of them."""
+    """Rows that violate a constraint, as texts of `columns` in one array, and the sentence about them."""
 
     rows: DataFrame
     columns: tuple[str, ...]
@@ -91,7 +91,7 @@ class Checks:
         self._nets: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
 
     def suspects(self, fact: Constraint) -> tuple[Suspect | Offence, ...]:
-        """What has to be looked at for a constraint."""
+        """Return the keys that may violate a constraint."""
         new = fact.text not in self._epoch.intent.relied
         match fact:
             case PrimaryKeyFact():
@@ -145,7 +145,7 @@ class Checks:
         return (Suspect(came.select(*names), width, look),)
 
     def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
-        """References that came, to keys that did not come with them."""
+        """Find added references to keys that do not exist."""
         if not new and not self._changed(fact.source):
             return ()
         names, width = key_names(fact.columns), len(fact.columns)
@@ -169,7 +169,7 @@ class Checks:
         return (Suspect(rest, width, look),)
 
     def _orphaned(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
-        """Keys that left, and are referred to still."""
+        """Find removed keys that are still referred to."""
         if not self._changed(fact.to) or not self._epoch.differences[fact.to].removed:
             return ()
         names, width = key_names(fact.key), len(fact.key)
@@ -264,7 +264,7 @@ def texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def refuse(offences: Sequence[Offence]) -> None:
-    """Look at all of it in one job, and raise the sentence of what is found."""
+    """Read the offending rows in one job, and raise the SourceError that names them."""
     marked = [offence.rows.select(F.lit(i).alias("offence"), "row") for i, offence in enumerate(offences)]
     found = reduce(DataFrame.unionAll, marked).collect()
     said, logged = list[str](), list[str]()

@@ -31,7 +31,7 @@ from incremental.store.journal import Intent, Pin
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch works on.
+    """The inputs and outputs of one epoch.
 
     sources: landed or external tables by source name; tables: the view's own tables by name, the last one final;
     resumed: whether an earlier attempt may have written some of them; reused: states that another generation has.
@@ -53,7 +53,7 @@ class Epoch:
 
     @cached_property
     def differences(self) -> Mapping[str, Difference]:
-        """What changed in each source, by its files."""
+        """The difference of each source, by its files."""
         return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
 
     def _difference(self, table: VersionedTable, pin: Pin) -> Difference:
@@ -61,7 +61,7 @@ class Epoch:
 
     @property
     def places(self) -> dict[str, str]:
-        """What is read, in words, by the path it is at."""
+        """A description of each input, by its path."""
         said: dict[str, str] = {}
         for name, pin in self.intent.sources.items():
             versions = f"version {pin.after}" if pin.before is None else f"versions {pin.before} to {pin.after}"
@@ -77,11 +77,11 @@ class Epoch:
         return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
 
     def written(self, table: str) -> bool:
-        """Whether an earlier attempt at this epoch wrote the table."""
+        """Return whether an earlier attempt at this epoch wrote the table."""
         return self.resumed and self.marked(table)
 
     def marked(self, table: str) -> bool:
-        """Whether the table carries the mark of this epoch, or of a later one: Delta skips what else it would write."""
+        """Return whether the table has the mark of this epoch, or of a later one: Delta skips further writes."""
         return is_marked(self.tables[table], self.intent, table)
 
     def reached(self, table: str) -> bool:
@@ -99,7 +99,7 @@ def application(intent: Intent, table: str) -> str:
 
 
 def is_marked(table: Table, intent: Intent, name: str) -> bool:
-    """Whether a table carries the mark of an epoch, or of a later one; name: what the epoch calls the table."""
+    """Return whether a table has the mark of an epoch, or of a later one; name: what the epoch calls the table."""
     done = None if table.version() is None else table.epoch(application(intent, name))
     return done is not None and done >= intent.epoch
 

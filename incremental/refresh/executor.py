@@ -52,7 +52,7 @@ class Executor:
         return report
 
     def epoch(self, maintenance: Maintenance, intent: Intent, progress: Progress | None, resumed: bool) -> Epoch:
-        """What an epoch works on."""
+        """Return the inputs and outputs of a planned epoch."""
         tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
         measure = Measure(self.store.spark, progress)
         sources, tuning = self.inputs.of(intent.sources), self.store.tuning
@@ -60,7 +60,7 @@ class Executor:
 
     @contextmanager
     def counting(self, epoch: Epoch, title: str) -> Generator[None]:
-        """Count what the work of an epoch costs; where it fails, say what is to be done."""
+        """Count the cost of an epoch; on failure, add the remedy to the error."""
         try:
             with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
                 yield
@@ -69,7 +69,7 @@ class Executor:
             raise
 
     def _written(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
-        """Check what is declared of the change, then write the tables."""
+        """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
         sources = sliced(whole.sources, intent.sources, intent.part)
@@ -82,7 +82,7 @@ class Executor:
             return epoch, plan.maintenance.run(epoch)
 
     def _finished(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:
-        """Complete the journal entry; where nothing that is kept changed, the last epoch stands at the new versions."""
+        """Complete the journal entry; if no table changed, the last epoch is kept, at the new versions."""
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
             # the change cancelled out (a compaction, say)
@@ -100,7 +100,7 @@ class Executor:
         return report
 
     def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
-        """Forget an epoch that wrote nothing, so that the next can be another; else add to the error what to do."""
+        """Withdraw an epoch that wrote nothing, so that the next can be another; else add the remedy to the error."""
         if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
             self.store.journal.withdraw(epoch.intent)
             return

@@ -29,7 +29,7 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A view kept by running its query again; `by_definition` compares two answers instead of answer and view.
+    """A view maintained by running its query again; `by_definition` compares two answers instead of answer and view.
 
     partition_key: finds the answer's column that holds a partition of a source.
     """
@@ -46,7 +46,7 @@ class Recomputed:
 
     @property
     def invariant(self) -> frozenset[str]:
-        """Nothing needs to stay as it is."""
+        """No source has to be invariant."""
         return frozenset()
 
     @property
@@ -56,7 +56,7 @@ class Recomputed:
 
     @property
     def states(self) -> dict[str, list[str]]:
-        """None."""
+        """No states."""
         return {}
 
     def stored(self, table: str, buckets: int) -> Stored:
@@ -64,7 +64,7 @@ class Recomputed:
         return stored_bag(self.columns, buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
-        """One epoch: run the query, publish what differs."""
+        """Run the query, and publish the difference."""
         if epoch.written(VIEW):
             return EpochResult()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
@@ -79,7 +79,7 @@ class Recomputed:
         return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
     def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
-        """Publish a consolidated answer, unless it is what the view holds; returns what differs."""
+        """Publish the difference between a consolidated answer and the view; returns that difference."""
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
             few = new.count() <= epoch.tuning.broadcast_rows  # what one task does soon needs no shuffle
@@ -98,7 +98,7 @@ class Recomputed:
         return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
 
     def _old(self, epoch: Epoch, before: int) -> DataFrame:
-        """What the view holds; by definition the batch query's answer before."""
+        """The view's rows; by definition the batch query's answer before."""
         if not self.by_definition:
             return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
         versions = {name: pin.before for name, pin in epoch.intent.sources.items()}

@@ -30,7 +30,7 @@ from incremental.spark.checkpoint import computed_once
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What an epoch did: touched groups, rows of the change, the path taken for each table it wrote.
+    """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
 
     partitions: those of the answer that it touched; None where they are not known.
     """
@@ -47,7 +47,7 @@ class EpochResult:
 
 
 class Maintenance(Protocol):
-    """A way to keep a view: what it reads, which tables it writes, and one epoch of it."""
+    """A way to maintain a view: the sources it reads, the tables it writes, and one epoch of it."""
 
     mode: ClassVar[str]  # `incremental` or `recompute`
     verdict: ClassVar[str]  # what the report says of an epoch of it
@@ -97,7 +97,7 @@ def no_partition_key() -> None:
 
 @dataclass(frozen=True)
 class Incremental:
-    """Maintenance by the program the compiler made.
+    """Maintenance by the compiled program.
 
     partition_key: finds the answer's column that holds a partition, which takes the views below as well;
     circumstances: what the rows of states depend on besides.

@@ -30,7 +30,7 @@ LATEST = 3  # epochs of a mode whose seconds correct the estimates
 
 @dataclass(frozen=True)
 class Choice:
-    """A maintenance; what the compiler estimated and what is expected, in seconds by mode, where there was a choice."""
+    """A maintenance; if there was a choice, the estimated and the expected seconds by mode."""
 
     maintenance: Maintenance
     estimates: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -38,7 +38,7 @@ class Choice:
 
     @property
     def because(self) -> str:
-        """The reason in words; empty where there was no choice."""
+        """The reason in words; empty if there was no choice."""
         if not self.expected:
             return ""
         incremental, recompute = self.expected["incremental"], self.expected["recompute"]
@@ -46,7 +46,7 @@ class Choice:
 
 
 class ModePolicy(Protocol):
-    """The modes a view may be kept in, and its query."""
+    """The modes in which a view may be maintained, and its query."""
 
     @property
     def current(self) -> Current:
@@ -123,7 +123,7 @@ class CostBased:
 def foreseen(
     mode_policy: ModePolicy, read: Sequence[str], journal: Journal, tables: Mapping[str, VersionedTable]
 ) -> Choice:
-    """How the next epoch would run, with the sources as they stand."""
+    """Predict how the next epoch will run, with the sources as they are now."""
     last = journal.last()
     pins = {} if last is None else last.intent.sources
     known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
@@ -134,7 +134,7 @@ def foreseen(
 
 
 def corrections(entries: Sequence[Entry]) -> dict[str, float]:
-    """By mode, how much longer its latest epochs took than was estimated; a first load tells nothing of refreshes."""
+    """Return, by mode, the ratio of measured to estimated seconds of its latest epochs; first loads are left out."""
     taken: dict[str, list[float]] = {}
     for entry in entries:
         report, mode = entry.report, entry.intent.mode
@@ -149,7 +149,7 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def bounds(found: Estimate, entries: Sequence[Entry], timed: bool) -> list[float]:
-    """What a recompute that was never timed takes at most; timed: whether refreshes were, to be compared with."""
+    """Return upper bounds for a recompute that was never timed; timed: whether refreshes were, to compare with."""
     return [*loaded(found, entries), TRIAL * found.least] if timed else loaded(found, entries)
 
 
@@ -165,5 +165,5 @@ def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:
 
 
 def is_first_load(entry: Entry) -> bool:
-    """Whether states were filled for the first time, or began to be."""
+    """Return whether an epoch filled states for the first time, or began to."""
     return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

@@ -64,12 +64,12 @@ class Planner:
         return redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
 
     def resumed(self, last: Entry) -> EpochPlan:
-        """An interrupted epoch, from the versions that it pinned. Raises SourceError where these are gone."""
+        """Return the plan of an interrupted epoch, from its pinned versions; raises SourceError if these are gone."""
         self.inputs.check(last.intent.sources)
         return EpochPlan(self.mode_policy.of(last.intent.mode), last.intent, RESUMED)
 
     def next_part(self, last: Entry) -> EpochPlan:
-        """The part of a change after one that is finished."""
+        """Return the plan of the part after a finished one."""
         intent, maintenance = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
         return EpochPlan(maintenance, following(intent, versions), maintenance.verdict, last=last)
@@ -130,13 +130,13 @@ class Planner:
         return intent
 
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
-        """How many a new state gets, for the size of its sources."""
+        """Return the number of buckets of a new state, by the size of its sources."""
         size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
         tuning = self.store.tuning
         return max(1, min(tuning.buckets, size // tuning.bucket_bytes))
 
     def _check_marks(self, maintenance: Maintenance, intent: Intent) -> None:
-        """Refuse an epoch that tables have seen already: Delta would skip its writes without a word."""
+        """Raise StateError for an epoch whose mark is in the tables already: Delta would silently skip its writes."""
         tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
         if any(is_marked(table, intent, name) for name, table in tables.items()):
             raise StateError(

@@ -61,7 +61,7 @@ class Refresh:
         return report
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> UpstreamState:
-        """Go to the versions that a view above asks for; one that has gone on already gives an earlier epoch."""
+        """Refresh to the versions that a view above asks for; if they are in the past, return an earlier epoch."""
         folder = self._store.folder.resolve()
         if folder in done:
             self._check_query(done[folder].entry)
@@ -115,7 +115,7 @@ class Refresh:
         rebuild: bool = False,
         chunk: int | None = None,
     ) -> Report:
-        """Go to these versions by one epoch, by none where nothing changed, by two where a state can be taken over."""
+        """Refresh to these versions by one epoch; by none if nothing changed, by two if a state can be reused."""
         last = self._store.journal.last()
         if last is not None and not rebuild:
             self._check_query(last)
@@ -127,20 +127,20 @@ class Refresh:
         return with_resumed(self._go(targets, reached, progress, chunk=chunk), report) if plan.falls_short else report
 
     def _stay(self, last: Entry, pins: Mapping[str, Pin]) -> Report:
-        """Leave the last epoch as it is, but note which versions the views below stand for now."""
+        """Keep the last epoch, and record the versions that the views below stand for now."""
         assert last.report is not None
         if any(pin.bases != last.intent.sources[name].bases for name, pin in pins.items()):
             self._store.journal.finish(replace(last.intent, sources=dict(pins)), last.report, last.after)
         return unchanged_report(self._store.view, last, pins)
 
     def _check_query(self, last: Entry) -> None:
-        """Refuse to go on from a state of another query, or in other tables; note what the query is."""
+        """Refuse to continue from a state of another query, or in other tables; record the query."""
         if found := self._planner.redefinition(last):
             raise found.refused("Rebuild the view, or restore what changed")
         self._store.journal.keep(self._mode_policy.current.recipe)  # an earlier release did not
 
     def _replaces(self, progress: Progress | None) -> bool:
-        """Whether what changed since the last epoch asks for a new generation."""
+        """Return whether the changes since the last epoch require a new generation."""
         last = self._store.journal.last()
         if last is None or self._on_change != REBUILD:
             return False

@@ -17,7 +17,7 @@ from incremental.telemetry.clock import now
 
 
 def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
-    """The report of a refresh with nothing to do."""
+    """Return the report of a refresh whose sources did not change."""
     versions, intent = versions_by_source(pins), last.intent
     sentence = f"{view}: nothing to do, no row changed since epoch {intent.epoch}"
     return Report(
@@ -26,7 +26,7 @@ def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
 
 
 def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
-    """The report of a refresh whose sources changed, but nothing that is kept."""
+    """Return the report of a refresh whose sources changed without effect on the view."""
     intent = last.intent
     sentence = (
         f"{intent.view}: no change: the source changes do not affect this view (still at epoch {intent.epoch}), "
@@ -36,7 +36,7 @@ def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Repor
 
 
 def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> Report:
-    """The report of a finished epoch."""
+    """Return the report of a finished epoch."""
     versions = versions_by_source(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {work_in_words(effect, cost, effect.commits)}"
@@ -85,7 +85,7 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
 
 
 def spent_by(reports: Sequence[Report]) -> Cost:
-    """What several epochs cost in all."""
+    """Return the total cost of several epochs."""
     cost = Cost()
     for report in reports:
         cost.jobs, cost.seconds = cost.jobs + report.jobs, cost.seconds + report.seconds
@@ -96,7 +96,7 @@ def spent_by(reports: Sequence[Report]) -> Cost:
 
 
 def work_in_words(effect: EpochResult, cost: Cost, commits: int) -> str:
-    """What was done and what it cost, in words."""
+    """Describe the work of an epoch and its cost."""
     rows, groups = format_count(effect.change_rows, "changed row"), format_count(effect.groups, "group")
     return f"{rows}, {groups}, {spent(cost)}, {format_count(commits, 'Delta commit')}"
 
@@ -108,7 +108,7 @@ def taken_over(paths: Mapping[str, str]) -> str:
 
 
 def with_cost(report: Report, cost: Cost) -> Report:
-    """The report with what its refresh cost."""
+    """Add the cost of its refresh to a report."""
     phases = {name: round(seconds, 3) for name, seconds in cost.phases.items()}
     return replace(
         report, rows_read=cost.rows_read, rows_written=cost.rows_written, jobs=cost.jobs,
@@ -117,12 +117,12 @@ def with_cost(report: Report, cost: Cost) -> Report:
 
 
 def spent(cost: Cost) -> str:
-    """A cost in a few words."""
+    """Describe a cost in a few words."""
     return f"{cost.seconds:.1f} s, {format_count(cost.jobs, 'Spark job')}"
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:
-    """The report with why its mode was chosen."""
+    """Add the reason for its mode to a report."""
     if choice is None or not choice.expected:
         return report
     sentence = f"{report.sentence} (policy auto: {choice.because})"
@@ -130,14 +130,14 @@ def with_choice(report: Report, choice: Choice | None) -> Report:
 
 
 def with_reason(report: Report, found: Redefinition | None) -> Report:
-    """The report with what changed since the generation before."""
+    """Add the changes since the last generation to a report."""
     if found is None:
         return report
     return replace(report, sentence=f"{report.sentence} ({found.what})", because=found.lines or (found.what,))
 
 
 def with_resumed(report: Report, resumed: Report | None) -> Report:
-    """What a refresh says that finished an interrupted epoch first, or began anew where the last one stood."""
+    """Add to a report that an interrupted epoch was finished first, or a state was reused."""
     if resumed is None:
         return report
     if report.verdict == "nothing to do":
@@ -155,7 +155,7 @@ def merged_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
 
 
 def with_upstream(report: Report, below: Sequence[Report]) -> Report:
-    """What a refresh says of the views below that it refreshed first."""
+    """Add the refreshes of the views below to a report."""
     moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != "nothing to do"]
     sentence = f"{report.sentence}; below it, {', '.join(moved)}" if moved else report.sentence
     return replace(report, sentence=sentence, below=tuple(below))

@@ -26,7 +26,7 @@ from incremental.landing.reader import declared_schema
 
 @dataclass(frozen=True)
 class Declared:
-    """The sources of a warehouse that are no views, by name."""
+    """The declared sources of a warehouse, views excluded, by name."""
 
     spark: SparkSession
     root: Path
@@ -59,7 +59,7 @@ class Declared:
         return {name: self.table(name) for name in self.sources}
 
     def without_data(self, name: str) -> str:
-        """What to say of a source that has no table: why it has none, and what to do."""
+        """Return why a source has no table, and what to do."""
         return no_data(name, self.table(name))
 
     def schema(self, name: str) -> StructType | None:
@@ -87,7 +87,7 @@ class Declared:
         return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
 
     def landings(self, name: str) -> Landings:
-        """What lands a source; raises SourceError for one that is not landed."""
+        """Return the landing of a source; raises SourceError for one that is not landed."""
         declaration = self._declaration(name)
         if not isinstance(declaration, Files):
             raise SourceError(
@@ -97,7 +97,7 @@ class Declared:
         return Landings(self.spark, name, declaration, self.table(name), quarantine, self.root / "landed" / name)
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
-        """How many rows of each source, or of these, are in quarantine, where there are any; runs no query."""
+        """Return the number of rows in quarantine by source; runs no query."""
         looked_at = self.sources if names is None else {n: each for n, each in self.sources.items() if n in names}
         landed = {name: files for name, files in looked_at.items() if isinstance(files, Files)}
         sizes = {name: self.quarantine(name, files).size() for name, files in landed.items()}

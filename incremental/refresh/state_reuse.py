@@ -83,7 +83,7 @@ def reusable_pins(
 
 
 def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
-    """Whether the pinned versions are there, with the columns that the query reads."""
+    """Return whether the pinned versions exist, with the columns that the query reads."""
     try:
         inputs.check(pins)
         inputs.check_columns(pins, current)
@@ -94,5 +94,5 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
 
 
 def same(pin: Pin, other: Pin) -> bool:
-    """Whether two epochs lead to the same rows of a source."""
+    """Return whether two epochs lead to the same rows of a source."""
     return (pin.after, pin.identity) == (other.after, other.identity)

@@ -66,7 +66,7 @@ class Answer(TableView):
 
 @dataclass(frozen=True)
 class UpstreamState:
-    """Where a view below stands: at a finished epoch, whose answer is in the table `final`."""
+    """The state of a view below: a finished epoch, whose answer is in the table `final`."""
 
     entry: Entry
     final: str
@@ -88,7 +88,7 @@ class UpstreamView:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the query of a view reads: tables, and views below it."""
+    """The inputs of a view: tables, and views below it."""
 
     view: str
     tables: Mapping[str, VersionedTable]
@@ -110,13 +110,13 @@ class Inputs:
 
     @cached_property
     def bases(self) -> Mapping[str, VersionedTable]:
-        """The tables that no view of ours writes, at any depth, by the way to them."""
+        """The base tables, which no view writes, at any depth, by the path to them."""
         nested = [(name, below.inputs.bases) for name, below in self.views.items()]
         return dict(self.tables) | {f"{name}/{way}": table for name, found in nested for way, table in found.items()}
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """The place of each of these tables, looked up once for each table."""
+        """The location of each base table, looked up once for each."""
         nested = [(name, below.inputs.places) for name, below in self.views.items()]
         places = {name: table.place for name, table in self.tables.items()}
         return places | {f"{name}/{way}": place for name, found in nested for way, place in found.items()}
@@ -208,7 +208,7 @@ class Inputs:
                     )
 
     def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
-        """Which base sources an epoch has at later versions than asked for."""
+        """Return the base sources that an epoch has at later versions than asked for."""
         stood = base_versions(pins)
         return [way for way, place in self.places.items() if stood.get(way, 0) > targets[place]]
 
@@ -252,7 +252,7 @@ class Inputs:
 
 
 def is_pinned(pin: Pin, table: VersionedTable) -> bool:
-    """Whether a table is the one whose version was pinned, with the same history up to there."""
+    """Return whether a table is the one whose version was pinned, with the same history up to it."""
     if table.identity() != pin.identity:
         return False
     found = table.made_by(pin.after) if pin.commit else ""
@@ -260,7 +260,7 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
 
 
 def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
-    """What to say of a table that has another identity than before."""
+    """Return the error for a table with another identity than before."""
     other = "" if table.label == table.path else f", or its name leads to another table now, at {table.path}"
     return SourceError(
         f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created again, or its "
@@ -269,7 +269,7 @@ def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
 
 
 def prefixed_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
-    """What says of each step which view it is of."""
+    """Prefix the steps of a progress callback with the name of the view below."""
     return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")
 
 
