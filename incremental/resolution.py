@@ -221,7 +221,7 @@ class ResolvedView:
         finished = {name: Published(each.view.store) for name, each in self.views.items()}
         answers = {name: each.table for name, each in finished.items() if each.is_there}
         read, journal = self.compilation.query.sources, self.view.store.journal
-        return foreseen(self.compilation.mode_policy, read, journal, self.tables | answers)
+        return foreseen(self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning)
 
     def batch(self, versions: Mapping[str, int]) -> DataFrame:
         """The batch query at these versions, on the batch queries of the views that it reads, not on their tables.

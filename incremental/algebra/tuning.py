@@ -19,6 +19,10 @@ class Tuning:
     rewrite_files, rewrite_bytes: a state or a view of no more files and bytes is rewritten whole, not merged.
     reported_partitions: a report names no more partitions of an answer; beyond that it names none.
     bucket_bytes, buckets: a new state gets one bucket for so many bytes of its sources, at most so many.
+    change_share: the share of a source that is expected to change, before any epoch has shown it.
+    switch_below: policy auto changes the mode if the other one is expected to cost less than this share.
+    trial_factor: a recompute that was never timed is expected to cost at most so many times its least.
+    recent_epochs, timed_epochs: how many epochs of the journal are read, and how many of a mode correct its estimate.
     lock_seconds: how long to wait for another process that works on the same view.
     """
 
@@ -32,4 +36,9 @@ class Tuning:
     reported_partitions: int = 1000
     bucket_bytes: int = 512 * MB
     buckets: int = 64
+    change_share: float = 0.01
+    switch_below: float = 0.75
+    trial_factor: float = 1.5
+    recent_epochs: int = 100
+    timed_epochs: int = 3
     lock_seconds: float = 60.0

@@ -14,18 +14,13 @@ from typing import Protocol
 
 from incremental.algebra.program import Estimate, Program, Volume
 from incremental.algebra.recipe import Current
+from incremental.algebra.tuning import Tuning
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
 from incremental.refresh.state_reuse import COPIED, REUSED
 from incremental.store.journal import Entry, Journal, Pin
-
-TYPICAL = 0.01  # the part of a source that is taken to change before any epoch has told
-CLEARLY = 0.75  # the other mode must cost less than this part to be worth a new generation
-RECENT = 100  # epochs that are looked at
-TRIAL = 1.5  # a recompute that was never timed is taken to cost so many times its least: it may be tried once for that
-LATEST = 3  # epochs of a mode whose seconds correct the estimates
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,9 @@ class ModePolicy(Protocol):
         """The maintenance of a mode; of the preferred one for None."""
         ...
 
-    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Choice:
+    def choose(
+        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
+    ) -> Choice:
         """How the next epoch is to run, from the epochs so far and the versions it leads to."""
         ...
 
@@ -73,7 +70,9 @@ class Fixed:
         """The only one."""
         return self.maintenance
 
-    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Choice:
+    def choose(
+        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
+    ) -> Choice:
         """The only one."""
         return Choice(self.maintenance)
 
@@ -91,37 +90,49 @@ class CostBased:
         """One of the two."""
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
-    def choose(self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Choice:
+    def choose(
+        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
+    ) -> Choice:
         """The last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
-        entries = journal.entries(RECENT)
-        found = self.estimate(self.incremental.program, self._volume(pins, sources))
+        entries = journal.entries(tuning.recent_epochs)
+        found = self.estimate(self.incremental.program, self._volume(pins, sources, tuning))
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
-        factors = corrections(entries)
+        factors = corrections(entries, tuning)
         unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
-            most = bounds(found, entries, timed=self.incremental.mode in factors)
+            timed = self.incremental.mode in factors
+            most = bounds(found, entries, tuning if timed else None)
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
-        weighed = {mode: seconds * (1.0 if mode == last else 1 / CLEARLY) for mode, seconds in expected.items()}
+        weighed = {
+            mode: seconds * (1.0 if mode == last else 1 / tuning.switch_below) for mode, seconds in expected.items()
+        }
         return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
 
-    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable]) -> Volume:
+    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:
         whole = {name: float(sources[name].size()[1]) for name in pins}
-        change = {name: self._changed(name, pin, sources[name], whole[name]) for name, pin in pins.items()}
+        change = {
+            name: self._changed(name, pin, sources[name], whole[name] * tuning.change_share)
+            for name, pin in pins.items()
+        }
         return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
 
-    def _changed(self, name: str, pin: Pin, table: VersionedTable, whole: float) -> float:
+    def _changed(self, name: str, pin: Pin, table: VersionedTable, expected: float) -> float:
         if name in self.incremental.invariant:
             return 0.0
         if pin.before is None:
-            return TYPICAL * whole
+            return expected
         found = file_difference(table, pin.before, pin.after)
         return float(sum(file.bytes for file in (*found.removed, *found.added)))
 
 
 def foreseen(
-    mode_policy: ModePolicy, read: Sequence[str], journal: Journal, tables: Mapping[str, VersionedTable]
+    mode_policy: ModePolicy,
+    read: Sequence[str],
+    journal: Journal,
+    tables: Mapping[str, VersionedTable],
+    tuning: Tuning,
 ) -> Choice:
     """Predict how the next epoch will run, with the sources as they are now."""
     last = journal.last()
@@ -130,10 +141,11 @@ def foreseen(
     if len(known) < len(read):  # nothing to measure yet
         return Choice(mode_policy.of(None if last is None else last.intent.mode))
     before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
-    return mode_policy.choose(journal, {n: Pin(before.get(n), version, "") for n, version in known.items()}, tables)
+    expected = {name: Pin(before.get(name), version, "") for name, version in known.items()}
+    return mode_policy.choose(journal, expected, tables, tuning)
 
 
-def corrections(entries: Sequence[Entry]) -> dict[str, float]:
+def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
     """Return, by mode, the ratio of measured to estimated seconds of its latest epochs; first loads are left out."""
     taken: dict[str, list[float]] = {}
     for entry in entries:
@@ -145,12 +157,13 @@ def corrections(entries: Sequence[Entry]) -> dict[str, float]:
             and report.verdict != "resumed"
         ):
             taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
-    return {mode: statistics.median(ratios[-LATEST:]) for mode, ratios in taken.items()}
+    return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in taken.items()}
 
 
-def bounds(found: Estimate, entries: Sequence[Entry], timed: bool) -> list[float]:
-    """Return upper bounds for a recompute that was never timed; timed: whether refreshes were, to compare with."""
-    return [*loaded(found, entries), TRIAL * found.least] if timed else loaded(found, entries)
+def bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning | None) -> list[float]:
+    """Return upper bounds for a recompute that was never timed; tuning: None if no refresh was timed."""
+    trial = [] if tuning is None else [tuning.trial_factor * found.least]
+    return [*loaded(found, entries), *trial]
 
 
 def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:

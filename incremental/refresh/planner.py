@@ -92,7 +92,7 @@ class Planner:
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
-        choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins))
+        choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
         maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
         anew = rebuild or moved  # another mode is another generation
         verdict = REBUILT if rebuild or (moved and maintenance.verdict == Incremental.verdict) else maintenance.verdict

@@ -93,7 +93,7 @@ def test_auto_tries_a_recompute_once(sandbox: MemorySandbox, monkeypatch: pytest
     assert checked(view).generation == 1
     sandbox.sql("insert into {t} values (1, 10)")
     assert checked(view).verdict == "applied"
-    monkeypatch.setattr(mode, "TRIAL", 1e-3)  # as if reading the source were nothing beside the refresh
+    sandbox.tune(trial_factor=1e-3)  # as if reading the source were nothing beside the refresh
     sandbox.sql("insert into {t} values (1, 11)")
     assert checked(view).verdict == "recomputed"
     sandbox.sql("insert into {t} values (1, 12)")
