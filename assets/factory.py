@@ -22,7 +22,7 @@ Catalogue = Mapping[str, Pipeline | DeclarationError]
 
 
 def build(catalogue: Catalogue, described: Mapping[str, Description], spark: SparkResource) -> dg.Definitions:
-    """Everything that Dagster shows and runs.
+    """Return the definitions of all pipelines.
 
     Args:
         catalogue: the pipelines by name, or the error of one that is not declared well.
@@ -39,7 +39,7 @@ def build(catalogue: Catalogue, described: Mapping[str, Description], spark: Spa
 
 
 def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definitions:
-    """The definitions of one pipeline, without the resource that its steps need.
+    """Return the definitions of one pipeline, without the resource that its steps need.
 
     Args:
         pipeline: the declared pipeline.
@@ -90,7 +90,7 @@ def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 
 def _undeclared(name: str, why: str) -> dg.Definitions:
-    """A pipeline that cannot be loaded: an asset in the graph with the reason, which fails with it when it is run."""
+    """Return an asset for a pipeline that cannot be loaded: it shows the reason, and fails with it when run."""
 
     shown = dg.AssetOut(
         key=keys.view(name),

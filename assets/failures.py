@@ -48,14 +48,14 @@ def failures(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _covered(error: DeltafoldError) -> str:
-    """The error's sentence without values, and how to see them where there are any."""
+    """Return the error's sentence without values, and how to see them if there are any."""
     if error.logged == str(error):
         return error.logged
     return f"{error.logged.rstrip('.')}. Values of rows are left out: {SHOWN_BY}."
 
 
 def _crash(error: Exception) -> str:
-    """The class of an unexpected exception, what Spark or the system calls it, and how to see its message."""
+    """Return the class of an unexpected exception, Spark's or the system's name for it, and how to see its message."""
     condition = getattr(error, "getCondition", lambda: None)()  # of Spark, such as CAST_INVALID_INPUT
     kind = f"{type(error).__name__} [{condition}]" if condition else type(error).__name__
     if isinstance(error, OSError) and error.strerror:

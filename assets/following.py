@@ -31,7 +31,7 @@ class Event:
 
 
 def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
-    """The last event of every source that has one."""
+    """Return the last event of every source that has one."""
     found = {name: last_materialisation(instance, key) for name, key in source_keys(pipeline).items()}
     return {
         name: Event(record.storage_id, recorded)
@@ -41,20 +41,20 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
 
 
 def consumed_versions(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
-    """The versions that the view's last refresh in Dagster consumed, by source; None before the first."""
+    """Return the versions that the view's last refresh in Dagster consumed, by source; None before the first."""
     versions = last_metadata(instance, keys.view(pipeline.name)).get(metadata.CONSUMED)
     return versions if isinstance(versions, Mapping) else None
 
 
 def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None) -> Sequence[str]:
-    """The sources whose last event the view has not consumed; those that the query does not read never are."""
+    """Return the sources whose last event the view has not consumed; never those that the query does not read."""
     if versions is None:
         return sorted(events)
     return sorted(name for name, version in versions.items() if name in events and events[name].version != version)
 
 
 def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
-    """What must end before a refresh is worth its while: a run, a backfill or a report, in words; else None."""
+    """Return what must end before a refresh makes sense: a run, a backfill or a report, in words; else None."""
     if report_lock(pipeline).exists() and _is_held(report_lock(pipeline)):
         return "a command that is reporting"
     own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
@@ -71,7 +71,7 @@ def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
 
 
 def report_lock(pipeline: Pipeline) -> Path:
-    """The lock that a command holds while it reports: a landing is then stored, and its refresh not yet."""
+    """Return the lock that a command holds while it reports, between storing a landing and its refresh."""
     return Path(f"{pipeline.warehouse}.reporting.lock")
 
 
@@ -84,7 +84,7 @@ def _is_held(lock: Path) -> bool:
 
 
 def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
-    """The assets that a pipeline's query reads, by source: landed tables, Delta tables of others, views."""
+    """Return the assets that a pipeline's query reads, by source: landed tables, Delta tables of others, views."""
     return {name: _source_key(pipeline, name) for name in pipeline.declaration.sources}
 
 
@@ -96,7 +96,7 @@ def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
 
 
 def _version(recorded: Mapping[str, object]) -> int | str | None:
-    """A table's version, or a view's generation and epoch, as their events tell."""
+    """Return a table's version, or a view's generation and epoch, from an event."""
     version = recorded.get("version")
     if "epoch" in recorded:
         return metadata.stand(recorded["generation"], recorded["epoch"])
@@ -104,18 +104,18 @@ def _version(recorded: Mapping[str, object]) -> int | str | None:
 
 
 def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
-    """The version of an asset that its last materialisation shows; None before the first."""
+    """Return the version of an asset that its last materialisation shows; None before the first."""
     return _version(last_metadata(instance, key))
 
 
 def last_materialisation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
-    """The record of an asset's last materialisation; None before the first."""
+    """Return the record of an asset's last materialisation; None before the first."""
     records = instance.fetch_materializations(key, limit=1).records
     return records[0] if records else None
 
 
 def last_metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, object]:
-    """The metadata of an asset's last materialisation, empty before the first."""
+    """Return the metadata of an asset's last materialisation, empty before the first."""
     record = last_materialisation(instance, key)
     return _metadata(record) if record else {}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def jobs_of(pipeline: Pipeline) -> "Sequence[UnresolvedAssetJobDefinition]":
-    """The jobs of a pipeline; their steps run in one process, so that they share one Spark."""
+    """Return the jobs of a pipeline; their steps run in one process, so that they share one Spark."""
     refreshed = dg.AssetSelection.assets(keys.view(pipeline.name)).required_multi_asset_neighbors()
     landed = dg.AssetSelection.assets(*(keys.landed(pipeline.name, source) for source in pipeline.landed))
     jobs = [

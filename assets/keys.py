@@ -12,60 +12,60 @@ import dagster as dg
 
 
 def view(pipeline: str) -> dg.AssetKey:
-    """The asset of a pipeline's answer."""
+    """Return the asset of a pipeline's answer."""
     return dg.AssetKey([pipeline])
 
 
 def state(pipeline: str, table: str | None = None) -> dg.AssetKey:
-    """The asset of a state table; without a table, of all the state as long as nobody knows its tables."""
+    """Return the asset of a state table; without a table, of the whole state while its tables are unknown."""
     return dg.AssetKey([pipeline, "state", *([table] if table else [])])
 
 
 def landed(pipeline: str, source: str) -> dg.AssetKey:
-    """The asset of the table in which a source's dropped files are landed."""
+    """Return the asset of the table in which a source's dropped files are landed."""
     return dg.AssetKey([pipeline, "landed", source])
 
 
 def external(pipeline: str, source: str) -> dg.AssetKey:
-    """The asset of a Delta table that is read as it is."""
+    """Return the asset of a Delta table that is read as it is."""
     return dg.AssetKey([pipeline, "source", source])
 
 
 def landing_op(pipeline: str, source: str) -> str:
-    """The step that lands a source; also its name in run config."""
+    """Return the step that lands a source; also its name in run config."""
     return f"{pipeline}__landed__{source}"
 
 
 def refresh_op(pipeline: str) -> str:
-    """The step that refreshes the state tables and the view; also its name in run config."""
+    """Return the step that refreshes the state tables and the view; also its name in run config."""
     return f"{pipeline}__refresh"
 
 
 def update_job(pipeline: str) -> str:
-    """The job that lands partitions and then refreshes."""
+    """Return the job that lands partitions and then refreshes."""
     return f"{pipeline}_update"
 
 
 def refresh_job(pipeline: str) -> str:
-    """The job that refreshes from what has been landed."""
+    """Return the job that refreshes from what has been landed."""
     return f"{pipeline}_refresh"
 
 
 def maintain_op(pipeline: str) -> str:
-    """The step that keeps the tables in order."""
+    """Return the step that maintains the tables."""
     return f"{pipeline}__maintain"
 
 
 def maintain_job(pipeline: str) -> str:
-    """The job of that step."""
+    """Return the job of the maintenance step."""
     return f"maintain_{pipeline}"
 
 
 def check_op(pipeline: str, check: str) -> str:
-    """The step of a check, as Dagster names it; also its name in run config."""
+    """Return the step of a check, as Dagster names it; also its name in run config."""
     return f"{pipeline}_{check}"
 
 
 def check_job(pipeline: str) -> str:
-    """The job that checks all of a view."""
+    """Return the job that checks all of a view."""
     return f"check_{pipeline}"

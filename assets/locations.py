@@ -22,7 +22,7 @@ LOCATIONS = "locations"
 
 
 def of_tables(pipeline: Pipeline, view: "View", report: Report) -> Mapping[str, dg.MetadataValue]:
-    """The metadata of the tables that a refresh has read by their names; none if there are none.
+    """Return the metadata of the tables that a refresh has read by their names, empty if there are none.
 
     Args:
         pipeline: the pipeline whose view it is.
@@ -37,7 +37,7 @@ def of_tables(pipeline: Pipeline, view: "View", report: Report) -> Mapping[str, 
 
 
 def known(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:
-    """The path of a Delta source; None for one declared by its name that no refresh has found yet."""
+    """Return the path of a Delta source; None for one declared by name that no refresh has found yet."""
     declared = pipeline.declaration.sources[source]
     if declared.delta:
         return declared.delta
@@ -47,7 +47,7 @@ def known(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str 
 
 
 def unknown_location(pipeline: Pipeline, source: str) -> str:
-    """What to say of a source whose path is not known."""
+    """Return the sentence for a source whose path is unknown."""
     table = pipeline.declaration.sources[source].table
     return (
         f"The location of table {table} (source {source}) is not known. Refresh {pipeline.name} once, since only Spark "

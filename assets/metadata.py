@@ -20,7 +20,7 @@ CONSUMED = "versions consumed"
 
 
 def of_landing(landing: Landing) -> Metadata:
-    """What one landing did, over all its partitions."""
+    """Return the metadata of one landing, over all its partitions."""
     return {
         "version": dg.MetadataValue.int(landing.version),
         "rows landed": dg.MetadataValue.int(landing.rows),
@@ -34,7 +34,7 @@ def of_landing(landing: Landing) -> Metadata:
 
 
 def of_partition(landing: Landing, key: str) -> Metadata:
-    """What a landing did to one partition."""
+    """Return the metadata of one partition of a landing."""
     if key in landing.landed:
         word = "landed"
     elif key in landing.removed:
@@ -48,7 +48,7 @@ def of_partition(landing: Landing, key: str) -> Metadata:
 
 
 def of_state(state: StateDescription) -> Metadata:
-    """The keys and columns of a state table."""
+    """Return the keys and columns of a state table."""
     return {
         "lineage key": dg.MetadataValue.text(", ".join(state.keys) or "none: one row"),
         "columns": dg.MetadataValue.text(", ".join(state.columns)),
@@ -56,25 +56,25 @@ def of_state(state: StateDescription) -> Metadata:
 
 
 def state_metadata(description: Description) -> Metadata:
-    """All state tables at once."""
+    """Return the metadata of all state tables at once."""
     rows = [(state.name, ", ".join(state.keys) or "none", ", ".join(state.columns)) for state in description.states]
     return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
 
 
 def stand(generation: object, epoch: object) -> str:
-    """Where a view stands: its data version, and what a view above it consumes."""
+    """Return the data version of a view, which a view above it consumes."""
     return f"{generation}.{epoch}"
 
 
 def consumed(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
-    """Up to where a refresh has read each source; below: the view behind a source, by the source's name."""
+    """Return how far a refresh has read each source; below: the view behind a source, by the source's name."""
     tables = {name: after for name, (_, after) in report.versions.items() if not name.startswith("view ")}
     stands = {each.view: stand(each.generation, each.epoch) for each in report.below}
     return tables | {source: stands[view] for source, view in below.items() if view in stands}
 
 
 def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
-    """What one refresh did and cost; below: the view behind a source, by the source's name."""
+    """Return what one refresh did and cost; below: the view behind a source, by the source's name."""
     whole = {
         "epoch": report.epoch,
         "generation": report.generation,
@@ -100,7 +100,7 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
 
 
 def view_metadata(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
-    """What the view is: its columns, size, place, plan, and what keeping it has cost so far."""
+    """Return what the view is: its columns, size, place and plan, and what it has cost so far."""
     columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
     return {
         "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
@@ -114,7 +114,7 @@ def view_metadata(description: Description, rows: int, address: Address, history
 
 
 def of_verification(verification: Verification, show_rows: bool) -> Metadata:
-    """How far the view is from the batch query; show_rows: with a few of the rows that differ."""
+    """Return how far the view is from the batch query; show_rows: with a few of the rows that differ."""
     sample = "\n".join(verification.sample) if show_rows else ""
     return {
         "share compared": dg.MetadataValue.float(verification.share),
@@ -126,7 +126,7 @@ def of_verification(verification: Verification, show_rows: bool) -> Metadata:
 
 
 def of_upkeep(done: Upkeep) -> Metadata:
-    """What was rewritten and removed, and what is kept for how long."""
+    """Return what was rewritten and removed, and the retention."""
     head = ("table", "done", "partitions", "files before", "files after", "old files removed", "bytes freed")
     rows = [
         (name, each.work, *map(str, (each.partitions, *each.files, each.removed, each.freed)))

@@ -20,7 +20,7 @@ Definition = dg.DailyPartitionsDefinition | dg.DynamicPartitionsDefinition
 
 
 def partitions_of(pipeline: Pipeline) -> Definition | None:
-    """How Dagster cuts what a pipeline lands; None where no source is partitioned.
+    """Return how Dagster partitions what a pipeline lands; None if no source is partitioned.
 
     Days are UTC. Today is a partition too: its folder can be landed as soon as it is there, and again when it grows.
     """
@@ -34,12 +34,12 @@ def partitions_of(pipeline: Pipeline) -> Definition | None:
 
 
 def yesterday(now: datetime) -> str:
-    """The key of the last whole day (UTC) before a moment."""
+    """Return the key of the last whole day (UTC) before a moment."""
     return (now.astimezone(UTC).date() - timedelta(days=1)).isoformat()
 
 
 def can_be(pipeline: Pipeline, key: str, now: datetime) -> bool:
-    """Whether a folder's key is a partition of the pipeline at this moment; a day of the future is not one yet.
+    """Return whether a folder's key is a partition of the pipeline at this moment; a future day is not one yet.
 
     Raises:
         DeclarationError: no dynamic partition can be called so; to pass over it would be never to land it.
@@ -54,7 +54,7 @@ def can_be(pipeline: Pipeline, key: str, now: datetime) -> bool:
 
 
 def range_tags(keys: Collection[str], order: Sequence[str]) -> Mapping[str, str]:
-    """The run tags of the smallest range that holds all of the keys.
+    """Return the run tags of the smallest range that holds all of the keys.
 
     Args:
         keys: at least one key, each of them in `order`.

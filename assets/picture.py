@@ -14,7 +14,7 @@ SHOWN = 30
 
 
 def cost_picture(history: Sequence[Report], title: str) -> str:
-    """A picture of the last refreshes, as Markdown with a PNG inside; a sentence where there is nothing to draw.
+    """Draw the last refreshes, as Markdown with a PNG inside; returns a sentence if there is nothing to draw.
 
     Args:
         history: a view's reports, oldest first.

@@ -36,7 +36,7 @@ class SparkResource(LazyPySparkResource):
     )
 
     def open(self, pipeline: catalogue.Pipeline) -> "tuple[Warehouse, View]":
-        """A pipeline's warehouse and view, on a Spark with the pipeline's settings.
+        """Open a pipeline's warehouse and view, on a Spark with the pipeline's settings.
 
         Raises:
             DeltafoldError: what the pipeline's declaration, its query or this machine lacks.

@@ -67,7 +67,7 @@ def _events(instance: dg.DagsterInstance, work: Work) -> Iterator[Event]:
 
 
 def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
-    """The partitions that changed and those that Dagster has never heard of; the whole table where it has none.
+    """Return the partitions that changed and those new to Dagster; the whole table if it has none.
 
     One of them at least where the table has another version than Dagster knows: compacted, or landed unreported.
     """
@@ -93,7 +93,7 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
 def _refresh(
     instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report
 ) -> Iterator[dg.AssetMaterialization]:
-    """The tables of others at the versions that were read, then states and view.
+    """Return the tables of others at the versions that were read, then states and view.
 
     A rollback keeps what was consumed before it: it is not for the sensor to undo, which looks for what is new.
     """
@@ -116,7 +116,7 @@ def _tables_of_others(
 def _verification(
     instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", found: Verification
 ) -> Iterator[Event]:
-    """The check of the view's last materialisation, which is reported first where it is of another epoch."""
+    """Return the check of the view's last materialisation, which is reported first if it is of another epoch."""
     key, last = keys.view(pipeline.name), view.history()[-1]
     if not _is_known(instance, pipeline, last):
         yield from _refresh(instance, pipeline, view, last)
@@ -136,5 +136,5 @@ def _verification(
 
 
 def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:
-    """Whether the view's last materialisation is of the same epoch."""
+    """Return whether the view's last materialisation is of the same epoch."""
     return following.version(instance, keys.view(pipeline.name)) == metadata.stand(done.generation, done.epoch)

@@ -35,7 +35,7 @@ DECLARATION_FILE = "pipeline.yaml"
 
 
 def pipelines_folder() -> Path:
-    """The folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it is there, else the ones that come along."""
+    """Return the folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it exists, else the built-in ones."""
     named = _named_folder()
     if named:
         return named
@@ -44,7 +44,7 @@ def pipelines_folder() -> Path:
 
 
 def home_of_new() -> Path:
-    """The folder that a new pipeline goes into: DELTAFOLD_PIPELINES, else ./pipelines, there or not."""
+    """Return the folder for a new pipeline: DELTAFOLD_PIPELINES, else ./pipelines."""
     return _named_folder() or Path.cwd() / "pipelines"
 
 
@@ -54,13 +54,13 @@ def _named_folder() -> Path | None:
 
 
 def names(folder: Path | None = None) -> tuple[str, ...]:
-    """The names of all declared pipelines, valid or not, in alphabetical order."""
+    """Return the names of all declared pipelines, valid or not, in alphabetical order."""
     folder = folder or pipelines_folder()
     return tuple(sorted(path.parent.name for path in folder.glob(f"*/{DECLARATION_FILE}")))
 
 
 def load(name: str, folder: Path | None = None) -> Pipeline:
-    """The pipeline of this name. Raises DeclarationError if there is none or it is not declared well."""
+    """Return the pipeline of this name. Raises DeclarationError if it does not exist or is not valid."""
     return _Loader.of(folder).load(name)
 
 
@@ -76,13 +76,13 @@ def _check_published_once(home: Path, publish_as: str) -> None:
 
 
 def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
-    """All pipelines of a folder. Raises the DeclarationError of the first that is not declared well."""
+    """Return all pipelines of a folder. Raises the DeclarationError of the first invalid one."""
     loader = _Loader.of(folder)
     return tuple(map(loader.load, loader.names))
 
 
 def survey_pipelines(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
-    """All pipelines of a folder by name, and for one that is not declared well the error."""
+    """Return all pipelines of a folder by name; for an invalid one its error."""
     loader = _Loader.of(folder)
     found: dict[str, Pipeline | DeclarationError] = {}
     for name in loader.names:
@@ -107,7 +107,7 @@ class _Loader:
         return cls(folder, names(folder))
 
     def load(self, name: str, above: tuple[str, ...] = ()) -> Pipeline:
-        """A pipeline and those below it; above: those that read it, from the one that was asked for."""
+        """Load a pipeline and those below it; above: its readers, from the one that was asked for."""
         if name not in self.loaded:
             try:
                 self.loaded[name] = self._load(name, above)
@@ -147,7 +147,7 @@ class _Loader:
 
 
 def start(pipeline: Pipeline) -> SparkSession:
-    """The Spark session that a pipeline asks for."""
+    """Return the Spark session that a pipeline asks for."""
     from incremental.spark import session
 
     part = pipeline.declaration.spark
@@ -156,7 +156,7 @@ def start(pipeline: Pipeline) -> SparkSession:
 
 
 def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
-    """What the doctor finds on this machine, for a pipeline's warehouse and Spark or for the default ones."""
+    """Return what the doctor finds, for a pipeline's warehouse and Spark or for the default ones."""
     from incremental.spark import doctor
 
     if pipeline is None:
@@ -167,7 +167,7 @@ def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
 
 
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:
-    """The pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError).
+    """Return the pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError).
 
     opened: those that are open in this Spark already, by name, to which this one and those below it are added: each is
     compiled once, however many of the pipelines that are opened one after another read it.
@@ -188,7 +188,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
 
 
 def address(pipeline: Pipeline) -> Address:
-    """Where the answer is now; starts no Spark. Raises StateError before the first refresh."""
+    """Return where the answer is now; starts no Spark. Raises StateError before the first refresh."""
     from incremental.store.publisher import addressed
 
     folder = Path(pipeline.warehouse) / "views" / pipeline.name
@@ -196,7 +196,7 @@ def address(pipeline: Pipeline) -> Address:
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
-    """Lands the dropped files of every source, and says what changed.
+    """Land the dropped files of every source; returns what changed.
 
     partitions: land just these, even if they look unchanged; by default every partition whose files changed.
     """
@@ -207,12 +207,12 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
 
 
 def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) -> tuple[Landing, ...]:
-    """Lands again what has rows in quarantine, of one source or of all, by the schema that is declared now."""
+    """Land quarantined rows again, of one source or of all, by the schema that is declared now."""
     return tuple(warehouse.replay(name) for name in ([quarantining(pipeline, source)] if source else pipeline.landed))
 
 
 def quarantining(pipeline: Pipeline, source: str) -> str:
-    """The source, if it is landed from dropped files; else DeclarationError."""
+    """Return the source if it is landed from dropped files. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
         raise DeclarationError(
             f"{pipeline.name} lands no source `{source}`: {reading.nearest(source, pipeline.landed)}"
@@ -232,13 +232,13 @@ def refresh(
 
 
 def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:
-    """Lands what was dropped for every pipeline below, by its name, the lowest first."""
+    """Land dropped files for every pipeline below, the lowest first; returns the landings by name."""
     opened: Opened = {}
     return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}
 
 
 def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
-    """Where a pipeline stands, as plain data: what View.status tells, and `state` in a word or two.
+    """Return the state of a pipeline as plain data: that of View.status, and `state` in a word or two.
 
     opened: as of `open`.
     state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have moved on) or up to date.
@@ -255,7 +255,7 @@ def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | Non
 
 
 def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
-    """Where a pipeline stands, with its name; of one that fails or is not declared well, the problem.
+    """Return the state of a pipeline with its name; for a failing or invalid one the problem.
 
     opened: as of `open`, of one Spark for all pipelines.
     """
@@ -268,7 +268,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
 
 
 def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
-    """What a pipeline declares, as plain data."""
+    """Return what a pipeline declares, as plain data."""
     if isinstance(pipeline, Exception):
         return {"name": name, "problem": str(pipeline)}
     return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}

@@ -269,7 +269,7 @@ def doctor(
 
 
 def main() -> None:
-    """The entry point of the command `deltafold`."""
+    """Run the command `deltafold`."""
     app(prog_name="deltafold")
 
 

@@ -57,7 +57,7 @@ class Arrival:
 
 
 def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> Iterator[Arrival]:
-    """The year as it arrives: `first` days at once, `single` days one by one, a corrected day, a late day."""
+    """Yield the arrivals of the year: `first` days at once, `single` days one by one, a corrected day, a late day."""
     order = [day for day in flights if day != LATE]
     yield Arrival(f"first {first} days", order[:first], flights)
     for day in order[first : first + single]:
@@ -67,7 +67,7 @@ def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> I
 
 
 def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first: int, single: int) -> bool:
-    """Plays the demo in the folder `home`, after removing an earlier one. Returns whether the view is equal."""
+    """Run the demo in the folder `home`, after removing an earlier one. Returns whether the view is equal."""
     _clear(home)
     os.environ["FLIGHTS_DATA"] = str(home)  # pipeline.yaml takes its paths from it
     pipeline = catalogue.load("flights", PROJECT / "pipelines")
@@ -105,7 +105,7 @@ def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: 
 
 
 def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path) -> float:
-    """Seconds that the whole batch query takes on the same sources, its answer written to a Delta table."""
+    """Return the seconds of the whole batch query on the same sources, its answer written to a Delta table."""
     begin = time.perf_counter()
     for name, table in warehouse.tables().items():
         version = warehouse.version(name)
@@ -167,7 +167,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Plays the whole demo; exit code 1 if the view does not equal the batch query."""
+    """Run the whole demo; exit code 1 if the view does not equal the batch query."""
     try:
         equal = play(PROJECT / ".demo", catalogue.start, FIRST_DAYS, SINGLE_DAYS)
     except DeltafoldError as error:

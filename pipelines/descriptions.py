@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def digest(pipeline: Pipeline) -> str:
-    """A fingerprint of all that decides a plan: the query's text, the sources and the policies. No Spark is needed."""
+    """Return a fingerprint of all that decides a plan: query text, sources and policies. Needs no Spark."""
     declaration = pipeline.declaration
     parts = declaration.model_dump(mode="json", include={"sources", "policy", "publish"})
     text = json.dumps([parts, pipeline.query.text, pipeline.query.function], sort_keys=True)
@@ -31,7 +31,7 @@ def digest(pipeline: Pipeline) -> str:
 
 
 def load(pipeline: Pipeline) -> Description | None:
-    """The description that was written last, or None where there is none or it describes another query."""
+    """Return the description that was written last; None if there is none or it is of another query."""
     try:
         written = json.loads(_path(pipeline).read_text())
         return Description.from_json(written["description"]) if written["digest"] == digest(pipeline) else None
@@ -62,7 +62,7 @@ def describe(pipeline: Pipeline, view: View, progress: Callable[[str], None]) ->
 
 
 def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:
-    """A pipeline and all below it with their opened views, by name, each before those that read it."""
+    """Return a pipeline and all below it with their opened views, by name, each before its readers."""
     found: dict[str, tuple[Pipeline, View]] = {}
     for source, below in pipeline.below.items():
         found |= chain(below, view.catalog.views[source])

@@ -21,7 +21,8 @@ Row = tuple[str, ...]
 
 
 def days() -> dict[str, list[Row]]:
-    """The flights of every day of 2013, by the day as 2013-01-01 and in order; each row has the columns of COLUMNS,
+    """Return the flights of every day of 2013, by the day as 2013-01-01 and in order; each row has the columns of
+    COLUMNS,
     empty where nothing is known."""
     found: dict[str, list[Row]] = {}
     with zipfile.ZipFile(_data() / "flights.csv.zip") as archive, archive.open("flights.csv") as binary:
@@ -37,13 +38,13 @@ def days() -> dict[str, list[Row]]:
 
 
 def drop_airlines(folder: Path) -> None:
-    """Copies the table of airlines into the folder."""
+    """Copy the table of airlines into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_data() / "airlines.csv", folder / "airlines.csv")
 
 
 def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[str]) -> None:
-    """Writes the chosen days as folder/day=2013-01-01/flights.csv, instead of what was there."""
+    """Write the chosen days as folder/day=2013-01-01/flights.csv, replacing what was there."""
     for day in chosen:
         home = folder / f"day={day}"
         home.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[st
 
 
 def corrected(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
-    """A day as it might be reported again: one flight in ten left out, one in ten 7 minutes later, a few cancelled."""
+    """Return a day as it might be reported again: one flight in ten left out, one in ten later, a few cancelled."""
     chance = random.Random(seed)
     departure, delay = COLUMNS.index("dep_time"), COLUMNS.index("dep_delay")
     result: list[Row] = []

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 def cost(
     labels: Sequence[str], rows: Sequence[int], refreshes: Sequence[float], recomputes: Mapping[int, float], title: str
 ) -> bytes:
-    """A PNG of refresh cost against recompute cost.
+    """Draw refresh cost against recompute cost as a PNG.
 
     labels, rows, refreshes: name, rows that came and seconds of each refresh, in order.
     recomputes: seconds of the whole query, by the place of the refresh after which it was measured.

@@ -29,29 +29,29 @@ class Pipeline:
 
     @property
     def warehouse(self) -> str:
-        """Where the state and the answer are kept: a folder or URI that no other pipeline uses."""
+        """Return the folder of state and answer, which no other pipeline uses."""
         root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
         return f"{root.rstrip('/')}/{self.name}"
 
     @cached_property
     def chain(self) -> tuple[Pipeline, ...]:
-        """The pipelines below it, at any depth, each once and before all that read it."""
+        """Return the pipelines below it, at any depth, each once and before its readers."""
         found = [each for below in self.below.values() for each in (*below.chain, below)]
         return tuple({each.name: each for each in found}.values())
 
     @property
     def landed(self) -> tuple[str, ...]:
-        """The sources that are landed from dropped files."""
+        """Return the sources that are landed from dropped files."""
         return tuple(name for name, source in self.declaration.sources.items() if source.files)
 
     @property
     def partitioned(self) -> tuple[str, ...]:
-        """The landed sources that are cut into partitions."""
+        """Return the landed sources that are partitioned."""
         sources = self.declaration.sources.items()
         return tuple(name for name, source in sources if source.files and source.files.partition_by)
 
     def check_partition(self, value: str) -> str:
-        """The value, unchanged, if it can be a partition of this pipeline; else DeclarationError."""
+        """Return the value if it can be a partition of this pipeline. Raises DeclarationError otherwise."""
         if not self.partitioned:
             raise DeclarationError(f"{self.name} has no partitions: no source of it declares `partition_by`.")
         try:

@@ -29,7 +29,7 @@ class QueryFile:
 
 
 def find(home: Path, sources: Sequence[str]) -> QueryFile:
-    """The one query in a pipeline's folder. Raises DeclarationError.
+    """Return the one query in a pipeline's folder. Raises DeclarationError.
 
     sources: the declared sources, which the parameters of a function must be named after.
     """
@@ -52,7 +52,7 @@ def find(home: Path, sources: Sequence[str]) -> QueryFile:
 
 
 def runnable(query: QueryFile) -> str | Callable[..., DataFrame]:
-    """The query as the API takes it: SQL text, or the function of query.py, which is run for that."""
+    """Return the query as the API takes it: SQL text, or the function of query.py, which is executed."""
     if not query.function:
         return query.text
     spec = importlib.util.spec_from_file_location(f"query_of_{query.path.parent.name}", query.path)

@@ -31,7 +31,7 @@ class Arrivals:
 
 
 def look(pipeline: Pipeline, now: datetime) -> Seen:
-    """What lies in the folders of a pipeline's Files sources, without the days that are no partition (yet)."""
+    """Return what lies in the folders of a pipeline's Files sources, without days that are no partition yet."""
     seen: dict[str, Mapping[str, str]] = {}
     for name in pipeline.landed:
         files = pipeline.declaration.sources[name].files
@@ -44,7 +44,7 @@ def look(pipeline: Pipeline, now: datetime) -> Seen:
 
 
 def changed_keys(before: Seen, after: Seen) -> Sequence[str]:
-    """The keys, over all sources, whose files came, went or changed between two looks, in order."""
+    """Return the keys, over all sources, whose files changed between two looks, in order."""
     changed = {
         key
         for source in before.keys() | after.keys()
@@ -57,7 +57,7 @@ def changed_keys(before: Seen, after: Seen) -> Sequence[str]:
 def request(
     pipeline: Pipeline, changed: Sequence[str], refreshed: Sequence[dg.AssetKey], instance: dg.DagsterInstance
 ) -> Arrivals:
-    """The one run that lands what changed and refreshes.
+    """Return the one run that lands what changed and refreshes.
 
     Args:
         pipeline: the pipeline, which lands at least one source.
@@ -79,7 +79,7 @@ def request(
 
 
 def _order(pipeline: Pipeline, cut: Sequence[str], instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
-    """All partition keys in Dagster's order, and those of them that it does not know yet."""
+    """Return all partition keys in Dagster's order, and those of them that are new to it."""
     partitions = partitions_of(pipeline)
     if isinstance(partitions, dg.DynamicPartitionsDefinition):
         known = instance.get_dynamic_partitions(pipeline.name)

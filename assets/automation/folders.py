@@ -20,7 +20,7 @@ _COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 
 
 def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
-    """A signature for each partition of a folder of dropped files.
+    """Return a signature for each partition of a folder of dropped files.
 
     Args:
         path: the folder. One that does not exist (yet) has no partitions.
@@ -44,7 +44,7 @@ def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
 
 
 def delta_version(path: str) -> int | None:
-    """The newest version of a Delta table, from the names in its log.
+    """Return the newest version of a Delta table, from the names in its log.
 
     Args:
         path: the table's address.

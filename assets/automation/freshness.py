@@ -15,7 +15,7 @@ _TICKS = 600  # a weekend of half-hourly ticks, a month of hourly ones, more tha
 
 
 def freshness_of(schedule: str | None) -> dg.FreshnessPolicy | None:
-    """The freshness policy of a view that is refreshed on a schedule.
+    """Return the freshness policy of a view that is refreshed on a schedule.
 
     Args:
         schedule: cron text, in UTC; None for none.
@@ -27,6 +27,6 @@ def freshness_of(schedule: str | None) -> dg.FreshnessPolicy | None:
 
 
 def longest_pause(schedule: str) -> timedelta:
-    """The longest time between two ticks in a row: a weekend's for a schedule of working days."""
+    """Return the longest time between two ticks in a row: a weekend's for a schedule of working days."""
     ticks = islice(cron_string_iterator(_FRIDAY, schedule, "UTC"), _TICKS)
     return max(after - before for before, after in pairwise(ticks))

@@ -16,7 +16,7 @@ from pipelines.catalogue import Pipeline
 
 
 def schedule_of(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.ScheduleDefinition | None:
-    """The schedule of a pipeline that declares one.
+    """Return the schedule of a pipeline that declares one.
 
     Args:
         pipeline: the pipeline.
@@ -42,7 +42,7 @@ def schedule_of(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Sche
 def _due(
     pipeline: Pipeline, refreshed: Sequence[dg.AssetKey], context: dg.ScheduleEvaluationContext
 ) -> dg.RunRequest | dg.SkipReason:
-    """What a tick starts."""
+    """Return what a tick starts."""
     now = context.scheduled_execution_time
     if not pipeline.partitioned:
         return dg.RunRequest()

@@ -26,7 +26,7 @@ INTERVAL = 30  # seconds between two looks
 
 
 def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.SensorDefinition:
-    """Watches the folders of a pipeline's Files sources.
+    """Watch the folders of a pipeline's Files sources.
 
     Args:
         pipeline: the pipeline, which lands at least one source.
@@ -55,7 +55,7 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
 
 
 def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Watches the Delta tables that a pipeline reads and others write; `invariant` ones never change."""
+    """Watch the Delta tables that a pipeline reads and others write; `invariant` ones never change."""
     watched = watched_tables(pipeline)
     by_name = [name for name in watched if pipeline.declaration.sources[name].table]
     named = f" It looks for {', '.join(by_name)} where the last refresh found the table's name." if by_name else ""
@@ -84,7 +84,7 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
 
 
 def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Refreshes a view that is behind its sources, once nothing that changes them is under way."""
+    """Refresh a view that is behind its sources, once no run that changes them is under way."""
 
     @dg.sensor(
         name=f"{pipeline.name}_follow",
@@ -108,6 +108,6 @@ def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
 
 
 def watched_tables(pipeline: Pipeline) -> Sequence[str]:
-    """The Delta sources that may get new versions."""
+    """Return the Delta sources that may get new versions."""
     sources = pipeline.declaration.sources.items()
     return [name for name, source in sources if (source.delta or source.table) and not source.invariant]

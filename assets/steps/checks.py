@@ -33,7 +33,7 @@ class CheckConfig(dg.Config):
 
 
 def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
-    """The check that a pipeline's view equals its batch query."""
+    """Return the check that a pipeline's view equals its batch query."""
 
     @dg.asset_check(
         asset=keys.view(pipeline.name),
@@ -58,7 +58,7 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 
 def check_job(pipeline: Pipeline) -> "UnresolvedAssetJobDefinition":
-    """The job that compares all of a view, and does nothing else."""
+    """Return the job that compares all of a view, and does nothing else."""
     return dg.define_asset_job(
         keys.check_job(pipeline.name),
         selection=dg.AssetSelection.checks(dg.AssetCheckKey(keys.view(pipeline.name), CHECK)),
@@ -68,7 +68,7 @@ def check_job(pipeline: Pipeline) -> "UnresolvedAssetJobDefinition":
 
 
 def check_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition | None:
-    """When the job runs, where that is declared; it is on from the start."""
+    """Return the declared schedule of the job, which is on from the start."""
     declared = pipeline.declaration.check.schedule
     if declared is None:
         return None

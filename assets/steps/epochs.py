@@ -33,7 +33,7 @@ def materialisations(
     instance: dg.DagsterInstance,
     more: metadata.Metadata | None = None,
 ) -> Iterator[dg.AssetMaterialization]:
-    """The events of an epoch, in the order of the graph.
+    """Return the events of an epoch, in the order of the graph.
 
     Args:
         pipeline: the pipeline whose view it is.
@@ -55,13 +55,13 @@ def materialisations(
 
 
 def states_with_versions(pipeline: Pipeline, description: Description) -> dict[dg.AssetKey, metadata.Metadata]:
-    """The metadata of each state table, and of the asset that stands for all of them where the plan was not known."""
+    """Return the metadata of each state table, and of the asset that stands for all while the plan is unknown."""
     whole = {keys.state(pipeline.name): metadata.state_metadata(description)} if description.states else {}
     return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
 
 
 def view_with_versions(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
-    """The metadata of the view."""
+    """Return the metadata of the view."""
     below = {source: each.name for source, each in pipeline.below.items()}
     return {
         **metadata.of_refresh(report, below),
@@ -73,7 +73,7 @@ def view_with_versions(pipeline: Pipeline, view: "View", description: Descriptio
 def moved_below(
     pipeline: Pipeline, view: "View", report: Report, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    """The events of the views below that a refresh brought to other epochs, the lowest first."""
+    """Return the events of the views below that a refresh moved to other epochs, the lowest first."""
     done = {each.view: each for each in report.below}
     for name, (below, its_view) in descriptions.chain(pipeline, view).items():
         if name in done and done[name].verdict != "nothing to do":
@@ -81,7 +81,7 @@ def moved_below(
 
 
 def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:
-    """The tags for the views that an asset was made from, which a refresh moved in the same step.
+    """Return the tags for the views that an asset was made from, which a refresh moved in the same step.
 
     Dagster itself tags the versions that it has looked up before the step, and would find the asset outdated at once.
     """
@@ -94,7 +94,7 @@ def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:
 
 
 def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMaterialization:
-    """The event of a Delta table that others write.
+    """Return the event of a Delta table that others write.
 
     Args:
         key: the asset of the table.
@@ -110,7 +110,7 @@ def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMateriali
 
 
 def made(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
-    """The tags that a run gives to a materialisation: its data version, and what it was made from."""
+    """Return the tags of a materialisation: its data version, and what it was made from."""
     found = {
         tags.DATA_VERSION_TAG: version,
         tags.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",

@@ -27,7 +27,7 @@ class LandingConfig(dg.Config):
 
 
 def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
-    """The asset of a source's landed table, partitioned as its pipeline declares."""
+    """Return the asset of a source's landed table, partitioned as its pipeline declares."""
     files = pipeline.declaration.sources[source].files
     assert files is not None, f"{source} of {pipeline.name} is not landed"
     partitioned = files.partition_by is not None

@@ -30,7 +30,7 @@ class RefreshConfig(dg.Config):
 
 
 def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDefinition:
-    """The state tables and the view of a pipeline, all materialised by one step.
+    """Return the state tables and the view of a pipeline, all materialised by one step.
 
     Args:
         pipeline: the declared pipeline.

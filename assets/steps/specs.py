@@ -13,7 +13,7 @@ from pipelines.catalogue import Pipeline
 
 
 def specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpec]:
-    """The state tables, then the view that depends on them.
+    """Return the state tables, then the view that depends on them.
 
     Args:
         pipeline: the declared pipeline.

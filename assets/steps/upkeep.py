@@ -22,7 +22,7 @@ class UpkeepConfig(dg.Config):
 
 
 def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
-    """The job of one step that maintains a pipeline's tables; it shares the pool of the refresh."""
+    """Return the job of one step that maintains a pipeline's tables; it shares the pool of the refresh."""
 
     @dg.op(
         name=keys.maintain_op(pipeline.name),
@@ -49,7 +49,7 @@ def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 
 def upkeep_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:
-    """When the job runs: as declared, or weekly once it is turned on."""
+    """Return the schedule of the job: as declared, or weekly once it is turned on."""
     declared = pipeline.declaration.maintain
     running, stopped = dg.DefaultScheduleStatus.RUNNING, dg.DefaultScheduleStatus.STOPPED
     return dg.ScheduleDefinition(

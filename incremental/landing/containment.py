@@ -58,7 +58,7 @@ def check_link(source: str, root: Path, path: Path) -> None:
 
 
 def is_shared(root: Path, folders: Iterable[Path]) -> bool:
-    """Whether others may change what a name in the folder leads to, while it is read."""
+    """Return whether others may change what a name in the folder leads to, while it is read."""
     places = {root.resolve()}
     for folder in folders:
         if folder.is_symlink() or any(child.is_symlink() for child in folder.iterdir()):
@@ -109,7 +109,7 @@ def open_file_within(source: str, root: Path, path: Path) -> Generator[BufferedR
 
 @contextmanager
 def _named(source: str, path: Path) -> Generator[None]:
-    """Say the whole path in an error of the system; a link where none was is an error of the source."""
+    """Name the whole path in an error of the system; a link that appeared is an error of the source."""
     try:
         yield
     except OSError as error:

@@ -28,7 +28,7 @@ class DamagedFileError(Exception):
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether Spark decompresses a file of this name."""
+    """Return whether Spark decompresses a file of this name."""
     return path.suffix.lower() in READERS
 
 
@@ -95,7 +95,7 @@ def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _unblocked(file: BinaryIO, codec: str) -> Iterator[bytes]:
-    """The parts of Hadoop's blocks; a block of no bytes is the end to Hadoop, whatever follows."""
+    """Yield the parts of Hadoop's blocks; Hadoop stops at a block of no bytes, whatever follows."""
     import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 
     unpack: Callable[..., bytes] = cast(Any, pyarrow).Codec(codec).decompress
@@ -110,7 +110,7 @@ def _unblocked(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
 
 def _snappy_size(packed: bytes) -> int:
-    """The unpacked size, which the part begins with: seven bits a byte, the lowest first."""
+    """Return the unpacked size, with which the part begins: seven bits a byte, the lowest first."""
     size = 0
     for place, byte in enumerate(packed[:5]):
         size |= (byte & 0x7F) << (7 * place)
@@ -120,7 +120,7 @@ def _snappy_size(packed: bytes) -> int:
 
 
 def _unpacked_size(unpack: Callable[..., bytes], packed: bytes, most: int) -> int:
-    """The unpacked size, which LZ4 does not note: the least that there is room in, usually the most there can be."""
+    """Return the unpacked size, which LZ4 does not record: the smallest that has room, usually the largest possible."""
 
     def fits(size: int) -> bool:
         try:
@@ -139,7 +139,7 @@ def _unpacked_size(unpack: Callable[..., bytes], packed: bytes, most: int) -> in
 
 
 def _length(file: BinaryIO) -> int:
-    """The next length; zero at the end."""
+    """Return the next length; zero at the end."""
     read = file.read(LENGTH_BYTES)
     if read and len(read) < LENGTH_BYTES:
         raise EOFError("it ends within a length")

@@ -35,24 +35,24 @@ class Partition:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The data files."""
+        """Return the data files."""
         return tuple(self.folder / str(fact[0]) for fact in self.files)
 
 
 def data_files(folder: Path) -> Facts:
-    """The files of a folder that hold data: name, bytes, nanoseconds of the last change."""
+    """Return the data files of a folder: name, bytes, nanoseconds of the last change."""
     files = sorted(f for f in folder.iterdir() if f.is_file() and is_data(f))
     facts = ((f.name, f.stat()) for f in files)
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in facts]
 
 
 def is_data(path: Path) -> bool:
-    """Whether a name is one of data: Spark and Hive pass over the others too."""
+    """Return whether a name is one of data; Spark and Hive ignore the others too."""
     return path.name[0] not in "._" and not path.name.endswith("._COPYING_")
 
 
 def partitions_in(source: str, files: Files) -> dict[str, Partition]:
-    """The partitions that have files, by key, in order; raises SourceError for what cannot be one."""
+    """Return the partitions that have files, by key, in order; raises SourceError for invalid ones."""
     root = Path(files.path).absolute()
     check_root(source, root)
     if not root.is_dir():
@@ -71,7 +71,7 @@ def partitions_in(source: str, files: Files) -> dict[str, Partition]:
 
 
 def check_names(source: str, root: Path, folder: Path) -> None:
-    """Raises SourceError for what lies among data files and would not be read, could not be, or is not to be."""
+    """Raise SourceError for files among the data files that would not, could not or must not be read."""
     for child in filter(is_data, folder.iterdir()):
         check_link(source, root, child)
         if child.is_dir():
@@ -88,7 +88,7 @@ def check_names(source: str, root: Path, folder: Path) -> None:
 
 
 def partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
-    """Keys and folders; raises SourceError for anything beside them."""
+    """Return the folders by key; raises SourceError for anything beside them."""
     if column is None:
         yield UNPARTITIONED, root
         return
@@ -113,13 +113,13 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
 
 
 def spark_value(folder: Path) -> str:
-    """The value that Spark reads from a partition's folder: each %xx is a character to it, not a byte of UTF-8."""
+    """Return the value that Spark reads from a partition's folder: each %xx is a character to it, not a UTF-8 byte."""
     value = folder.name.partition("=")[2]
     return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), value)
 
 
 def content_digest(source: str, root: Path, files: Sequence[Path]) -> str:
-    """What the files contain, in short; the same after a copy or a touch. root: the source's folder."""
+    """Return a digest of what the files contain, the same after a copy or a touch. root: the source's folder."""
     contents: list[str] = []
     for path in files:
         with open_file_within(source, root, path) as file:
@@ -129,7 +129,7 @@ def content_digest(source: str, root: Path, files: Sequence[Path]) -> str:
 
 @contextmanager
 def reading(source: str) -> Generator[None]:
-    """Says of files that go away or may not be read, while they are looked at, which they are."""
+    """Name the file in errors of files that vanish or may not be read within the block."""
     try:
         yield
     except FileNotFoundError as error:

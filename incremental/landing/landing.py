@@ -125,13 +125,13 @@ class Landings:
             ).write()
 
     def partitions(self) -> tuple[str, ...]:
-        """Every partition that has been dropped or landed, in order."""
+        """Return every partition that has been dropped or landed, in order."""
         with reading(self.name):
             return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest.read() or {})}))
 
     @property
     def _manifest(self) -> Manifest:
-        """What the content of the table depends on beside the files is how they are read."""
+        """Return the manifest; the content of the table depends on how files are read, not on the files alone."""
         declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
         return Manifest(self.folder, declared, Records(self.spark, self.files, self._schema, self._root).settings)
 
@@ -142,7 +142,7 @@ class Landings:
     def _found(
         self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
     ) -> Found:
-        """What is to be written: what changed, what was left out and should not be, or all.
+        """Return what is to be written: what changed, what was left out and should not be, or all.
 
         A value is landed in all its spellings: who names one of them means its rows, and removing one takes them all.
         """
@@ -167,7 +167,7 @@ class Landings:
         return Found(present, known, seen, changed, removed, anew, whole)
 
     def _meant(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
-        """The value of each partition; its key where all that were landed are there, so that none can be respelt."""
+        """Return the value of each partition; its key if all landed ones exist, so that none can be respelt."""
         keys = [*present, *(key for key in known if key not in present)]
         if not present or len(keys) == len(present):
             return {key: key for key in keys}
@@ -180,7 +180,7 @@ class Landings:
 
     @cached_property
     def _schema(self) -> StructType:
-        """The declared schema, checked against the declaration and the landed table."""
+        """Return the declared schema, checked against the declaration and the landed table."""
         schema = declared_schema(self.name, self.files)
         column, fixed = self.files.partition_by, refused(self.files.options)
         if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
@@ -192,7 +192,9 @@ class Landings:
         return schema
 
     def _reshaped(self, replay: bool) -> bool:
-        """Whether the landed table has another schema or other partitions; raises SourceError where that may not be."""
+        """Return whether the landed table has another schema or partitioning; raises SourceError where that is not
+        allowed.
+        """
         declared, version = types(self._schema), self.table.version()
         if version is None:
             return False
@@ -217,7 +219,8 @@ class Landings:
         return list(dict.fromkeys(partitions))
 
     def _seen(self, partition: Partition, known: Known | None) -> Known:
-        """What to remember of a partition; known: what is, if its files have not changed since by name, size and time.
+        """Return the manifest's entry of a partition; known: the old one, kept if name, size and time of its files are
+        the same.
 
         Raises SourceError for files that Spark would read wrongly, or for ever: before they are read to their end.
         """
@@ -229,7 +232,7 @@ class Landings:
         return Known(partition.files, content_digest(self.name, self._root, partition.paths))
 
     def _check_keys(self, present: Mapping[str, Partition]) -> None:
-        """Raises SourceError for partitions that are no value of their column, or one value."""
+        """Raise SourceError for partitions that are no value of their column, or the same value."""
         keys_by = dict[str, str]()
         keys, type_ = [key for key in present if key != HIVE_NULL], self._key_type
         for key, value in values(self.spark, type_, keys).items():
@@ -246,7 +249,7 @@ class Landings:
 
 
 def types(schema: StructType) -> dict[str, str]:
-    """Column names and types, whatever their order and whether they may be NULL."""
+    """Return column names and types, regardless of their order and of nullability."""
     return {field.name: field.dataType.simpleString() for field in schema}
 
 

@@ -21,7 +21,7 @@ READ_LIKE = {"linesep", "encoding", "charset"}
 
 
 def with_lines(spark: SparkSession, rows: DataFrame, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """Few rows (file, row, PLACE: their order in a file) with their `line`, a BIGINT from 1, or NULL.
+    """Add `line`, a BIGINT from 1 or NULL, to a few rows (file, row, PLACE: their order in a file).
 
     paths: the files that they stand in; options: those the files are read with.
     """
@@ -36,7 +36,7 @@ def with_lines(spark: SparkSession, rows: DataFrame, paths: Sequence[str], optio
 
 
 def lines_of(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """Every line: file, block (where it begins in the file), `at` (its order in the block) and text."""
+    """Return every line: file, block (where it begins in the file), `at` (its order in the block) and text."""
     reading = {name: value for name, value in options.items() if name.lower() in READ_LIKE}
     reader = spark.read.format("text").options(**reading, **FIXED)
     read = reduce(DataFrame.unionByName, map(with_origin, map(reader.load, split_into_loads(paths))))
@@ -46,7 +46,7 @@ def lines_of(spark: SparkSession, paths: Sequence[str], options: Mapping[str, st
 
 
 def matches(lines: DataFrame, wanted: DataFrame, header: bool) -> DataFrame:
-    """Of each text of a file the numbers of the lines that say it, in order; header: the first line is no row."""
+    """Match each text of a file with the numbers of its lines, in order; header: the first line is no row."""
     marks = F.broadcast(wanted.select("file", "text", F.lit(True).alias("wanted")))
     marked = lines.join(marks, ["file", "text"], "left")
     hit = F.when(F.col("wanted"), F.struct("text", "at"))

@@ -40,7 +40,7 @@ class Manifest:
     settings: dict[str, str]
 
     def read(self) -> dict[str, Known] | None:
-        """What is landed, by partition; None where nobody knows, or the source was declared or read otherwise."""
+        """Return what is landed, by partition; None if unknown, or if the source was declared or read differently."""
         try:
             content = json.loads((self.folder / "manifest.json").read_text())
             if content["declared"] != self.declared or content.get("settings", self.settings) != self.settings:
@@ -50,7 +50,7 @@ class Manifest:
             return None
 
     def begin(self, known: Mapping[str, Known] | None, partitions: Iterable[str]) -> None:
-        """Note that partitions are about to be written; where nobody knows what is landed, nobody does until it is."""
+        """Record that partitions are about to be written; where nothing was known before, nothing is until they are."""
         self.remember(None if known is None else {**known, **dict.fromkeys(partitions, PENDING)})
 
     def remember(self, partitions: Mapping[str, Known] | None) -> None:

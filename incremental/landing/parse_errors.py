@@ -42,12 +42,12 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 
 
 def as_written(value: str, token: str) -> str:
-    """A JSON value as its file has it: Spark's message leaves the quotes of text out."""
+    """Return a JSON value as its file has it; Spark's message omits the quotes of text."""
     return json.dumps(value, ensure_ascii=False) if token.endswith("STRING") else value
 
 
 def file_of(messages: Sequence[str]) -> Path | None:
-    """The file that the innermost message names which names one: outer ones may name the table that is written."""
+    """Return the file named by the innermost message that names one; outer ones may name the table being written."""
     for message in reversed(messages):
         found = NAMED_FILE.search(message)
         if found:
@@ -56,7 +56,7 @@ def file_of(messages: Sequence[str]) -> Path | None:
 
 
 def reason_of(messages: Sequence[str]) -> str:
-    """Why a file cannot be read: the innermost message that we know, else the innermost."""
+    """Return why a file cannot be read: the innermost message that we know, else the innermost."""
     known = [(message, *limit) for limit in LIMITS for message in messages]
     known += [(message, *reason) for message in reversed(messages) for reason in REASONS]
     for message, pattern, words in known:
@@ -67,7 +67,7 @@ def reason_of(messages: Sequence[str]) -> str:
 
 
 def line_of(path: Path, row: str) -> int:
-    """The number of the line where a row begins; a file that is landed has been looked through, so its lines end."""
+    """Return the line number where a row begins; a landed file was surveyed, so its lines end."""
     wanted = row.splitlines()[0] if row else ""
     with path.open("rb") as file:
         lines = io.TextIOWrapper(decompress(file, path), encoding="utf-8", errors="replace")
@@ -75,5 +75,5 @@ def line_of(path: Path, row: str) -> int:
 
 
 def shorten(text: str) -> str:
-    """A text as a sentence can show it."""
+    """Shorten a text for a message."""
     return text if len(text) <= LONGEST_TEXT_SHOWN else f"{text[:LONGEST_TEXT_SHOWN]}…"

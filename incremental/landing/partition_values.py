@@ -15,7 +15,7 @@ from incremental.algebra.sqltext import literal
 
 
 def values(spark: SparkSession, data_type: DataType, keys: Iterable[str]) -> dict[str, str | None]:
-    """The value of each key, the same text where it is the same value; None where a key is no value of the type."""
+    """Return the value of each key, equal text for equal values; None for a key that is no value of the type."""
     if isinstance(data_type, StringType):
         return {key: key for key in keys}
     rows, type_ = ", ".join(f"({literal(key)})" for key in keys), data_type.simpleString()

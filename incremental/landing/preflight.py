@@ -30,7 +30,7 @@ TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]')  # possessive: a lon
 
 
 def check_content(source: str, files: Files, columns: Sequence[str], path: Path) -> None:
-    """Raises SourceError for a file that Spark would read wrongly, or not at all for its size."""
+    """Raise SourceError for a file that Spark would read wrongly, or not at all because of its size."""
     with open_file_within(source, Path(files.path), path) as file:
         try:
             reason = parquet_fault(file, columns) if files.format == "parquet" else text_fault(file, path, files)
@@ -43,7 +43,7 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
 
 
 def text_fault(file: BinaryIO, path: Path, files: Files) -> str:
-    """The first thing that is wrong with a text, or nothing; a second look only at what it could be in."""
+    """Return the first fault of a text, or nothing; looks a second time only where a fault is possible."""
     options = TextOptions.of(files.format, files.options)
     seen = survey_text(decompress(file, path), options)
     if seen.fault:
@@ -57,7 +57,7 @@ def text_fault(file: BinaryIO, path: Path, files: Files) -> str:
 
 
 def object_fault(text: BinaryIO) -> str:
-    """Whether more than one JSON value stands in a line; only lines that look so are looked at closely."""
+    """Return a fault if more than one JSON value is in a line; only suspicious lines are examined."""
     lines = io.TextIOWrapper(text, encoding="utf-8")
     try:
         for number, line in enumerate(lines, 1):
@@ -73,7 +73,7 @@ def object_fault(text: BinaryIO) -> str:
 
 
 def first_end(line: str) -> int | None:
-    """Where the first JSON object or array of a line ends, None if it does not; builds nothing of what is in it."""
+    """Return where the first JSON object or array of a line ends, None if it does not; builds none of its content."""
     depth = 0
     for found in TOKEN.finditer(line):
         match line[found.start()]:
@@ -89,7 +89,7 @@ def first_end(line: str) -> int | None:
 
 
 def parquet_fault(file: BinaryIO, columns: Sequence[str]) -> str:
-    """Whether a file is no Parquet, or lacks a column."""
+    """Return a fault if a file is no Parquet, or lacks a column."""
     from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # late: it is slow to load
 
     try:

@@ -43,26 +43,26 @@ class Quarantine:
     table: Table
 
     def rows(self) -> DataFrame:
-        """The rows, of which there may be none."""
+        """Return the rows; there may be none."""
         version = self.table.version()
         empty = cast(Any, self.table.spark).createDataFrame([], SCHEMA)
         return cast(DataFrame, empty) if version is None else self.table.at(version)
 
     def counts(self) -> dict[str, int]:
-        """How many rows it holds, by partition; partitions without any are left out."""
+        """Return the number of its rows by partition; partitions without any are left out."""
         if self.table.version() is None:
             return {}
         found = self.rows().groupBy("partition").count().collect()
         return dict(sorted((str(row[0]), int(row[1])) for row in found))
 
     def size(self) -> int:
-        """How many rows it holds, from Delta's log alone."""
+        """Return the number of its rows, from Delta's log alone."""
         version = self.table.version()
         rows = 0 if version is None else rows_in(list(self.table.files(version).values()))
         return sum(self.counts().values()) if math.isnan(rows) else int(rows)
 
     def refusal(self, malformed: DataFrame, total: int) -> str:
-        """Why rows are not taken in, or nothing; total: how many it would then hold."""
+        """Return why rows are not quarantined, or nothing; total: the number of rows it would then hold."""
         limit = self.files.quarantine_limit
         if total > limit:
             return f"more than the {limit:,} rows that its quarantine may hold would be in it"
@@ -82,7 +82,7 @@ class Quarantine:
         self._write(dated.select(*catalyst.schema_of(SCHEMA).names), condition)
 
     def clear(self, condition: str) -> None:
-        """Let rows go."""
+        """Delete rows."""
         self._write(self.rows().limit(0), condition)
 
     def _write(self, rows: DataFrame, condition: str) -> None:
@@ -91,5 +91,5 @@ class Quarantine:
 
 
 def rows_of(partitions: Iterable[str]) -> str:
-    """SQL that holds for the rows of some partitions."""
+    """Return the SQL condition of the rows of some partitions."""
     return f"`partition` IN ({', '.join(map(literal, partitions))})"

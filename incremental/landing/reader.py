@@ -70,17 +70,17 @@ class Records:
     place: Path
 
     def all(self, partitions: Sequence[Partition]) -> DataFrame:
-        """The rows of some partitions, of which there may be none; reading them fails at one that does not fit."""
+        """Return the rows of some partitions, possibly none; reading them fails at a malformed row."""
         if not partitions:
             return cast(DataFrame, cast(Any, self.spark).createDataFrame([], self.schema))
         return self._typed(self._partitions(partitions, {}), partitions)
 
     def fitting(self, partitions: Sequence[Partition]) -> DataFrame:
-        """The rows that fit."""
+        """Return the well-formed rows."""
         return self._typed(self._partitions(partitions, PERMISSIVE).where(F.col(CORRUPT).isNull()), partitions)
 
     def malformed(self, partitions: Sequence[Partition]) -> DataFrame:
-        """The rows that do not: partition, file, row (as it stands there), reason, and in PLACE their order."""
+        """Return the malformed rows: partition, file, row (as in the file), reason, and in PLACE their order."""
         read = self._partitions(partitions, PERMISSIVE, places=True).where(F.col(CORRUPT).isNotNull())
         key = (
             F.lit(UNPARTITIONED)
@@ -91,15 +91,15 @@ class Records:
         return read.select(*(value.alias(name) for name, value in details.items()), PLACE)
 
     def place_of(self, path: Path) -> Path:
-        """Where a file of the source's folder is read from."""
+        """Return the path from which a file of the source's folder is read."""
         return self.place / path.relative_to(self.files.path)
 
     def with_original_paths(self, text: str) -> str:
-        """A text about files that are read, as one about the files of the source's folder."""
+        """Replace the paths of read files in a text by those in the source's folder."""
         return text.replace(str(self.place), self.files.path)
 
     def first_malformed(self, path: Path) -> str | None:
-        """The first row of a file that does not fit, as it stands there; None where that cannot be told."""
+        """Return the first malformed row of a file, as in the file; None if unknown."""
         try:
             found = self._read(self._own, [str(path)], PERMISSIVE).where(F.col(CORRUPT).isNotNull()).first()
         except JavaError:
@@ -108,25 +108,27 @@ class Records:
 
     @property
     def options(self) -> dict[str, str]:
-        """Spark's reader options, of which those for the mode are still to come."""
+        """Return Spark's reader options, without those of the mode."""
         return {**DEFAULTS[self.files.format], **self.files.options}
 
     @property
     def settings(self) -> dict[str, str]:
-        """What of the session the rows depend on: its time zone, where a text, or a folder's name, gives an instant."""
+        """Return the session settings on which rows depend: the time zone, if a text or a folder's name gives an
+        instant.
+        """
         column, binary = self.files.partition_by, self.files.format == "parquet"
         texts = [field.dataType.simpleString() for field in self.schema if not binary or field.name == column]
         return {TIME_ZONE: str(self.spark.conf.get(TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
 
     @property
     def _own(self) -> list[StructField]:
-        """The columns that stand in the files."""
+        """Return the columns that are in the files."""
         return [StructField(f.name, f.dataType) for f in self.schema if f.name != self.files.partition_by]
 
     def _partitions(
         self, partitions: Sequence[Partition], settings: Mapping[str, str], places: bool = False
     ) -> DataFrame:
-        """The files of some partitions, the partition column as text."""
+        """Read the files of some partitions, the partition column as text."""
         column = self.files.partition_by
         fields = [*self._own, *([] if column is None else [StructField(column, StringType())])]
         paths = [str(self.place_of(path)) for partition in partitions for path in partition.paths]
@@ -136,7 +138,7 @@ class Records:
     def _read(
         self, fields: list[StructField], paths: list[str], settings: Mapping[str, str], places: bool = False
     ) -> DataFrame:
-        """Files by a schema and, if permissive, a column with the text of what does not fit; places: see `placed`."""
+        """Read files by a schema and, if permissive, a column with the text of malformed rows; places: see `placed`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
         limit = {VALUE_LIMIT: str(longest_value(paths))} if self.files.format == "csv" else {}
         options = {**limit, **self.options, **FIXED, **settings}
@@ -145,14 +147,14 @@ class Records:
         return reduce(DataFrame.unionByName, map(with_origin, frames) if places else frames)
 
     def _typed(self, frame: DataFrame, partitions: Sequence[Partition]) -> DataFrame:
-        """The declared columns in their order."""
+        """Return the declared columns in their order."""
         column, values = self.files.partition_by, {f.name: F.col(quoted(f.name)) for f in self.schema}
         if column is not None:
             values[column] = self._key(partitions).cast(self.schema[column].dataType)
         return frame.select(*(value.alias(name) for name, value in values.items()))
 
     def _key(self, partitions: Sequence[Partition]) -> Column:
-        """The key of a row's partition as text, NULL for Hive's default partition."""
+        """Return the key of a row's partition as text, NULL for Hive's default partition."""
         assert self.files.partition_by is not None
         raw = value = F.col(quoted(self.files.partition_by))
         for partition in partitions:
@@ -161,7 +163,7 @@ class Records:
         return value
 
     def _reason(self) -> Column:
-        """Why a row does not fit: it is read once more, every value as text, and one that is there has become NULL."""
+        """Return why a row is malformed: read again as text, a value that is present has become NULL."""
         fields = [(field.name, field.dataType.simpleString()) for field in self._own]
         texts = self._parsed("STRING")
         whole = OTHER_NUMBER if self.files.format == "csv" else NO_RECORD
@@ -175,7 +177,7 @@ class Records:
         return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
 
     def _parsed(self, kind: str) -> Column:
-        """A malformed row read once more, every value as one type, and all of it as text where it is no record.
+        """Read a malformed row again, every value as one type; the whole row as text if it is no record.
 
         A row that was read has an end, and each of the parsers here would hold a value of the longest length.
         """
@@ -186,7 +188,7 @@ class Records:
         return parse(F.col(CORRUPT), ddl, {**options, **PERMISSIVE})
 
     def _as_written(self, texts: Column) -> list[Column]:
-        """The values of a malformed row as its file has them: 12 is no "12" in JSON."""
+        """Return the values of a malformed row as in its file: in JSON, 12 is not "12"."""
         plain = [texts[field.name] for field in self._own]
         if self.files.format != "json":
             return plain
@@ -198,13 +200,13 @@ class Records:
 
 
 def split_into_loads(paths: Sequence[str]) -> list[list[str]]:
-    """Paths as Spark is given them: where wildcards are off, it reads all once more for each that looks like one."""
+    """Split paths into loads: with wildcards off, Spark reads all files again for each path that looks like one."""
     plain = [path for path in paths if not WILD & set(path)]
     return ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
 
 
 def longest_value(paths: Sequence[str]) -> int:
-    """The characters that a value of CSV may have, else a quote that is never closed fills the memory.
+    """Return the characters that a CSV value may have; otherwise a quote that is never closed fills the memory.
 
     Spark reserves them for each file that it reads, so there are no more of them than the largest file has.
     """
@@ -215,12 +217,12 @@ def longest_value(paths: Sequence[str]) -> int:
 
 
 def file_size(file: Path) -> int:
-    """The bytes of a file, none of one that is gone: Spark says so."""
+    """Return the bytes of a file; 0 if it is gone, which Spark will report."""
     return file.stat().st_size if file.exists() else 0
 
 
 def with_origin(frame: DataFrame) -> DataFrame:
-    """Files as Spark reads them, and of each row the path of its file, where its block begins, and its order there."""
+    """Add to each row the path of its file, where its block begins, and its order in the block."""
     details = frame.metadataColumn("_metadata")
     # Spark's path is a URI
     path = F.url_decode(F.replace(F.regexp_replace(details["file_path"], "^file:/+", "/"), F.lit("+"), F.lit("%2B")))
@@ -229,7 +231,7 @@ def with_origin(frame: DataFrame) -> DataFrame:
 
 
 def declared_schema(source: str, files: Files) -> StructType:
-    """The schema of dropped files; raises SourceError for what Spark cannot read as one."""
+    """Return the schema of dropped files; raises SourceError for what Spark cannot read as one."""
     try:
         schema = catalyst.schema_of(files.schema)
     except JavaError as error:
@@ -241,6 +243,6 @@ def declared_schema(source: str, files: Files) -> StructType:
 
 
 def refused(options: Mapping[str, str]) -> list[str]:
-    """The options that a source may not set, however they are spelt: Spark does not tell cases apart."""
+    """Return the options that a source may not set, in any case: Spark does not tell cases apart."""
     names = {name.lower() for name in REFUSED}
     return sorted(option for option in options if option.lower() in names)

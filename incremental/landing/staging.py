@@ -42,7 +42,7 @@ class Staging:
             self.clear()
 
     def fill(self, paths: Sequence[Path]) -> None:
-        """Link or copy files into our folder."""
+        """Link or copy files into the staging folder."""
         make_private(self.folder)
         for path in paths:
             target = self.folder / path.relative_to(self.root)
@@ -56,7 +56,7 @@ class Staging:
         Folder(self.folder).remove()
 
     def _linked(self, path: Path, target: Path) -> bool:
-        """Whether the file could be linked; a name that was made a link or a pipe meanwhile is refused."""
+        """Return whether the file could be linked; refuses a name that became a link or a pipe meanwhile."""
         with open_folder_of(self.source, self.root, path) as (folder, name), suppress(OSError):
             os.link(name, target, src_dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(target.lstat().st_mode):

@@ -45,7 +45,7 @@ class TextOptions:
 
     @classmethod
     def of(cls, format: str, given: Mapping[str, str]) -> TextOptions:
-        """As the options of a source say, or as they are by default."""
+        """Return the shape by the options of a source, or by default."""
         options = {name.lower(): value for name, value in given.items()}
         whole = options.get("multiline", str(format == "csv")).lower() == "true"
         document = format == "json" and whole
@@ -62,11 +62,11 @@ class TextOptions:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is CSV with the quotes of RFC 4180."""
+        """Return whether it is CSV with the quotes of RFC 4180."""
         return self.format == "csv" and self.whole and len(self.separator) == 1 and self.quote == self.escape == '"'
 
     def ends(self, part: str) -> tuple[str, ...]:
-        """What ends a line of a text that begins so; of CSV with quoted line breaks, the first break that is there."""
+        """Return the line end of a text that begins so; of CSV with quoted line breaks, the first one present."""
         if self.format == "json" and self.whole:
             return ()
         if self.end:
@@ -77,7 +77,7 @@ class TextOptions:
         return ("\r",) if part[first : first + 1] == "\r" and part[first + 1 : first + 2] not in ("\n", "") else ("\n",)
 
     def length_fault(self, line: int) -> str:
-        """What to say of a line, a row or a document that is too long."""
+        """Return the fault of a line, a row or a document that is too long."""
         if self.format == "json" and self.whole:
             return f" is a JSON document of more than {self.longest:,} characters, which Spark would hold as a whole"
         what = "begins a row of" if self.format == "csv" else "has"
@@ -118,7 +118,7 @@ def survey_text(text: BinaryIO, options: TextOptions) -> Survey:
 
 
 def row_fault(text: BinaryIO, options: TextOptions) -> str:
-    """What is wrong with the first row of CSV that is too long with its quoted line breaks, or is never closed."""
+    """Return the fault of the first CSV row that is too long with its quoted line breaks, or is never closed."""
     lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
     used, begins, unclosed = 0, 1, False
     limit = csv.field_size_limit(options.longest + CHUNK)
@@ -148,12 +148,12 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
 
 
 def has_rows_of_lines(options: TextOptions) -> bool:
-    """Whether `row_fault` can tell the rows of a text."""
+    """Return whether `row_fault` can find the rows of a text."""
     return options.format == "csv" and options.whole and options.end is None and len(options.quote) == 1
 
 
 def _dialect(options: TextOptions) -> dict[str, Any]:
-    """The same for Python's reader; of a separator of several characters the last one, after which quotes begin."""
+    """Return the dialect for Python's reader; of a long separator its last character, after which quotes begin."""
     doubled = options.escape == options.quote
     escape = options.escape if len(options.escape) == 1 and not doubled else None
     return {
@@ -162,7 +162,7 @@ def _dialect(options: TextOptions) -> dict[str, Any]:
 
 
 def _encoding(name: str | None) -> str | None:
-    """Python's name of an encoding; Latin-1, which takes any bytes, for one that Python does not know."""
+    """Return Python's name of an encoding; Latin-1, which accepts any bytes, for one that Python lacks."""
     try:
         found = codecs.lookup(name or "utf-8").name
     except LookupError:
@@ -171,7 +171,7 @@ def _encoding(name: str | None) -> str | None:
 
 
 def _longest(given: str) -> int:
-    """The longest row where the source has a limit of its own for values; -1 is none."""
+    """Return the longest row if the source limits its values; -1 means no limit."""
     try:
         most = int(given)
     except ValueError:

@@ -86,7 +86,7 @@ class Replacement:
 
     @property
     def _others(self) -> int:
-        """The rows in quarantine that stay there."""
+        """Return the number of rows that stay in quarantine."""
         return 0 if self.whole else sum(n for key, n in self.quarantined.items() if key not in self._partitions)
 
     @property
@@ -94,7 +94,7 @@ class Replacement:
         return "true" if self.whole else rows_of(self._partitions)
 
     def _complaint(self, error: Exception, also: str = "") -> SourceError:
-        """What to say of files that Spark could not read, or of a table that it could not write."""
+        """Return the error for files that Spark could not read, or a table that it could not write."""
         read = self.records.place_of
         paths, messages = [read(path) for partition in self.changed for path in partition.paths], causes(error)
         for path in paths:
@@ -113,7 +113,7 @@ class Replacement:
 
 
 def partition_condition(column: str, data_type: DataType, keys: Sequence[str]) -> str:
-    """SQL that holds for the rows of some partitions; NULL is Hive's default partition."""
+    """Return the SQL condition of the rows of some partitions; NULL is Hive's default partition."""
     values = [f"CAST({literal(key)} AS {data_type.simpleString()})" for key in keys if key != HIVE_NULL]
     tests = [f"{quoted(column)} IN ({', '.join(values)})"] if values else []
     return " OR ".join(tests + ([f"{quoted(column)} IS NULL"] if HIVE_NULL in keys else []))

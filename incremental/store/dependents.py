@@ -27,7 +27,7 @@ class Reader:
 
     @property
     def journal(self) -> Journal:
-        """Its epochs."""
+        """Return the journal of the reader."""
         return Journal(Path(self.folder) / "journal")
 
 
@@ -38,7 +38,7 @@ class Readers:
     folder: Path
 
     def add(self, reader: Reader) -> None:
-        """Note a reader; nothing is written where it is known."""
+        """Record a reader, once."""
         name = hashlib.sha256(f"{reader.folder}\n{reader.source}".encode()).hexdigest()[:16]
         path = self.folder / "readers" / f"{name}.json"
         text = json.dumps(asdict(reader), sort_keys=True)
@@ -48,17 +48,17 @@ class Readers:
         write_durably(path, text)  # of one reader, which is refreshed by one process at a time
 
     def all(self) -> tuple[Reader, ...]:
-        """Those that still are there."""
+        """Return the readers that still exist."""
         found = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"))]
         return tuple(reader for reader in found if Path(reader.folder).is_dir())
 
     def branches(self) -> tuple[str, ...]:
-        """The names of the branches that still have their first tables, which are made of files of this view."""
+        """Return the names of the branches that still use their first tables, which share files with this view."""
         made = [Path(reader.folder) for reader in self.all() if reader.tables]
         return tuple(folder.name for folder in made if (folder / "g1").is_dir())
 
     def views(self, holds: Callable[[Pin], bool]) -> tuple[str, ...]:
-        """The names of the views above whose last epoch reads this one, or whose first epoch is still to come.
+        """Return the names of the views above whose last epoch reads this one, or that have no epoch yet.
 
         holds: whether a pinned table may be one of this view's; a view above can give its name to another source.
         """
@@ -77,7 +77,7 @@ class Readers:
 
 
 def is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:
-    """Whether the last epoch of a reader pins a table that `holds`; true before its first epoch."""
+    """Return whether the last epoch of a reader pins a table that `holds`; True before its first epoch."""
     if (last := reader.journal.last()) is None:
         return True
     pin = last.intent.sources.get(reader.source)

@@ -56,7 +56,7 @@ class ChangePart:
 
     @property
     def last(self) -> bool:
-        """Whether the pinned versions are reached with it."""
+        """Return whether the pinned versions are reached with it."""
         return self.number == self.of
 
 
@@ -84,11 +84,11 @@ class Intent:
 
     @property
     def arrives(self) -> bool:
-        """Whether its sources are at their pinned versions after it, not somewhere on the way."""
+        """Return whether its sources reach their pinned versions with it, instead of a point on the way."""
         return self.part is None or self.part.last
 
     def to_json(self) -> str:
-        """One line of JSON with sorted keys."""
+        """Return one line of JSON with sorted keys."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def complete(self) -> bool:
-        """Whether it is finished and has arrived at its pinned versions."""
+        """Return whether it is finished and has reached its pinned versions."""
         return self.report is not None and self.intent.arrives
 
 
@@ -113,16 +113,16 @@ class Journal:
         self.folder = folder
 
     def last(self) -> Entry | None:
-        """The newest epoch of the newest generation."""
+        """Return the newest epoch of the newest generation."""
         files = self._files()
         return self._read(files[-1]) if files else None
 
     def entries(self, newest: int = 0) -> tuple[Entry, ...]:
-        """All epochs, or so many of the newest, oldest first."""
+        """Return all epochs, or the newest few, oldest first."""
         return tuple(self._read(file) for file in self._files()[-newest:])
 
     def arrived(self) -> Entry | None:
-        """The newest epoch that is finished and has arrived at its pinned versions."""
+        """Return the newest epoch that is finished and has reached its pinned versions."""
         return next((entry for entry in map(self._read, reversed(self._files())) if entry.complete), None)
 
     def begin(self, intent: Intent) -> None:
@@ -139,19 +139,19 @@ class Journal:
         self._path(intent).unlink(missing_ok=True)
 
     def keep(self, recipe: Recipe) -> None:
-        """Note what a fingerprint stands for, unless it is known."""
+        """Record the recipe of a fingerprint, once."""
         if self.recipe(recipe.fingerprint) is None:
             self._write(self._recipe(recipe.fingerprint), dataclasses.asdict(recipe))
 
     def recipe(self, fingerprint: str) -> Recipe | None:
-        """What a state of this fingerprint was built from; None where nobody noted it, or it cannot be read."""
+        """Return the recipe from which a state of this fingerprint was built; None if unknown or unreadable."""
         try:
             return Recipe.from_json(self._recipe(fingerprint).read_text())
         except (OSError, ValueError, TypeError):
             return None
 
     def built(self) -> Recipe | None:
-        """What the state of the last epoch is built from."""
+        """Return the recipe of the state of the last epoch."""
         last = self.last()
         return None if last is None else self.recipe(last.intent.fingerprint)
 
@@ -202,12 +202,12 @@ class Journal:
 
 
 def unknown_fields(kind: Any, given: Mapping[str, Any]) -> set[str]:
-    """The fields that a record of this release does not have."""
+    """Return the fields that a record of this release does not have."""
     return set(given) - {field.name for field in dataclasses.fields(kind)}
 
 
 def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
-    """The versions of all base sources that an epoch stands for, by the way to them."""
+    """Return the versions of all base sources of an epoch, by their path through the views."""
     found: dict[str, int] = {}
     for name, pin in pins.items():
         found |= {name: pin.after} if pin.place is None else {f"{name}/{way}": v for way, v in pin.bases.items()}

@@ -33,7 +33,7 @@ class PointerFile:
     folder: Path
 
     def read(self) -> Address | None:
-        """What was last written; None where there is no file, or it is damaged."""
+        """Return what was last written; None if the file is missing or damaged."""
         try:
             return Address.from_json(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError, TypeError):
@@ -113,7 +113,7 @@ class Publisher:
             sql_view.drop()
 
     def _looked_up(self, name: str) -> str | None:
-        """The query of our SQL view, None where there is none yet; refuses a name that is another's."""
+        """Return the query of our SQL view, None if there is none yet; refuses a name that belongs to another."""
         refused = f"view {self._store.view} cannot be published as {name}"
         try:
             if (found := self._sql_view(name).entry()) is None:
@@ -131,17 +131,19 @@ class Publisher:
 
     @property
     def _owner(self) -> str:
-        """What tells our SQL view from others: a digest, since Spark hides properties that hold a word like token."""
+        """Return what tells our SQL view from others: a digest, since Spark hides properties with words like token."""
         return short_digest(str(self._store.folder.resolve()))
 
 
 def short_digest(text: str) -> str:
-    """A short name of a text."""
+    """Return a short name of a text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def addressed(folder: Path, view: str, publish_as: str | None = None) -> Address:
-    """The address of a view's answer, since when readers are pointed to it included; raises StateError before one."""
+    """Return the address of a view's answer, and since when readers are pointed to it; raises StateError if there is
+    none.
+    """
     if (address := current(folder, view, publish_as)) is None:
         if Journal(folder / "journal").arrived() is None:
             raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
@@ -151,7 +153,7 @@ def addressed(folder: Path, view: str, publish_as: str | None = None) -> Address
 
 
 def current(folder: Path, view: str, publish_as: str | None = None) -> Address | None:
-    """The address of a view's answer by its journal; needs no Spark.
+    """Return the address of a view's answer by its journal; needs no Spark.
 
     folder: the view's own. None before the first epoch is finished, and while the columns of its query are not known.
     """

@@ -31,21 +31,21 @@ class Published:
 
     @property
     def entry(self) -> Entry:
-        """The epoch; raises StateError where there is none yet."""
+        """Return the epoch; raises StateError if there is none yet."""
         return self._found()[0]
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such an epoch."""
+        """Return whether the epoch exists."""
         return self.store.journal.arrived() is not None
 
     @property
     def table(self) -> Table:
-        """The table that holds the answer, beside reserved columns."""
+        """Return the table that holds the answer, beside reserved columns."""
         return self._table(self.entry)
 
     def seen(self) -> tuple[Entry, DataFrame]:
-        """The epoch and its table as of it, both of one moment, whoever refreshes the view meanwhile."""
+        """Return the epoch and its table as of it, consistent even while the view is refreshed."""
         entry, following = self._found()
         table = self._table(entry)
         version = (
@@ -58,7 +58,7 @@ class Published:
         return entry, table.at(version)
 
     def _found(self) -> tuple[Entry, Entry | None]:
-        """The epoch, and the one that went on from its tables, if there is one."""
+        """Return the epoch, and the one that continued from its tables, if there is one."""
         entries = self.store.journal.entries()
         for number in range(len(entries) - 1, -1, -1):
             entry = entries[number]
@@ -72,7 +72,7 @@ class Published:
 
 
 def answer_table(view: str, entry: Entry) -> str:
-    """The name of the table that holds the answer after an epoch: the view's own, else the last state."""
+    """Return the name of the table that holds the answer after an epoch: the view's own, else the last state."""
     names = entry.after or entry.intent.tables
     if not names:
         raise StateError(f"the journal of view {view} does not record its tables. Rebuild the view.")
@@ -80,7 +80,7 @@ def answer_table(view: str, entry: Entry) -> str:
 
 
 def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
-    """Where a view stands; base: the table of a base source by the way to it. Runs no query."""
+    """Return the status of a view; base: the table of a base source by its path through the views. Runs no query."""
     last, done, view = store.journal.last(), store.journal.arrived(), store.view
     unfinished = None if last is None or last.complete else last.intent.epoch
     if done is None or done.report is None:
@@ -95,12 +95,12 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
 
 
 def table_size(table: Table) -> Size:
-    """What a table takes, and what of it is worn."""
+    """Return the size of a table, and how many of its partitions are fragmented."""
     return Size(*table.size(), sum(part.worn for part in table.partitions()))
 
 
 def lag(source: str, table: VersionedTable, version: int) -> Lag:
-    """How far the table of a source has gone on since a version: Delta's log tells it, without a Spark job.
+    """Return how far a source's table is ahead of a version, from Delta's log alone.
 
     Raises SourceError where there is no table any more.
     """

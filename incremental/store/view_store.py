@@ -28,19 +28,19 @@ class Store:
 
     @property
     def journal(self) -> Journal:
-        """The epochs of the view."""
+        """Return the epochs of the view."""
         return Journal(self.folder / "journal")
 
     def unused_generation(self) -> int:
-        """One after all that have left a folder or an entry: tables that nobody has marked yet."""
+        """Return a generation after all that have a folder or an entry, so that its tables carry no marks yet."""
         folders = (folder.name[1:] for folder in self.folder.glob("g*") if folder.is_dir())
         last = self.journal.last()
         return 1 + max([0 if last is None else last.intent.generation, *(int(n) for n in folders if n.isdigit())])
 
     def table(self, generation: int, name: str) -> Table:
-        """One of the view's own tables."""
+        """Return one of the view's own tables."""
         return self.table_at(f"g{generation}/{name}")
 
     def table_at(self, place: str) -> Table:
-        """The table at a place below the view's folder, such as `g1/state_1`."""
+        """Return the table at a place below the view's folder, such as `g1/state_1`."""
         return self.lake.table(self.spark, str(self.folder / place))

@@ -41,5 +41,5 @@ def backfill(
 
 
 def keys_between(partitions: Sequence[str], low: str, high: str) -> list[str]:
-    """Those of a range."""
+    """Return the keys of a range."""
     return [partition for partition in partitions if low <= partition <= high]

@@ -51,7 +51,7 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
 
 
 def declaration(pipeline: catalogue.Pipeline) -> str:
-    """The pipeline.yaml of a branch."""
+    """Return the pipeline.yaml of a branch."""
     fields: dict[str, Any] = pipeline.declaration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for key in ("partitions", "schedule", "maintain", "check", "publish_as"):
         fields.pop(key, None)

@@ -49,7 +49,7 @@ class Commands(TyperGroup):
 
 
 def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
-    """How an option's value is checked: what is wrong with it is wrong usage."""
+    """Return an option's type that reports what its check refuses as wrong usage."""
 
     def checked(text: str | None) -> str | None:
         try:
@@ -61,7 +61,7 @@ def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
 
 
 def _complain(error: Exception) -> int:
-    """Says the error on standard error, and returns its exit code."""
+    """Print the error on standard error, and return its exit code."""
     known = isinstance(error, errors.DeltafoldError)
     unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug says more)"
     print(str(error) if known else unexpected, file=sys.stderr)

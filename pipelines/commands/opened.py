@@ -56,7 +56,7 @@ class Opened:
         return self.moved(lambda: catalogue.refresh(self.pipeline, self.view, self.step, rebuild, chunk))
 
     def moved(self, work: Callable[[], Report]) -> Report:
-        """Do what brings the view to another epoch."""
+        """Run what moves the view to another epoch."""
         report = work()
         self.works.extend(orchestrator.report_refresh(self.pipeline, self.view, report))
         return report
@@ -82,7 +82,7 @@ class Opened:
 
 @contextmanager
 def open_pipeline(name: str) -> Iterator[Opened]:
-    """The pipeline of this name, compiled; what is done with it is reported to the orchestrator."""
+    """Return the pipeline of this name, compiled, which reports to the orchestrator."""
     pipeline = catalogue.load(name)
     with show_progress(f"{name}: starting Spark") as say:
         spark = catalogue.start(pipeline)

@@ -56,7 +56,7 @@ Work = Landed | Refreshed | Verified
 
 
 def report_refresh(pipeline: Pipeline, view: View, report: Report) -> list[Refreshed]:
-    """A refresh with those of the views below, the lowest first."""
+    """Report a refresh with those of the views below, the lowest first."""
     if not report.below:
         return [Refreshed(pipeline, view, report)]
     opened = descriptions.chain(pipeline, view)

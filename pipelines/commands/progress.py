@@ -31,7 +31,7 @@ def show_warnings() -> None:
 
 @contextmanager
 def show_progress(first: str) -> Iterator[Say]:
-    """Shows `first` and then whatever is said, until the block ends; a terminal is left as it was."""
+    """Show `first` and then each further message until the block ends; restores the terminal."""
     if not sys.stderr.isatty():
         _plain(first)
         yield _plain

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Aligned columns under their headers; columns of numbers to the right. None stands as NULL."""
+    """Align columns under their headers; numbers to the right, None as NULL."""
     cells = [[cell(value) for value in row] for row in rows]
     columns = [_column(cell(title), [row[place] for row in cells]) for place, title in enumerate(headers)]
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
@@ -35,13 +35,13 @@ def _column(title: str, cells: list[str]) -> list[str]:
 
 
 def cell(value: object) -> str:
-    """A value as it stands in a column: NULL for None, control characters made visible."""
+    """Render a value for a column: NULL for None, control characters made visible."""
     text = "NULL" if value is None else str(value)
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def landing(done: Landing) -> str:
-    """One line: what a landing changed in its source, and how much of it is in quarantine."""
+    """Render a landing as one line: what changed in the source, and the rows in quarantine."""
     total = sum(done.quarantined.values())
     held = [f"{format_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
@@ -58,12 +58,12 @@ def landing(done: Landing) -> str:
 
 
 def replay(done: Landing) -> str:
-    """One line: what a replay landed, and how much of it stays in quarantine."""
+    """Render a replay as one line: what it landed, and what stays in quarantine."""
     return landing(done) if done.landed or done.removed else f"{done.source}: nothing is in quarantine"
 
 
 def report(done: Report) -> str:
-    """The line for people, and below it from where to where the sources went and where the time went."""
+    """Render a report: its sentence, the versions of the sources, and the seconds of each phase."""
     lines = [done.sentence, *(f"  because: {reason}" for reason in done.because)]
     if done.versions:
         moves = (f"{name} {'-' if old is None else old} to {new}" for name, (old, new) in done.versions.items())
@@ -74,12 +74,12 @@ def report(done: Report) -> str:
 
 
 def run(landings: Iterable[Landing], reports: Iterable[Report]) -> str:
-    """What a run did for one pipeline: its landings, then its refresh, if it had one."""
+    """Render a run of one pipeline: its landings, then its refresh, if it had one."""
     return "\n".join([*map(landing, landings), *map(report, reports)])
 
 
 def history(reports: Sequence[Report]) -> str:
-    """One row per refresh, the oldest first."""
+    """Render one row per refresh, the oldest first."""
     if not reports:
         return "never refreshed"
     counts = ("changed", "groups", "written", "jobs", "commits")
@@ -92,12 +92,12 @@ def _past(done: Report) -> tuple[object, ...]:
 
 
 def verification(found: Verification) -> str:
-    """The sentence, and below it a few of the rows that differ."""
+    """Render the sentence of a verification, and a few of the rows that differ."""
     return "\n".join([found.sentence, *(f"  {cell(row)}" for row in found.sample)])
 
 
 def catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
-    """One row per pipeline; one that is not declared well says why."""
+    """Render one row per pipeline; for an invalid one the reason."""
     headers = ("pipeline", "policy", "sources", "schedule", "description")
     return table(headers, (_declared(name, found) for name, found in pipelines.items()))
 
@@ -116,14 +116,14 @@ def _declared(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
 
 
 def status(rows: Iterable[Mapping[str, Any]]) -> str:
-    """One row per pipeline, from the facts of `deltafold status --json`."""
+    """Render one row per pipeline, from the facts of `deltafold status --json`."""
     sizes = ("state size", "view size")
     headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "quarantine", *sizes, "problem")
     return table(headers, map(_stand, rows))
 
 
 def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """One line of the status: the lag by source where it has any."""
+    """Render one line of the status: the lag by source if there is any."""
     lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
     behind = [
         f"{source} {format_count(versions, 'version')}" + ("" if rows is None else f", {format_count(rows, 'row')}")
@@ -140,7 +140,7 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def size(found: Mapping[str, int] | None) -> str:
-    """Bytes and files, and what `maintain` would rewrite."""
+    """Render bytes and files, and what `maintain` would rewrite."""
     if found is None:
         return "-"
     worn = f", {format_count(found['worn'], 'partition')} worn" if found["worn"] else ""
@@ -148,7 +148,7 @@ def size(found: Mapping[str, int] | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people, in its largest unit."""
+    """Render a time in its largest unit."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
             return format_count(int(seconds // length), unit)
@@ -156,7 +156,7 @@ def duration(seconds: float) -> str:
 
 
 def upkeep(done: Upkeep) -> str:
-    """The sentence, a line for each table that was touched, and what is kept for how long."""
+    """Render the sentence, a line for each table that was touched, and the retention."""
     lines = [done.sentence]
     for name, each in done.tables.items():
         rewritten = (
@@ -169,10 +169,10 @@ def upkeep(done: Upkeep) -> str:
 
 
 def findings(found: Iterable[Finding]) -> str:
-    """One line per check of the doctor, those to be mended marked."""
+    """Render one line per check of the doctor, with a mark on failed ones."""
     return "\n".join(f"{'ok  ' if each.ok else 'MEND'}  {each.sentence}" for each in found)
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message."""
+    """Return the first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -47,7 +47,7 @@ _SALES = {
 
 
 def make(name: str, folder: Path) -> Path:
-    """Makes the pipeline folder/name with sample data, and returns its folder. Raises DeclarationError.
+    """Create the pipeline folder/name with sample data, and return its folder. Raises DeclarationError.
 
     Nothing that exists is touched: a name that is taken is refused.
     """

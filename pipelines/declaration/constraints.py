@@ -14,7 +14,7 @@ from pipelines.declaration import schema
 
 
 def _as_list(value: object) -> object:
-    """One column may stand alone."""
+    """Wrap a single column in a list."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -31,7 +31,7 @@ class ForeignKeyPart(BaseModel):
 
 
 def check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], ddl: str | None) -> None:
-    """ValueError, with what to do, for keys of one source that its schema (None: not known) cannot have."""
+    """Raise ValueError, with a fix, for keys that the schema of a source (None: unknown) cannot have."""
     known = () if ddl is None else schema.schema_columns(ddl)
     check_columns("primary key", primary, known)
     for key in foreign:
@@ -41,7 +41,7 @@ def check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], ddl: s
 
 
 def check_columns(what: str, columns: Sequence[str], known: Sequence[str]) -> None:
-    """ValueError, with what to do, for columns that come twice or that a schema lacks (empty: it is not known)."""
+    """Raise ValueError, with a fix, for columns that occur twice or that a schema (empty: unknown) lacks."""
     for column in columns:
         if known and column not in known:
             raise ValueError(
@@ -52,7 +52,7 @@ def check_columns(what: str, columns: Sequence[str], known: Sequence[str]) -> No
 
 
 def check_references(keys: Mapping[str, Sequence[str]], foreign_keys: Mapping[str, Sequence[ForeignKeyPart]]) -> None:
-    """ValueError, with what to do, for a foreign key that refers to no primary key of a declared source.
+    """Raise ValueError, with a fix, for a foreign key that refers to no primary key of a declared source.
 
     keys: the primary key of every source, empty where it has none.
     """

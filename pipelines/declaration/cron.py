@@ -24,7 +24,7 @@ _ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?)(?:/(?P
 
 
 def check_schedule(text: str) -> str:
-    """The schedule, unchanged; ValueError, with what to write instead, if it is not a cron schedule."""
+    """Return the schedule; raises ValueError, with a fix, if it is no cron schedule."""
     if text.startswith("@"):
         if text not in NAMES:
             raise ValueError(f"`{text}` is not a schedule. Use one of {', '.join(NAMES)}, or five cron fields")

@@ -72,14 +72,14 @@ NAME_RULE = "a name is a small letter followed by small letters, digits and _, a
 
 
 def _as_text(value: object) -> object:
-    """Options and settings are text to Spark; YAML makes numbers and truth values of some."""
+    """Convert options and settings to text, as Spark needs them; YAML reads some as numbers and truth values."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 def _as_date(value: object) -> object:
-    """Only 2013-01-01: a number would pass for seconds since 1970."""
+    """Accept only 2013-01-01: a number would be taken for seconds since 1970."""
     day = _day(value) if isinstance(value, str) else value
     if isinstance(day, datetime.datetime) or not isinstance(day, datetime.date):
         raise ValueError("it must be a day such as 2013-01-01")
@@ -87,7 +87,7 @@ def _as_date(value: object) -> object:
 
 
 def _day(text: str) -> datetime.date | None:
-    """The day, if the text is one in the one form that folders are named by."""
+    """Return the day if the text has the one form by which folders are named."""
     try:
         day = datetime.date.fromisoformat(text)
     except ValueError:
@@ -221,7 +221,7 @@ class Partitions(_Part):
         return self
 
     def check(self, value: str) -> str:
-        """The partition's value, unchanged; ValueError, with what to do, if no partition can have it."""
+        """Return the partition's value; raises ValueError, with a fix, if no partition can have it."""
         if not value or value in (".", "..") or CONTROL.search(value) or "/" in value or "\\" in value:
             raise ValueError(f"{value!r} is not a partition: it must be the name of one folder")
         if self.kind == "dynamic" or self.start is None:
@@ -272,7 +272,7 @@ class Declaration(_Part):
 
     @property
     def cut(self) -> Partitions:
-        """How the sources with partition_by are cut: as declared, or into whatever comes."""
+        """Return how the sources with partition_by are partitioned: as declared, or dynamically."""
         return self.partitions or Partitions(kind="dynamic")
 
     @model_validator(mode="after")

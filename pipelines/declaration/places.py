@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """The absolute form of a path of a declaration: variables filled in, relative to `folder`, URIs untouched.
+    """Return the absolute path of a declared one: variables filled in, relative to `folder`; URIs stay.
 
     ValueError if a variable is not set or nothing is left.
     """
@@ -42,7 +42,7 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
 
 
 def _filled(text: str, environment: Mapping[str, str]) -> str:
-    """A text with its variables filled in; ValueError for one that is not set."""
+    """Fill in the variables of a text; raises ValueError for one that is not set."""
     filled = _VARIABLE.sub(lambda found: _variable(found, environment), text)
     if "${" in filled:
         raise ValueError("`${` opens a variable that is not closed or not a name. Write ${NAME} or ${NAME:-default}")

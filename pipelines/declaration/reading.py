@@ -42,7 +42,7 @@ class DeclarationError(DeltafoldError):
 
 
 def read_declaration(path: Path, environment: Mapping[str, str]) -> Declaration:
-    """The declaration in a pipeline.yaml. Raises DeclarationError.
+    """Read the declaration in a pipeline.yaml. Raises DeclarationError.
 
     path: the file, whose folder is where relative paths start; environment: the variables that paths may use.
     """
@@ -57,7 +57,7 @@ def read_declaration(path: Path, environment: Mapping[str, str]) -> Declaration:
 
 
 def declares(path: Path, key: str) -> Any:
-    """What a pipeline.yaml has under a key, None where it has none or cannot be read."""
+    """Return what a pipeline.yaml has under a key; None if it has none or cannot be read."""
     try:
         return _parse(path)[0].get(key)
     except DeclarationError:
@@ -65,7 +65,7 @@ def declares(path: Path, key: str) -> Any:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A half sentence that suggests the known word nearest to this one, or lists them all."""
+    """Return a half sentence that suggests the most similar known word, or lists them all."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
@@ -96,7 +96,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
 
 
 def _collect(path: Path, node: yaml.Node, place: _Place, lines: dict[_Place, int], above: tuple[int, ...]) -> None:
-    """Notes the line of every key and item below a node, and refuses what YAML allows and nobody means."""
+    """Collect the line of every key and item below a node; refuses what YAML allows and nobody means."""
     if id(node) in above:
         raise DeclarationError(f"{path}, line {node.start_mark.line + 1}: a value contains itself. Remove the anchor.")
     above = (*above, id(node))
@@ -142,7 +142,7 @@ def _what(place: _Place, mistake: Any) -> str:
 
 
 def _keys(place: _Place) -> list[str]:
-    """The keys that may stand in the mapping at this place."""
+    """Return the keys that the mapping at this place may have."""
     part: type[BaseModel]
     match place:
         case ("sources", _):

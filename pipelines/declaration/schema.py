@@ -12,7 +12,7 @@ _OPENING, _CLOSING = "(<", ")>"
 
 
 def as_ddl(value: object) -> object:
-    """The DDL of a mapping from column name to Spark type; any other value unchanged, for its own check."""
+    """Return the DDL of a mapping from column name to Spark type; any other value unchanged, for its own check."""
     if not isinstance(value, Mapping):
         return value
     if not all(isinstance(part, str) for entry in value.items() for part in entry):
@@ -21,7 +21,7 @@ def as_ddl(value: object) -> object:
 
 
 def mapping_to_ddl(columns: Mapping[str, str]) -> str:
-    """The DDL of a mapping from column name to Spark type.
+    """Return the DDL of a mapping from column name to Spark type.
 
     Each entry must stay one column: a type that would add columns raises ValueError.
     """
@@ -34,7 +34,7 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
 
 
 def schema_columns(ddl: str) -> tuple[str, ...]:
-    """The column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order.
+    """Return the column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order.
 
     Raises ValueError, with what to write instead, when a column has no name or no type, or a name comes twice.
     """
@@ -56,7 +56,7 @@ def _quoted(name: str) -> str:
 
 
 def _split(ddl: str) -> Iterator[str]:
-    """The parts between the commas that are in no bracket and no quotation."""
+    """Split at the commas that are in no bracket and no quotation."""
     depth, quote, start = 0, "", 0
     for position, character in enumerate(ddl):
         if quote:
@@ -76,7 +76,7 @@ def _split(ddl: str) -> Iterator[str]:
 
 
 def _first_word(part: str) -> tuple[str, str]:
-    """A column's name, unquoted, and what follows it. `name: TYPE` is DDL too."""
+    """Return a column's name, unquoted, and what follows it. `name: TYPE` is DDL too."""
     text = part.strip()
     if not text.startswith("`"):
         name, _, rest = text.replace(":", " ", 1).partition(" ") if _colon_first(text) else text.partition(" ")
@@ -88,6 +88,6 @@ def _first_word(part: str) -> tuple[str, str]:
 
 
 def _colon_first(text: str) -> bool:
-    """Whether the name ends at a colon rather than at a blank (`name: TYPE`, not `name STRUCT<a: INT>`)."""
+    """Return whether the name ends at a colon rather than at a blank (`name: TYPE`, not `name STRUCT<a: INT>`)."""
     colon, blank = text.find(":"), text.find(" ")
     return colon >= 0 and (blank < 0 or colon <= blank)

@@ -9,7 +9,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?) ?%\Z")
 
 
 def bytes_of(text: str) -> int:
-    """The bytes of `512m` or `2g`; ValueError with what to write otherwise."""
+    """Return the bytes of `512m` or `2g`; raises ValueError with the correct form."""
     found = _AMOUNT.match(text)
     if not found:
         raise ValueError(f"`{text}` is not an amount. Write a number and m or g, for example 2g or 512m")
@@ -17,7 +17,7 @@ def bytes_of(text: str) -> int:
 
 
 def share_of(text: str) -> float:
-    """The share of `1%` or `0.5%`, above 0 and at most 1; ValueError with what to write otherwise."""
+    """Return the share of `1%` or `0.5%`, above 0 and at most 1; raises ValueError with the correct form."""
     found = _PERCENT.match(text)
     share = float(found[1]) / 100 if found else 0.0
     if not 1e-5 <= share <= 1:
@@ -26,12 +26,12 @@ def share_of(text: str) -> float:
 
 
 def check_share(text: str) -> str:
-    """The text, unchanged, if it is a share."""
+    """Return the text if it is a share."""
     share_of(text)
     return text
 
 
 def check_size(text: str) -> str:
-    """The text, unchanged, if it is an amount."""
+    """Return the text if it is a size."""
     bytes_of(text)
     return text
