@@ -1,6 +1,11 @@
-"""Open Delta's log of a table."""
+"""Open Delta's log of a table, and look at its latest version: once within a refresh, which holds the view's lock."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from pyspark.sql import SparkSession
 
@@ -8,6 +13,24 @@ from incremental.algebra.errors import SourceError
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 from incremental.spark.java_errors import causes, first_line
+
+_looked_since: ContextVar[int | None] = ContextVar("looked_since", default=None)
+
+
+@contextmanager
+def one_look() -> Generator[None]:
+    """Look at each table's log once within the block; the commits of this process are seen without a look."""
+    token = _looked_since.set(int(time.time() * 1000))
+    try:
+        yield
+    finally:
+        _looked_since.reset(token)
+
+
+def latest_snapshot(spark: SparkSession, log: J) -> J:
+    """Return the latest version of a table as its log shows it: as of now, or of the first look of the block."""
+    since, none = _looked_since.get(), catalyst.none(spark)
+    return log.update(False, none if since is None else catalyst.some(spark, since), none)
 
 
 def open_log(spark: SparkSession, path: str, label: str) -> J:

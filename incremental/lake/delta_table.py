@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
-from incremental.lake.delta_log import open_log
+from incremental.lake.delta_log import latest_snapshot, open_log
+from incremental.lake.direct_commit import write_directly
 from incremental.lake.files import (
     Commit,
     File,
@@ -40,6 +41,8 @@ from incremental.spark.catalyst import J, JavaError
 
 WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
 NAME_MAPPING = ("delta.columnMapping.mode", "name")
+CHECKPOINT_COMMITS = 50  # a checkpoint takes longer than a refresh of few rows, and each commit has a checksum anyway
+NEW_TABLE = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": str(CHECKPOINT_COMMITS)}
 STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
 
 
@@ -212,13 +215,13 @@ class DeltaTable:
     def _load(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
-    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
-        """Add rows, creating the table if there is none."""
-        self._write(frame, mark, "append", partition, name_mapping)
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
+        """Add rows, creating the table if there is none; returns whether by a direct commit."""
+        return self._write(frame, mark, "append", partition, name_mapping)
 
-    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> None:
-        """Replace all rows in one commit."""
-        self._write(frame, mark, "overwrite", partition, False)
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> bool:
+        """Replace all rows in one commit; returns whether by a direct one."""
+        return self._write(frame, mark, "overwrite", partition, False)
 
     def replace_where(
         self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
@@ -259,22 +262,23 @@ class DeltaTable:
                     raise ValueError(clause.action)
         builder.execute()
 
-    def touch(self, mark: Mark) -> None:
-        """Make a commit without rows, which only carries the mark."""
-        version = self.version()
-        assert version is not None
-        self._write(self.at(version).limit(0), mark, "append", None, False)
+    def touch(self, mark: Mark) -> bool:
+        """Make a commit without rows, which only carries the mark; returns whether by a direct one."""
+        if write_directly(self, None, mark, False):
+            return True
+        return self._write(self.at(int(self._latest().version())).limit(0), mark, "append", None, False)
 
-    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> None:
+    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> bool:
+        if self.version() is not None and write_directly(self, frame, mark, mode == "overwrite"):
+            return True
         options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata, **STATIC}
         if self.version() is None:
-            options["delta.enableDeletionVectors"] = "true"
-            if name_mapping:
-                options |= dict([NAME_MAPPING])
+            options |= NEW_TABLE | (dict([NAME_MAPPING]) if name_mapping else {})
         writer = frame.write.format("delta").mode(mode).options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
         writer.save(self.path)
+        return False
 
     def _frame(self, snapshot: J, files: J) -> DataFrame:
         """The rows of some of Delta's AddFiles."""
@@ -283,8 +287,7 @@ class DeltaTable:
         return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
 
     def _latest(self) -> J:
-        log = self.log
-        return log.update(*(getattr(log, f"update$default${i}")() for i in (1, 2, 3)))
+        return latest_snapshot(self.spark, self.log)
 
     def _at(self, version: int) -> J:
         latest = self._latest()

@@ -129,5 +129,9 @@ def removed_at(action: J) -> float:
 def arranged(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:
     """Arrange rows as a state is written: one file per bucket, sorted by lineage key."""
     columns = [BUCKET, *keys] if buckets > 1 else list(keys)
-    whole = rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1)
-    return whole.sortWithinPartitions(*(F.col(quoted(name)) for name in columns)) if columns else whole
+    return sorted_by(rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1), columns)
+
+
+def sorted_by(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Sort the rows of each partition; as they come if there are no columns."""
+    return rows.sortWithinPartitions(*(F.col(quoted(name)) for name in columns)) if columns else rows

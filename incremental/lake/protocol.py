@@ -161,17 +161,20 @@ class VersionedTable(Protocol):
 
 
 class Table(VersionedTable, Protocol):
-    """A table that Deltafold writes. Every method that writes makes at most one commit."""
+    """A table that Deltafold writes. Every method that writes makes at most one commit.
+
+    append, overwrite and touch return whether they took the shortest way, which needs no Spark job beside the writing.
+    """
 
     def epoch(self, application: str) -> int | None:
         """Return the last epoch that an application wrote, None if it wrote none."""
         ...
 
-    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none; skipped where the mark's epoch has been written."""
         ...
 
-    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> None:
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> bool:
         """Replace all rows; skipped where the mark's epoch has been written."""
         ...
 
@@ -189,7 +192,7 @@ class Table(VersionedTable, Protocol):
         """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written."""
         ...
 
-    def touch(self, mark: Mark) -> None:
+    def touch(self, mark: Mark) -> bool:
         """Make a commit without rows, which only carries the mark."""
         ...
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from incremental.algebra.results.report import Report
+from incremental.lake.delta_log import one_look
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
@@ -47,7 +48,7 @@ class Refresh:
         """
         store = self._store
         locks = locked(store.folder, self.inputs, store.tuning.lock_seconds)
-        with logged("refresh", {"view": store.view}) as work, locks as below:
+        with logged("refresh", {"view": store.view}) as work, locks as below, one_look():
             self._publisher.begin()
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)

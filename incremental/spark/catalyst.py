@@ -122,14 +122,24 @@ def sql(spark: SparkSession) -> Package:
     return jvm(spark).org.apache.spark.sql
 
 
+def dataset(frame: DataFrame) -> J:
+    """Spark's own Dataset behind Python's DataFrame."""
+    return cast(Any, frame)._jdf
+
+
+def execution(frame: DataFrame) -> J:
+    """Spark's planning of a DataFrame, and what came of its execution."""
+    return dataset(frame).queryExecution()
+
+
 def analysed(frame: DataFrame) -> J:
     """Spark's analysed logical plan of a DataFrame."""
-    return cast(Any, frame)._jdf.queryExecution().analyzed()
+    return execution(frame).analyzed()
 
 
 def optimised(frame: DataFrame) -> J:
     """Spark's optimised logical plan of a DataFrame."""
-    return cast(Any, frame)._jdf.queryExecution().optimizedPlan()
+    return execution(frame).optimizedPlan()
 
 
 def rewrite(spark: SparkSession, expression: J, replace: Callable[[J], J | None]) -> J:
@@ -254,4 +264,4 @@ class Deferred(ClassicDataFrame):
 
     @cached_property
     def _jdf(self) -> J:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return cast(Any, self._make())._jdf
+        return dataset(self._make())

@@ -1,17 +1,23 @@
-"""Compute a DataFrame once for all its uses within a block.
+"""Compute a DataFrame once for all its uses within a block, and take measures of its rows.
 
 The rows are checkpointed to Spark's own storage (memory, then disk) and not merely cached: Delta refuses to MERGE from
-a source that Spark might recompute, and a plan that ends here is not analysed again.
+a source that Spark might recompute, and a plan that ends here is not analysed again. A few rows are held by the driver
+instead, which takes one Spark job for rows and measures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import json
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from incremental.spark import catalyst
+
+MEASURES = "measures"
+ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 @contextmanager
@@ -22,3 +28,34 @@ def computed_once(frame: DataFrame) -> Generator[DataFrame]:
         yield kept
     finally:
         catalyst.analysed(kept).rdd().unpersist(False)
+
+
+def measured(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
+    """Return the values of aggregates over a frame's rows by their names, in Spark jobs of their own."""
+    row = frame.agg(*measures).first()
+    assert row is not None
+    return row.asDict()
+
+
+def collected(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[DataFrame, Mapping[str, Any]] | None:
+    """Return a frame's rows, held by the driver, and the values of aggregates over them by name, in one Spark job.
+
+    None if there are more rows than `most`. The values are as JSON has them.
+    """
+    observed = planned_at_once(frame.observe(MEASURES, *measures).limit(most + 1))
+    execution, spark = catalyst.execution(observed), frame.sparkSession
+    rows = execution.executedPlan().executeCollect()
+    if len(rows) > most:
+        return None
+    found = json.loads(str(execution.observedMetrics().get(MEASURES).get().json()))
+    sequence = catalyst.jvm(spark).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
+    output, none = execution.analyzed().output(), catalyst.none(spark)
+    relation = catalyst.catalyst(spark).plans.logical.LocalRelation(output, sequence, False, none)
+    return catalyst.frame(spark, relation), found
+
+
+def planned_at_once(frame: DataFrame) -> DataFrame:
+    """Return a frame of few rows that Spark plans once: adaptive execution would run each exchange as a job."""
+    spark = catalyst.isolated(frame.sparkSession)
+    spark.conf.set(ADAPTIVE, "false")
+    return catalyst.frame(spark, catalyst.analysed(frame))

@@ -20,7 +20,9 @@ import incremental
 
 LIBRARY = Path(incremental.__file__ or "").parent
 ROOMS = (
+    "lake.delta_log",
     "lake.delta_table",
+    "lake.direct_commit",
     "lake.durable",
     "lake.sql_view",
     "store.journal",
@@ -34,12 +36,13 @@ ROOMS = (
 EXEMPT = {
     "lake.durable:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
     "lake.durable:write_durably",  # each function that calls it is a point
-    "lake.delta_table:DeltaTable._latest",  # `update` of a Delta log reads it
+    "lake.delta_log:latest_snapshot",  # `update` of a Delta log reads it
 }
 CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",
     "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "rmtree", "copyfile", "copytree",
     "dump", "symlink_to", "hardlink_to", "link", "copyfileobj", "truncate", "commit",
+    "writeFiles",
 }  # fmt: skip
 
 Stop = int | tuple[str, int]
@@ -61,7 +64,7 @@ class Point:
     @property
     def written(self) -> bool:
         """Whether a table has just got another version."""
-        return self.side == "after" and self.function.startswith(("DeltaTable.", "MemoryLog."))
+        return self.side == "after" and self.function.startswith(("DeltaTable.", "DirectCommit.finish", "MemoryLog."))
 
     @property
     def moment(self) -> str:

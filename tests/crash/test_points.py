@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from incremental.lake.delta_table import DeltaTable
+from incremental.lake.direct_commit import DirectCommit
 from incremental.lake.durable import Folder
 from incremental.lake.memory.log import MemoryLog
 from incremental.lake.physical_layout import Storage
@@ -46,6 +47,7 @@ def test_the_writes_we_know_of_are_found() -> None:
     """Protects from a search that finds nothing, which would make every crash test pass."""
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
+    known |= {"lake.direct_commit:DirectCommit.write_files", "lake.direct_commit:DirectCommit.finish"}
     known |= {"lake.durable:Folder.remove", "lake.durable:Folder.appear"}
     known |= {
         "store.journal:Journal._write",
@@ -74,7 +76,19 @@ def test_the_sample_stops_at_both_sides_of_every_write_of_a_refresh() -> None:
 
 def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     """Protects from a write that is found but not wrapped, and from wrappers that outlive their test."""
-    owned = (DeltaTable, Storage, MemoryLog, Folder, Journal, Manifest, Readers, PointerFile, SqlView, Staging)
+    owned = (
+        DeltaTable,
+        DirectCommit,
+        Storage,
+        MemoryLog,
+        Folder,
+        Journal,
+        Manifest,
+        Readers,
+        PointerFile,
+        SqlView,
+        Staging,
+    )
     owners: dict[str, type] = {owner.__name__: owner for owner in owned}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     methods = [(owners[name.split(".")[0]], name.split(".")[1]) for name in names]

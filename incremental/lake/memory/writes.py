@@ -27,17 +27,20 @@ ROW_BYTES = 100
 class MemoryWrites(MemoryReads):
     """One table in memory. Every method makes at most one commit."""
 
-    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> None:
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none."""
         self.write(frame, "append", partition, mark=mark, mapped=name_mapping)
+        return True
 
-    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> None:
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> bool:
         """Replace all rows."""
         self.write(frame, "overwrite", partition, mark=mark)
+        return True
 
-    def touch(self, mark: Mark) -> None:
+    def touch(self, mark: Mark) -> bool:
         """A commit without rows, which only carries the mark."""
         self._commit([], [], mark=mark)
+        return True
 
     def replace_where(
         self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False

@@ -1,0 +1,108 @@
+"""Write to a Delta table through Delta's own transaction, without the Spark jobs of its writer.
+
+Delta's writer replays the whole log by Spark jobs to learn which marks a table has and which files an overwrite
+removes. The checksum beside each commit tells both for a small table; where it does not, the caller takes the writer.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental.lake.commit_tag import Mark
+from incremental.lake.delta_log import open_log
+from incremental.lake.files import known_files
+from incremental.lake.protocol import VersionedTable
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+WRITE_SETTINGS = 4  # of a write's description that are known here: mode, partitions, predicate, metadata
+
+
+def write_directly(table: VersionedTable, frame: DataFrame | None, mark: Mark, overwrites: bool) -> bool:
+    """Add the rows of a frame to a table, or replace all by them; False where the log does not tell enough for that.
+
+    frame: its session plans the write; None for a commit of the mark alone.
+    """
+    session = table.spark if frame is None else frame.sparkSession
+    commit = DirectCommit.begin(session, table.path, open_log(session, table.path, table.label), mark)
+    if commit is None or not (frame is None or commit.fits(frame)):
+        return False
+    removed = commit.files() if overwrites else None
+    if overwrites and removed is None:
+        return False
+    if not commit.done:
+        commit.finish([] if frame is None else commit.write_files(frame), removed)
+    return True
+
+
+@dataclass(frozen=True)
+class DirectCommit:
+    """A transaction that has begun; done: the table has the mark already, and is not written again."""
+
+    spark: SparkSession
+    path: str
+    transaction: J
+    mark: Mark
+    done: bool
+
+    @staticmethod
+    def begin(spark: SparkSession, path: str, log: J, mark: Mark) -> DirectCommit | None:
+        """Begin at the latest version; None where there is no table, or its checksum does not list the marks."""
+        none = catalyst.none(spark)
+        transaction = log.startTransaction(none, none)
+        checksum = catalyst.option(transaction.snapshot().checksumOpt())
+        marks = None if checksum is None else catalyst.option(checksum.setTransactions())
+        if marks is None:
+            return None
+        epochs = [int(each.version()) for each in catalyst.sequence(marks) if str(each.appId()) == mark.application]
+        return DirectCommit(spark, path, transaction, mark, any(epoch >= mark.epoch for epoch in epochs))
+
+    def fits(self, frame: DataFrame) -> bool:
+        """Return whether a frame has exactly the columns of the table, so that the commit changes no schema."""
+        schema = self.transaction.snapshot().schema()
+        return str(schema.catalogString()) == str(catalyst.dataset(frame).schema().catalogString())
+
+    def files(self) -> list[J] | None:
+        """Return the files of the table; None where the checksum does not list all of them."""
+        snapshot = self.transaction.snapshot()
+        found = known_files(snapshot)
+        if found is None:
+            return None
+        listed = catalyst.sequence(found)
+        whole = int(snapshot.checksumOpt().get().tableSizeBytes())
+        return listed if sum(int(file.size()) for file in listed) == whole else None
+
+    def write_files(self, frame: DataFrame) -> list[J]:
+        """Write the rows of a frame as data files, which no reader sees before the commit."""
+        return catalyst.sequence(self.transaction.writeFiles(catalyst.dataset(frame)))
+
+    def finish(self, added: list[J], removed: list[J] | None) -> None:
+        """Commit files and mark in one entry of the log; removed: the files that an overwrite replaces."""
+        spark, mark = self.spark, self.mark
+        self.transaction.readTxn().append(mark.application)  # a commit that meets another of this mark is refused
+        if removed is not None:
+            self.transaction.readWholeTable()
+        now = catalyst.some(spark, int(time.time() * 1000))
+        actions = [catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now)]
+        actions += added + [file.remove() for file in removed or ()]
+        mode = "Append" if removed is None else "Overwrite"
+        self.transaction.commit(catalyst.vector(spark, actions), _description(spark, mode, mark.metadata))
+
+
+def _description(spark: SparkSession, mode: str, metadata: str) -> J:
+    """Describe a write for the table's history, as Delta's writer would."""
+    delta, none = catalyst.sql(spark).delta, catalyst.none(spark)
+    save_mode = getattr(catalyst.sql(spark).SaveMode, mode)
+    rest = [none] * (_settings_of_write(catalyst.jvm(spark)) - WRITE_SETTINGS)
+    return getattr(delta, "DeltaOperations$Write")(save_mode, none, none, catalyst.some(spark, metadata), *rest)
+
+
+@lru_cache(maxsize=2)
+def _settings_of_write(java: catalyst.Package) -> int:
+    """Return how many settings of a write this release of Delta describes."""
+    described = java.java.lang.Class.forName("org.apache.spark.sql.delta.DeltaOperations$Write")
+    return len(described.getConstructors()[0].getParameterTypes())

@@ -1,0 +1,147 @@
+"""A commit through a transaction of our own is what Delta's writer makes, which gets what it cannot do."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from pyspark.sql import DataFrame
+
+from incremental.lake import delta_table
+from incremental.lake.commit_tag import Mark
+from incremental.lake.delta_log import open_log
+from incremental.lake.direct_commit import DirectCommit, write_directly
+from incremental.lake.physical_layout import Storage
+from incremental.spark import catalyst
+from incremental.spark.catalyst import JavaError
+from tests.sandbox import DeltaSandbox
+
+SCHEMA = "__bucket int, k int, v string"
+
+
+def mark(epoch: int) -> Mark:
+    return Mark("a", epoch, json.dumps({"epoch": epoch}))
+
+
+def rows(delta: DeltaSandbox, *values: tuple[Any, ...]) -> DataFrame:
+    return delta.spark.createDataFrame([*values], SCHEMA).coalesce(1)
+
+
+def made(delta: DeltaSandbox, name: str = "t", **options: str) -> Storage:
+    """A table with one row, as the first epoch wrote it."""
+    if options:
+        rows(delta).write.format("delta").partitionBy("__bucket").options(**options).save(delta.path(name))
+    table = Storage(delta.spark, delta.path(name))
+    table.append(rows(delta, (0, 1, "a")), mark(1), "__bucket")
+    return table
+
+
+def life(delta: DeltaSandbox, name: str) -> list[tuple[Any, ...]]:
+    """Every write of a table, and what it shows after each: also to somebody who never saw it before."""
+    table, shown = made(delta, name), list[tuple[Any, ...]]()
+    writes = (
+        lambda: table.append(rows(delta, (0, 2, None), (0, 2, None)), mark(2), "__bucket"),
+        lambda: table.touch(mark(3)),
+        lambda: table.overwrite(rows(delta, (0, 3, "c")), mark(4), "__bucket"),
+        lambda: table.overwrite(rows(delta, (0, 9, "z")), mark(4), "__bucket"),  # this epoch is there already
+        lambda: table.overwrite(rows(delta), mark(5), "__bucket"),
+        lambda: table.append(rows(delta, (0, 4, "d")), mark(6), "__bucket"),
+    )
+    for write in writes:
+        direct = write()
+        catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
+        version, last = table.version(), delta.spark.sql(f"describe history delta.`{table.path}` limit 1").first()
+        assert version is not None and last is not None
+        counted = {name: last["operationMetrics"].get(name) for name in ("numFiles", "numOutputRows")}
+        bag = Counter(tuple(row) for row in table.scanned(version).collect())
+        shown.append((direct, version, bag, table.epoch("a"), last["operation"], last["userMetadata"], counted))
+        assert bag == Counter(tuple(row) for row in table.at(version).collect())
+    return shown
+
+
+def test_it_shows_what_the_writer_shows(delta: DeltaSandbox) -> None:
+    """Protects from a commit that another reader of Delta reads differently."""
+    direct = life(delta, "direct")
+    with mock.patch.object(delta_table, "write_directly", return_value=False):
+        ordinary = life(delta, "ordinary")
+    assert [each[0] for each in direct] == [True] * 6 and not any(each[0] for each in ordinary)
+    untouched = 1  # its metrics: the writer counts the file of no rows
+    for number, (mine, theirs) in enumerate(zip(direct, ordinary, strict=True)):
+        assert mine[1:6] == theirs[1:6]
+        assert number == untouched or mine[6]["numOutputRows"] == theirs[6]["numOutputRows"]
+
+
+@pytest.mark.parametrize("options", [{"delta.columnMapping.mode": "name"}, {"delta.enableChangeDataFeed": "true"}])
+def test_features_of_the_table(delta: DeltaSandbox, options: dict[str, str]) -> None:
+    """Protects from files without the physical names of columns, and from a change feed that misses a commit."""
+    table = made(delta, **options)
+    assert table.overwrite(rows(delta, (0, 5, "e")), mark(2), "__bucket")
+    version = table.version()
+    assert version is not None
+    assert [tuple(row) for row in table.scanned(version).collect()] == [(0, 5, "e")]
+    if "delta.enableChangeDataFeed" in options:
+        reader = delta.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version)
+        feed = reader.load(table.path).select("k", "_change_type")
+        assert Counter(tuple(row) for row in feed.collect()) == Counter([(1, "delete"), (5, "insert")])
+
+
+def test_deleted_rows_stay_deleted(delta: DeltaSandbox) -> None:
+    """Protects from removed files that keep a deletion vector apart."""
+    table = made(delta)
+    table.append(rows(delta, (0, 2, "b"), (0, 3, "c")), mark(2), "__bucket")
+    delta.spark.sql(f"delete from delta.`{table.path}` where k = 2")
+    assert table.overwrite(rows(delta, (0, 4, "d")), mark(3), "__bucket")
+    assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [4]
+
+
+def test_what_it_leaves_to_the_writer(delta: DeltaSandbox) -> None:
+    """Protects from a commit that goes by a log which does not tell enough."""
+    absent = Storage(delta.spark, delta.path("absent"))
+    assert not write_directly(absent, rows(delta), mark(1), False)
+    table = made(delta)
+    other = rows(delta, (0, 1, "a")).withColumn("more", rows(delta).k)
+    assert not write_directly(table, other, mark(2), True)
+    for checksum in Path(table.path).glob("_delta_log/*.crc"):
+        checksum.unlink()
+    catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
+    assert not write_directly(table, rows(delta, (0, 2, "b")), mark(2), True)
+    assert not table.overwrite(rows(delta, (0, 2, "b")), mark(2), "__bucket")  # and the table writes it nevertheless
+    assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [2]
+
+
+def test_a_constraint_of_the_table_is_kept(delta: DeltaSandbox) -> None:
+    """Protects from rows that the table's owner has forbidden."""
+    table = made(delta)
+    delta.spark.sql(f"alter table delta.`{table.path}` add constraint small check (k < 10)")
+    with pytest.raises(JavaError, match=r"(?i)check constraint"):
+        table.overwrite(rows(delta, (0, 11, "x")), mark(2), "__bucket")
+    assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [1]
+
+
+def test_two_processes_at_one_epoch(delta: DeltaSandbox) -> None:
+    """Protects from two commits of one mark where both began before either had ended."""
+    table = made(delta)
+    begun = [
+        DirectCommit.begin(delta.spark, table.path, open_log(delta.spark, table.path, "t"), mark(2)) for _ in range(2)
+    ]
+    first, second = (each for each in begun if each is not None)
+    first.finish(first.write_files(rows(delta, (0, 2, "b"))), None)
+    with pytest.raises(JavaError, match=r"(?i)concurrent"):
+        second.finish(second.write_files(rows(delta, (0, 2, "b"))), None)
+    assert sorted(row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()) == [1, 2]
+
+
+def test_a_small_change_takes_two_jobs(delta: DeltaSandbox) -> None:
+    """Protects from jobs that come back: one for the change, one for the state."""
+    delta.source("t", "k int, v int", [(1, 1), (2, 5)])
+    view = delta.view("select k, sum(v) s, count(*) n from t group by k")
+    view.refresh()
+    for _ in range(2):
+        delta.insert("t", "k int, v int", [(2, 7), (3, 1)])
+        report = view.refresh()
+        assert (report.jobs, report.paths) == (2, {"state_1": "rewrite"})
+    assert view.verify().ok
