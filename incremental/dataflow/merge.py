@@ -17,18 +17,20 @@ from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
-from incremental.lake.physical_layout import arranged
+from incremental.lake.physical_layout import arranged, sorted_by
 from incremental.lake.protocol import Clause, Table
 from incremental.spark import catalyst
+from incremental.spark.checkpoint import planned_at_once
 
 REPLACE = "__replace"
+BY_WRITER = ", by Delta's writer"  # a path that was not the shortest
 
 
 class Merge:
     """The expressions of ⊗ for one state, over `t` (stored) and `u` (the change)."""
 
     def __init__(self, lowering: Lowering, layout: Layout) -> None:
-        self._lowering, self._layout = lowering, layout
+        self._lowering, self.layout = lowering, layout
 
     def first(self, table: Table, homomorphic: DataFrame, mark: Mark, name_mapping: bool) -> None:
         """The first epoch: the table is h of everything."""
@@ -41,28 +43,36 @@ class Merge:
         insert = {
             BUCKET: f"u.{BUCKET}",
             ROWS: f"u.{ROWS}",
-            **{n: f"u.{quoted(n)}" for n in (*self._stored, *self._layout.keys)},
+            **{n: f"u.{quoted(n)}" for n in (*self._stored, *self.layout.keys)},
         }
         insert |= self._answers(lambda name: f"u.{quoted(name)}")
         clauses = [
-            *([Clause("delete", self._gone, {})] if self._layout.keys else []),
+            *([Clause("delete", self._gone, {})] if self.layout.keys else []),
             Clause("update", None, quoted_values(update)),
-            Clause("insert", f"u.{ROWS} > 0" if self._layout.keys else None, quoted_values(insert)),
+            Clause("insert", f"u.{ROWS} > 0" if self.layout.keys else None, quoted_values(insert)),
         ]
         literals = ", ".join(str(bucket) for bucket in buckets)
         condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
         table.merge(homomorphic, condition, clauses, mark)
 
-    def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark) -> None:
-        """Read all, merge, write all, in one job and one commit."""
-        stored, change = table.at(version).alias("t"), homomorphic.alias("u")
-        joined = stored.join(change, F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"), "full")
+    def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, few: bool) -> bool:
+        """Read all, merge, write all, in one commit; returns whether by a direct one.
+
+        few: one task holds the change, and needs no shuffle.
+        """
+        stored, change = table.at(version), homomorphic
+        if few:
+            stored, change = stored.coalesce(1), change.coalesce(1).hint("shuffle_hash")
+        joined = stored.alias("t").join(
+            change.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"), "full"
+        )
         kept = joined.where(self._survives)
         answers = self._answers(self._either)
-        columns = {name: F.expr(self._either(name)) for name in (*self._layout.keys, *self._stored, ROWS, BUCKET)}
+        columns = {name: F.expr(self._either(name)) for name in (*self.layout.keys, *self._stored, ROWS, BUCKET)}
         columns |= answers
-        rows = kept.select(*(columns[name].alias(name) for name in self._layout.columns))
-        table.overwrite(self._written(rows), mark, BUCKET)
+        rows = kept.select(*(columns[name].alias(name) for name in self.layout.columns))
+        written = planned_at_once(sorted_by(rows.coalesce(1), self.layout.keys)) if few else self._written(rows)
+        return table.overwrite(written, mark, BUCKET)
 
     def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
         """Return the keys of groups that still have rows and whose value a deletion may have changed."""
@@ -74,27 +84,27 @@ class Merge:
                     for c in (*slot.accumulator.components, *slot.accumulator.watched)
                 },
             )
-            for slot in self._layout.state.slots
+            for slot in self.layout.state.slots
             if (condition := recompute_condition(slot.accumulator)) is not None
         ]
         joined = homomorphic.alias("u").join(stored.alias("t"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"))
         reached = joined.where(" OR ".join(f"({test})" for test in tests))
-        if self._layout.keys:  # the one row of a total stays when its last row goes
+        if self.layout.keys:  # the one row of a total stays when its last row goes
             reached = reached.where(f"t.{ROWS} + u.{ROWS} > 0")
-        return reached.select(*(F.col(f"u.{quoted(name)}") for name in self._layout.keys))
+        return reached.select(*(F.col(f"u.{quoted(name)}") for name in self.layout.keys))
 
     @property
     def _stored(self) -> tuple[str, ...]:
-        return tuple(name for _, _, name in self._layout.parts)
+        return tuple(name for _, _, name in self.layout.parts)
 
     @property
     def _same_key(self) -> str:
-        return " AND ".join(f"t.{quoted(name)} <=> u.{quoted(name)}" for name in self._layout.keys) or "true"
+        return " AND ".join(f"t.{quoted(name)} <=> u.{quoted(name)}" for name in self.layout.keys) or "true"
 
     @property
     def _rows(self) -> str:
         total = f"if(u.{REPLACE}, u.{ROWS}, t.{ROWS} + u.{ROWS})"
-        message = f"'the state {self._layout.state.name} would get a group with fewer than no rows. Rebuild the view'"
+        message = f"'the state {self.layout.state.name} would get a group with fewer than no rows. Rebuild the view'"
         return f"if({total} < 0, CAST(raise_error({message}) AS BIGINT), {total})"
 
     @property
@@ -103,18 +113,18 @@ class Merge:
 
     @property
     def _survives(self) -> str:
-        if not self._layout.keys:
+        if not self.layout.keys:
             return "true"
         new = f"t.{ROWS} IS NULL AND u.{ROWS} > 0"
         return f"u.{ROWS} IS NULL OR ({new}) OR (t.{ROWS} IS NOT NULL AND NOT ({self._gone}))"
 
     def _merged(self, name: str) -> str:
         """A stored column of a group that both sides have."""
-        if name in self._layout.keys or name == BUCKET:
+        if name in self.layout.keys or name == BUCKET:
             return f"t.{quoted(name)}"
         if name == ROWS:
             return self._rows
-        slot, part = next((slot, part) for slot, part, stored in self._layout.parts if stored == name)
+        slot, part = next((slot, part) for slot, part, stored in self.layout.parts if stored == name)
         sides = {
             side: {p.name: f"{side}.{quoted(slot.stored(p))}" for p in slot.accumulator.components} for side in "tu"
         }
@@ -126,18 +136,18 @@ class Merge:
         return f"CASE WHEN u.{ROWS} IS NULL THEN {one} WHEN t.{ROWS} IS NULL THEN {other} ELSE {both} END"
 
     def _answers(self, sql_of: Callable[[str], str]) -> dict[str, Column]:
-        values = self._layout.answer_values(self._lowering, sql_of)
+        values = self.layout.answer_values(self._lowering, sql_of)
         return {name: catalyst.column(self._lowering.spark, value) for name, value in values.items()}
 
     def _complete(self, homomorphic: DataFrame) -> DataFrame:
         """h of everything as stored rows, with the answers in place."""
         answers = self._answers(quoted)
-        columns = {name: F.col(quoted(name)) for name in (*self._layout.keys, *self._stored, ROWS, BUCKET)} | answers
-        rows = homomorphic.where(f"{ROWS} > 0") if self._layout.keys else homomorphic
-        return rows.select(*(columns[name].alias(name) for name in self._layout.columns))
+        columns = {name: F.col(quoted(name)) for name in (*self.layout.keys, *self._stored, ROWS, BUCKET)} | answers
+        rows = homomorphic.where(f"{ROWS} > 0") if self.layout.keys else homomorphic
+        return rows.select(*(columns[name].alias(name) for name in self.layout.columns))
 
     def _written(self, rows: DataFrame) -> DataFrame:
-        return arranged(rows, self._layout.buckets, self._layout.keys)
+        return arranged(rows, self.layout.buckets, self.layout.keys)
 
     @staticmethod
     def _sql(text: str) -> Column:

@@ -6,7 +6,9 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -82,6 +84,14 @@ class TouchedGroups:
     partitions: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True)
+class Homomorphic:
+    """h of a change, computed once, and what it found."""
+
+    rows: DataFrame
+    found: TouchedGroups
+
+
 def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
     """The change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
 
@@ -107,20 +117,23 @@ def cancels(plan: Plan) -> bool:
     return loose or any(isinstance(node, Join | GroupwiseOp) for node in nodes)
 
 
-def count_touched(layout: Layout, homomorphic: DataFrame, partition_key: str | None, most: int) -> TouchedGroups:
-    """Count what h found in one pass, which also fills its cache.
+def touched_measures(layout: Layout, partition_key: str | None, most: int) -> list[Column]:
+    """Return the aggregates over h that tell what it found.
 
     partition_key: the answer's column that holds a partition; most: the partitions that are named.
     """
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
     seen = "true" if layout.state.recompute_always else seen
-    row = homomorphic.agg(
+    return [
         F.count(F.lit(1)).alias("groups"),
         F.expr(f"coalesce(sum({TOUCHED}), 0)").alias("rows"),
         F.collect_set(BUCKET).alias("buckets"),
         F.expr(f"coalesce(bool_or({seen}), false)").alias("reached"),
         partitions(layout.key_shown(partition_key), most).alias("partitions"),
-    ).first()
-    assert row is not None
-    named = known_partitions(row["partitions"], most)
-    return TouchedGroups(row["groups"], row["rows"], tuple(sorted(row["buckets"])), row["reached"], named)
+    ]
+
+
+def touched_groups(found: Mapping[str, Any], most: int) -> TouchedGroups:
+    """Return what h found, by the values of its measures."""
+    named = known_partitions(found["partitions"], most)
+    return TouchedGroups(found["groups"], found["rows"], tuple(sorted(found["buckets"])), found["reached"], named)

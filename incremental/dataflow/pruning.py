@@ -10,16 +10,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from incremental.algebra.plan import Column, Join, Plan, Reference, Scalar, SourceRead, StateRead
 from incremental.algebra.product import JoinStep
+from incremental.algebra.program import WEIGHT
+from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import all_column_names, walk
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.key_ranges import KeyRanges, expected_bytes, hinted, key_ranges, restrict_to_ranges
 from incremental.dataflow.leaves import Leaves
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.rewind import is_rewindable, rewind
+from incremental.dataflow.partial_aggregate import unit_weights
 from incremental.dataflow.semijoin import Semijoin
+
+EXACT_TYPES = (
+    T.IntegralType,
+    T.DecimalType,
+    T.BooleanType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+
 
 Restrict = Callable[[Relation], Relation]
 
@@ -192,3 +207,30 @@ class Pruning:
     def _relation(self, columns: Sequence[Column], frame: DataFrame, weighted: bool) -> Relation:
         """The rows of such a frame."""
         return self._lowering.leaf(frame, [(column.name, column) for column in columns], weighted)
+
+
+def is_rewindable(columns: Sequence[Column]) -> bool:
+    """True if rows that count as equal are the same bits, so that any of them can be the one that is taken back."""
+    return all(is_exact(T.DataType.fromDDL(column.type)) for column in columns)
+
+
+def rewind(lowering: Lowering, columns: Sequence[Column], after: Relation, change: Relation) -> Relation:
+    """Compute the rows before a change from those after it, among which is every row that the change added."""
+    names = [column.name for column in columns]
+
+    def frame(relation: Relation) -> DataFrame:
+        return lowering.frame(relation, list(zip(columns, names, strict=True)))
+
+    forward = frame(change) if change.weighted else frame(change).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+    backward = forward.withColumn(WEIGHT, -F.col(WEIGHT))
+    both = frame(after).withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(backward)
+    summed = both.groupBy(*(F.col(quoted(name)) for name in names)).agg(F.sum(WEIGHT).alias(WEIGHT))
+    rows = unit_weights(summed.where(F.col(WEIGHT) > 0)).drop(WEIGHT)
+    return lowering.leaf(rows, list(zip(names, columns, strict=True)), weighted=False)
+
+
+def is_exact(data_type: T.DataType) -> bool:
+    """True if equal values of the type are the same bits: not so for floats, nor for collated strings."""
+    if isinstance(data_type, T.StringType):
+        return data_type.collation == "UTF8_BINARY"
+    return isinstance(data_type, EXACT_TYPES)

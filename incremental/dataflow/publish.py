@@ -6,9 +6,11 @@ copy is numbered by its epoch, so that an insertion never has to read the table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -65,13 +67,15 @@ class Bag:
         bucket = stored_bag(self._columns, self._buckets).bucket
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
-    def publish(self, change: DataFrame, before: int | None, mark: Mark, name_mapping: bool) -> BagChange:
-        """Apply a consolidated, cached change to the version `before`; returns what it inserts and deletes."""
-        moved = self.moved(change)
+    def publish(self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, name_mapping: bool) -> bool:
+        """Apply a consolidated change, computed once, to the version `before`; moved: what it does.
+
+        Returns False where Delta's writer was needed though the table was there.
+        """
         inserted = self._inserted(change, mark.epoch)
         if before is None or not moved.deleted:
-            self._append(inserted, mark, name_mapping)
-            return moved
+            direct = self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
+            return direct or before is None
         stored, touched = self._table.at(before), list(moved.buckets)
         with computed_once(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
             if (found := deleted.count()) != moved.deleted:
@@ -82,27 +86,28 @@ class Bag:
             if self.small:
                 same = F.expr(self._same("t", "u", COPY, BUCKET))
                 kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
-                self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
-            else:
-                self._merge(deleted, inserted, touched, mark)
-        return moved
+                return self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
+            self._merge(deleted, inserted, touched, mark)
+            return True
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
         """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
         self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
 
-    def moved(self, change: DataFrame) -> BagChange:
-        """What a consolidated change does."""
-        most = self._tuning.reported_partitions
-        row = change.agg(
+    @property
+    def measures(self) -> list[Column]:
+        """The aggregates over a consolidated change that tell what it does."""
+        return [
             F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
             F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
             F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
-            partitions(self._partition_key, most).alias("partitions"),
-        ).first()
-        assert row is not None
-        named = known_partitions(row["partitions"], most)
-        return BagChange(row["rows"], row["deleted"], tuple(sorted(row["buckets"])), named)
+            partitions(self._partition_key, self._tuning.reported_partitions).alias("partitions"),
+        ]
+
+    def moved(self, found: Mapping[str, Any]) -> BagChange:
+        """What a consolidated change does, by the values of its measures."""
+        named = known_partitions(found["partitions"], self._tuning.reported_partitions)
+        return BagChange(found["rows"], found["deleted"], tuple(sorted(found["buckets"])), named)
 
     @property
     def small(self) -> bool:
@@ -131,9 +136,6 @@ class Bag:
     def _same(self, left: str, right: str, *more: str) -> str:
         plain = [f"{left}.{name} = {right}.{name}" for name in more]
         return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
-
-    def _append(self, inserted: DataFrame, mark: Mark, name_mapping: bool) -> None:
-        self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
 
     def _merge(self, deleted: DataFrame, inserted: DataFrame, touched: list[int], mark: Mark) -> None:
         source = deleted.withColumn(INSERTED, F.lit(False)).unionByName(inserted.withColumn(INSERTED, F.lit(True)))

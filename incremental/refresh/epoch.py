@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import AppendOnlyFact, Constraint
-from incremental.algebra.plan import SourceRead, StateRead
+from incremental.algebra.plan import GroupwiseOp, Plan, SourceRead, StateRead
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
+from incremental.algebra.traversal import walk
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.leaves import Direction, Leaf
 from incremental.dataflow.lowering import Lowering, Relation
@@ -93,6 +94,24 @@ class Epoch:
         return self.intent.tables.get(table)
 
 
+@dataclass(frozen=True)
+class EpochResult:
+    """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
+
+    partitions: those of the answer that it touched; None where they are not known.
+    """
+
+    groups: int = 0
+    change_rows: int = 0
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    partitions: tuple[str, ...] | None = None
+
+    @property
+    def commits(self) -> int:
+        """One for each table that was written."""
+        return len(self.paths)
+
+
 def application(intent: Intent, table: str) -> str:
     """Delta's transaction application of a table in the generation of an intent."""
     return f"deltafold/{intent.view}/{table}/{intent.generation}"
@@ -154,6 +173,19 @@ class EpochLeaves:
         if table not in self._bytes:
             self._bytes[table] = table.size()[1]
         return self._bytes[table]
+
+    def bytes_read(self, plan: Plan) -> int:
+        """What a change of a plan reads at most: changed files; where inputs or rows meet each other, all of them."""
+        nodes = tuple(walk(plan))
+        leaves = [node for node in nodes if isinstance(node, SourceRead | StateRead)]
+        meet = len(leaves) > 1 or any(isinstance(node, GroupwiseOp) for node in nodes)
+        return sum(self._bytes_changed(leaf) + (self.bytes(leaf) if meet else 0) for leaf in leaves)
+
+    def _bytes_changed(self, leaf: Leaf) -> int:
+        if isinstance(leaf, StateRead):  # its touched groups are looked for in all of it
+            return self.bytes(leaf)
+        changed = self.epoch.differences[leaf.relation]
+        return sum(file.bytes for file in (*changed.removed, *changed.added))
 
     def before(self, leaf: Leaf) -> Relation:
         """The leaf at its version before the epoch; empty where it had none."""

@@ -14,8 +14,8 @@ from incremental.algebra.results.report import Report
 from incremental.refresh.batches import sliced
 from incremental.refresh.compatibility import reason
 from incremental.refresh.constraint_checks import check_constraints
-from incremental.refresh.epoch import Epoch
-from incremental.refresh.incremental_refresh import EpochResult, Maintenance
+from incremental.refresh.epoch import Epoch, EpochResult
+from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import EpochPlan
 from incremental.refresh.reporting import report_of, unaffected_report, with_choice, with_reason

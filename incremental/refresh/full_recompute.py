@@ -20,9 +20,9 @@ from incremental.algebra.sqltext import quoted
 from incremental.dataflow.publish import Bag, BagChange, stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping
-from incremental.refresh.epoch import Epoch
-from incremental.refresh.incremental_refresh import EpochResult, no_partition_key
-from incremental.spark.checkpoint import computed_once
+from incremental.refresh.epoch import Epoch, EpochResult
+from incremental.refresh.incremental_refresh import no_partition_key
+from incremental.spark.checkpoint import computed_once, measured
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -71,7 +71,8 @@ class Recomputed:
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
         with epoch.measure.phase("recompute"), computed_once(bag.consolidated(self._answer(epoch))) as new:
             if before is None:
-                moved = bag.publish(new, None, epoch.mark(VIEW), needs_mapping(self.columns))
+                moved = bag.moved(measured(new, bag.measures))
+                bag.publish(new, moved, None, epoch.mark(VIEW), needs_mapping(self.columns))
             else:
                 moved = self._exchange(new, bag, epoch, before)
         if not moved.rows and before is not None and not epoch.resumed:
@@ -83,14 +84,15 @@ class Recomputed:
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
             few = new.count() <= epoch.tuning.broadcast_rows  # what one task does soon needs no shuffle
-            moved = bag.moved(bag.consolidated(change.coalesce(1) if few else change))
+            moved = bag.moved(measured(bag.consolidated(change.coalesce(1) if few else change), bag.measures))
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
             return moved
         with computed_once(bag.consolidated(change)) as difference:
-            if not epoch.resumed and difference.isEmpty():
-                return BagChange(0, 0, (), ())
-            return bag.publish(difference, before, mark, needs_mapping(self.columns))
+            moved = bag.moved(measured(difference, bag.measures))
+            if moved.rows or epoch.resumed:
+                bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
+            return moved
 
     def _answer(self, epoch: Epoch) -> DataFrame:
         """The batch query's answer now."""

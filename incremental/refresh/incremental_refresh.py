@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
+from incremental.algebra.plan import Plan
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
+from incremental.dataflow.group_recompute import GroupRecompute
 from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.merge import REPLACE, Merge
-from incremental.dataflow.partial_aggregate import TouchedGroups, aggregate_change, count_touched, drop_cancelled
+from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge
+from incremental.dataflow.partial_aggregate import (
+    Homomorphic,
+    TouchedGroups,
+    aggregate_change,
+    drop_cancelled,
+    touched_groups,
+    touched_measures,
+)
 from incremental.dataflow.pruning import Pruning
 from incremental.dataflow.publish import Bag, stored_bag
 from incremental.dataflow.state_schema import Layout, Stored
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
-from incremental.refresh.epoch import Epoch, EpochLeaves, StateVersions
+from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
 from incremental.refresh.state_reuse import REUSED
-from incremental.spark.checkpoint import computed_once
-
-
-@dataclass(frozen=True)
-class EpochResult:
-    """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
-
-    partitions: those of the answer that it touched; None where they are not known.
-    """
-
-    groups: int = 0
-    change_rows: int = 0
-    paths: Mapping[str, str] = field(default_factory=dict[str, str])
-    partitions: tuple[str, ...] | None = None
-
-    @property
-    def commits(self) -> int:
-        """One for each table that was written."""
-        return len(self.paths)
+from incremental.spark.checkpoint import collected, computed_once, measured
 
 
 class Maintenance(Protocol):
@@ -190,31 +181,50 @@ class Run:
         before = self._epoch.before(state.name)
         touched: DataFrame | None = None
         found: TouchedGroups | None = None
-        if (homomorphic := self._homomorphic(state, layout)) is not None:
-            keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
+        if (changed := self._homomorphic(state, layout)) is not None:
+            keys = changed.rows.select(*(F.col(quoted(name)) for name in layout.keys))
             written = self._epoch.written(state.name)
-            found = None if written else self._merge(state, layout, table, before, homomorphic)
+            found = None if written else self._merge(state, layout, table, before, changed)
             touched = keys if written or found is not None else None
         after = table.version() if touched is not None else before
         assert after is not None
         self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
 
-    def _homomorphic(self, state: State, layout: Layout) -> DataFrame | None:
+    def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
         """h of what changed in a state's input, or of all of it as an earlier generation has it; None for no change."""
+        most = self._epoch.tuning.reported_partitions
+        measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
-            return self._keep(reused.under(layout))
+            rows, found = self._measured(reused.under(layout), measures, False)
+            return Homomorphic(rows, touched_groups(found, most))
         change = self._rules.change(state.input)
         if change is None:
             return None
-        rows = self._lowering.frame(change, [(column, column.name) for column in state.reads])
-        return self._keep(aggregate_change(layout, drop_cancelled(state, rows), self._lowering))
+        frame = self._lowering.frame(change, [(column, column.name) for column in state.reads])
+        small = self._is_small(state.input)
+        changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
+        rows, found = self._measured(aggregate_change(layout, changed, self._lowering), measures, small)
+        return Homomorphic(rows, touched_groups(found, most))
+
+    def _is_small(self, plan: Plan) -> bool:
+        """Whether one task computes the change of a plan sooner than several that exchange rows."""
+        return self._leaves.bytes_read(plan) <= self._epoch.tuning.local_bytes
+
+    def _measured(
+        self, frame: DataFrame, measures: Sequence[Column], small: bool
+    ) -> tuple[DataFrame, Mapping[str, Any]]:
+        """The frame computed once, and the values of aggregates over it; small: the driver holds it if it can."""
+        if small and (local := collected(frame, measures, self._epoch.tuning.local_rows)) is not None:
+            return local
+        kept = self._keep(frame)
+        return kept, measured(kept, measures)
 
     def _merge(
-        self, state: State, layout: Layout, table: Table, before: int | None, homomorphic: DataFrame
+        self, state: State, layout: Layout, table: Table, before: int | None, changed: Homomorphic
     ) -> TouchedGroups | None:
         """Write one state; what was touched, or None where the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
-        found = count_touched(layout, homomorphic, self._partition_key, self._epoch.tuning.reported_partitions)
+        homomorphic, found = changed.rows, changed.found
         if layout.in_place is not None:
             self._partitions = found.partitions
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
@@ -226,39 +236,17 @@ class Run:
             return None
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
-            prepared = self._with_recomputed(merge, layout, table, before, homomorphic, found)
+            recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._keep)
+            touched = list(found.buckets)
+            prepared = recompute.of(merge, lambda: table.at(before).where(F.col(BUCKET).isin(touched)), changed)
         (files, size), tuning = table.size(), self._epoch.tuning
         if layout.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            merge.rewrite(table, before, prepared, mark)
-            self._paths[state.name] = "rewrite"
+            direct = merge.rewrite(table, before, prepared, mark, found.groups <= tuning.local_rows)
+            self._paths[state.name] = "rewrite" if direct else f"rewrite{BY_WRITER}"
         else:
             merge.merge(table, prepared, found.buckets, mark)
             self._paths[state.name] = "merge"
         return found
-
-    def _with_recomputed(
-        self, merge: Merge, layout: Layout, table: Table, before: int, homomorphic: DataFrame, found: TouchedGroups
-    ) -> DataFrame:
-        """h with the groups whose value a deletion reached recomputed from their rows."""
-        if layout.state.recompute_always:
-            keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
-        else:
-            stored = table.at(before).where(F.col(BUCKET).isin(list(found.buckets)))
-            keys = self._keep(merge.keys_to_recompute(stored, homomorphic))
-        rows = self._rules.after(layout.state.input)
-        if layout.state.keys:
-            named = keys.toDF(*(key.name for key in layout.state.keys))
-            rows = self._pruning.rows_of_groups(layout.state.input, layout.state.keys, rows, named)
-        frame = self._lowering.frame(rows, [(column, column.name) for column in layout.state.reads])
-        fresh = aggregate_change(layout, frame, self._lowering).withColumn(REPLACE, F.lit(True))
-        kept = homomorphic.withColumn(REPLACE, F.lit(False))
-        if not layout.state.keys:
-            return self._keep(fresh) if layout.state.recompute_always or keys.count() else kept
-        if layout.state.recompute_always:  # what has no rows any more is not among the fresh, and goes
-            fresh = keys = self._keep(fresh)
-        same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
-        untouched = kept.join(keys, on=same, how="left_anti")
-        return self._keep(untouched.unionByName(fresh))
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""
@@ -270,15 +258,17 @@ class Run:
         before, change = epoch.before(VIEW), self._rules.change(self._program.answer)
         if change is None:
             return
-        frame = self._lowering.frame(change, self._program.outputs)
-        consolidated = self._keep(bag.consolidated(frame))
-        if before is not None and consolidated.isEmpty():
+        frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
+        consolidated = bag.consolidated(frame.coalesce(1) if small else frame)
+        rows, found = self._measured(consolidated, bag.measures, small)
+        moved = bag.moved(found)
+        if before is not None and not moved.rows:
             return
-        moved = bag.publish(consolidated, before, epoch.mark(VIEW), needs_mapping(columns))
+        direct = bag.publish(rows, moved, before, epoch.mark(VIEW), needs_mapping(columns))
         self._partitions = moved.partitions
         if not self._program.states:
             self._rows += moved.rows
-        self._paths[VIEW] = "changed"
+        self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
     def _finish(self) -> None:
         """The last table's commit ends the epoch, also where only states below it changed, or nothing after all.
