@@ -264,12 +264,12 @@ class DeltaTable:
 
     def touch(self, mark: Mark) -> bool:
         """Make a commit without rows, which only carries the mark; returns whether by a direct one."""
-        if write_directly(self, None, mark, False):
+        if write_directly(self, None, mark):
             return True
         return self._write(self.at(int(self._latest().version())).limit(0), mark, "append", None, False)
 
     def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> bool:
-        if self.version() is not None and write_directly(self, frame, mark, mode == "overwrite"):
+        if self.version() is not None and write_directly(self, frame, mark, partition, mode == "overwrite"):
             return True
         options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata, **STATIC}
         if self.version() is None:

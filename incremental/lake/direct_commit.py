@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.lake.commit_tag import Mark
 from incremental.lake.delta_log import open_log
-from incremental.lake.files import known_files
+from incremental.lake.files import known_files, partition_columns
 from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -22,14 +22,17 @@ from incremental.spark.catalyst import J
 WRITE_SETTINGS = 4  # of a write's description that are known here: mode, partitions, predicate, metadata
 
 
-def write_directly(table: VersionedTable, frame: DataFrame | None, mark: Mark, overwrites: bool) -> bool:
+def write_directly(
+    table: VersionedTable, frame: DataFrame | None, mark: Mark, partition: str | None = None, overwrites: bool = False
+) -> bool:
     """Add the rows of a frame to a table, or replace all by them; False where the log does not tell enough for that.
 
-    frame: its session plans the write; None for a commit of the mark alone.
+    frame: its session plans the write; None for a commit of the mark alone. partition: the column that the caller
+    takes for the table's partition.
     """
     session = table.spark if frame is None else frame.sparkSession
     commit = DirectCommit.begin(session, table.path, open_log(session, table.path, table.label), mark)
-    if commit is None or not (frame is None or commit.fits(frame)):
+    if commit is None or not (frame is None or commit.fits(frame, partition)):
         return False
     removed = commit.files() if overwrites else None
     if overwrites and removed is None:
@@ -61,10 +64,12 @@ class DirectCommit:
         epochs = [int(each.version()) for each in catalyst.sequence(marks) if str(each.appId()) == mark.application]
         return DirectCommit(spark, path, transaction, mark, any(epoch >= mark.epoch for epoch in epochs))
 
-    def fits(self, frame: DataFrame) -> bool:
-        """Return whether a frame has exactly the columns of the table, so that the commit changes no schema."""
-        schema = self.transaction.snapshot().schema()
-        return str(schema.catalogString()) == str(catalyst.dataset(frame).schema().catalogString())
+    def fits(self, frame: DataFrame, partition: str | None) -> bool:
+        """Return whether a frame has exactly the columns and partitions of the table, so that no schema changes."""
+        snapshot, schema = self.transaction.snapshot(), catalyst.dataset(frame).schema()
+        if partition_columns(snapshot.metadata()) != ([] if partition is None else [partition]):
+            return False
+        return str(snapshot.schema().catalogString()) == str(schema.catalogString())
 
     def files(self) -> list[J] | None:
         """Return the files of the table; None where the checksum does not list all of them."""

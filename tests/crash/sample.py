@@ -41,7 +41,7 @@ ON_DELTA: tuple[Crash, ...] = (
     ("two nested states", "change", ("before DirectCommit.write_files", 1)),
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("state and view table", "change", ("before DirectCommit.finish", 2)),
-    ("one state in place", "resume", ("after DirectCommit.finish", 1)),
+    ("state and view table", "resume", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("before DeltaTable._write", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),

@@ -101,14 +101,15 @@ def test_deleted_rows_stay_deleted(delta: DeltaSandbox) -> None:
 def test_what_it_leaves_to_the_writer(delta: DeltaSandbox) -> None:
     """Protects from a commit that goes by a log which does not tell enough."""
     absent = Storage(delta.spark, delta.path("absent"))
-    assert not write_directly(absent, rows(delta), mark(1), False)
+    assert not write_directly(absent, rows(delta), mark(1), "__bucket")
     table = made(delta)
     other = rows(delta, (0, 1, "a")).withColumn("more", rows(delta).k)
-    assert not write_directly(table, other, mark(2), True)
+    assert not write_directly(table, other, mark(2), "__bucket", True)
+    assert not write_directly(table, rows(delta), mark(2), "k")
     for checksum in Path(table.path).glob("_delta_log/*.crc"):
         checksum.unlink()
     catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
-    assert not write_directly(table, rows(delta, (0, 2, "b")), mark(2), True)
+    assert not write_directly(table, rows(delta, (0, 2, "b")), mark(2), "__bucket", True)
     assert not table.overwrite(rows(delta, (0, 2, "b")), mark(2), "__bucket")  # and the table writes it nevertheless
     assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [2]
 
