@@ -170,7 +170,7 @@ class DeltaRules:
 
     def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
         """J(l', after(r)) − J(l', before(r))."""
-        change = self._pruning.once(node.right.columns, change)
+        change = self._pruning.once(node.right.columns, change, self._pruning.is_small(node.right))
         reach = self._pruning.right_change(node, change)
         if reach is None:
             return []

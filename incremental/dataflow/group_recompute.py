@@ -13,18 +13,19 @@ from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import REPLACE, Merge
 from incremental.dataflow.partial_aggregate import Homomorphic, aggregate_change
-from incremental.dataflow.pruning import Pruning
+from incremental.dataflow.pruning import Pruning, Restrict
 from incremental.dataflow.state_schema import Layout
+from incremental.spark.checkpoint import Checkpoints
 
 
 @dataclass(frozen=True)
 class GroupRecompute:
-    """keep: computes a frame once for all its uses."""
+    """checkpoints: frames computed once until the epoch ends."""
 
     lowering: Lowering
     rules: DeltaRules
     pruning: Pruning
-    keep: Callable[[DataFrame], DataFrame]
+    checkpoints: Checkpoints
 
     def of(self, merge: Merge, stored: Callable[[], DataFrame], changed: Homomorphic) -> DataFrame:
         """Return h with the groups that a deletion reached recomputed; stored: the state's rows of its buckets."""
@@ -32,23 +33,27 @@ class GroupRecompute:
         if layout.state.recompute_always:
             keys = homomorphic.select(*(F.col(quoted(name)) for name in layout.keys))
         else:
-            keys = self.keep(merge.keys_to_recompute(stored(), homomorphic))
-        fresh = self._fresh(layout, keys)
+            keys = merge.keys_to_recompute(stored(), homomorphic)
+        small = self.pruning.is_small(layout.state.input)
+        keep = self.checkpoints.small if small else self.checkpoints.keep
         kept = homomorphic.withColumn(REPLACE, F.lit(False))
         if not layout.state.keys:
-            return self.keep(fresh) if layout.state.recompute_always or keys.count() else kept
+            return keep(self._fresh(layout)) if layout.state.recompute_always or keys.count() else kept
+        named = keys.toDF(*(key.name for key in layout.state.keys))
+        touched, ranges = self.pruning.keys_with_ranges(layout.state.input, layout.state.keys, named, small)
+        fresh = self._fresh(layout, self.pruning.of_keys(layout.state.keys, touched, ranges))
+        keys = touched.toDF(*layout.keys)
         if layout.state.recompute_always:  # what has no rows any more is not among the fresh, and goes
-            fresh = keys = self.keep(fresh)
+            fresh = keys = keep(fresh)
         same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
         untouched = kept.join(keys, on=same, how="left_anti")
-        return self.keep(untouched.unionByName(fresh))
+        return keep(untouched.unionByName(fresh))
 
-    def _fresh(self, layout: Layout, keys: DataFrame) -> DataFrame:
-        """h of all rows of some groups."""
+    def _fresh(self, layout: Layout, restrict: Restrict | None = None) -> DataFrame:
+        """h of all rows that a state has now, or of those of some groups."""
         state = layout.state
         rows = self.rules.after(state.input)
-        if state.keys:
-            named = keys.toDF(*(key.name for key in state.keys))
-            rows = self.pruning.rows_of_groups(state.input, state.keys, rows, named)
+        if restrict is not None:
+            rows = restrict(rows)
         frame = self.lowering.frame(rows, [(column, column.name) for column in state.reads])
         return aggregate_change(layout, frame, self.lowering).withColumn(REPLACE, F.lit(True))

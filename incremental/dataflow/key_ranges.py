@@ -6,11 +6,12 @@ Delta skips files by such conditions; Spark's own optimiser does not derive them
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.plan import Scalar
@@ -36,20 +37,33 @@ def expected_bytes(frame: DataFrame) -> int:
     return int(str(catalyst.optimised(frame).stats().sizeInBytes()))
 
 
-def key_ranges(
-    lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar], narrowed: Tuning | None, nulls_match: bool = False
-) -> KeyRanges:
-    """Find the ranges of the keys of computed rows, in one Spark job or two.
+def range_measures(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[Column]:
+    """Return the aggregates over a frame that tell the ranges of its keys; its columns have the plan's names."""
+    chosen = skippable(lowering, frame, keys)
+    ends = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
+    return [F.count(F.lit(1)).alias("rows"), *ends, *(F.count(key).alias(f"known_{i}") for i, key in chosen)]
 
-    frame: its columns have the names of the plan's. narrowed: what is joined is so large that a second job pays off,
-    which finds several intervals of a key; None for one interval. nulls_match: a NULL key equals another.
-    """
+
+def skippable(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[tuple[int, Column]]:
+    """Return the keys by whose ranges Delta can skip files, with their places."""
     known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
-    chosen = [(i, lowering.over(frame, key)) for i, key in known]
-    found = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
-    found += [F.count(key).alias(f"known_{i}") for i, key in chosen]
-    row = frame.agg(F.count(F.lit(1)).alias("rows"), *found).first()
-    assert row is not None
+    return [(i, lowering.over(frame, key)) for i, key in known]
+
+
+def key_ranges(
+    lowering: Lowering,
+    frame: DataFrame,
+    keys: Sequence[Scalar],
+    row: Mapping[str, Any],
+    narrowed: Tuning | None,
+    nulls_match: bool = False,
+) -> KeyRanges:
+    """Find the ranges of the keys of computed rows.
+
+    row: the values of their measures. narrowed: what is joined is so large that a Spark job pays off, which finds
+    several intervals of a key; None for one interval. nulls_match: a NULL key equals another.
+    """
+    chosen = skippable(lowering, frame, keys)
     intervals: list[tuple[Interval, ...] | None] = [None] * len(keys)
     wide: dict[int, Range] = {}
     for i, key in chosen:

@@ -20,7 +20,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.physical_layout import arranged, sorted_by
 from incremental.lake.protocol import Clause, Table
 from incremental.spark import catalyst
-from incremental.spark.checkpoint import planned_at_once
+from incremental.spark.checkpoint import in_one_task, planned_at_once
 
 REPLACE = "__replace"
 BY_WRITER = ", by Delta's writer"  # a path that was not the shortest
@@ -62,7 +62,7 @@ class Merge:
         """
         stored, change = table.at(version), homomorphic
         if few:
-            stored, change = stored.coalesce(1), change.coalesce(1).hint("shuffle_hash")
+            stored, change = in_one_task(stored, change)
         joined = stored.alias("t").join(
             change.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"), "full"
         )

@@ -6,8 +6,9 @@ keys become literal conditions, and what is broadcast. Leaving all of it out cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,11 +20,19 @@ from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import all_column_names, walk
 from incremental.algebra.tuning import Tuning
-from incremental.dataflow.key_ranges import KeyRanges, expected_bytes, hinted, key_ranges, restrict_to_ranges
+from incremental.dataflow.key_ranges import (
+    KeyRanges,
+    expected_bytes,
+    hinted,
+    key_ranges,
+    range_measures,
+    restrict_to_ranges,
+)
 from incremental.dataflow.leaves import Leaves
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import unit_weights
 from incremental.dataflow.semijoin import Semijoin
+from incremental.spark.checkpoint import Checkpoints, measured
 
 EXACT_TYPES = (
     T.IntegralType,
@@ -72,22 +81,24 @@ class ProductTerm:
 
 
 class Pruning:
-    """Reads of one refresh, restricted; checkpoint: computes a frame once and keeps it until the epoch ends."""
+    """Reads of one refresh, restricted; checkpoints: frames computed once until the epoch ends."""
 
-    def __init__(
-        self, lowering: Lowering, leaves: Leaves, checkpoint: Callable[[DataFrame], DataFrame], tuning: Tuning
-    ) -> None:
-        self._lowering, self._leaves, self._checkpoint, self._tuning = lowering, leaves, checkpoint, tuning
+    def __init__(self, lowering: Lowering, leaves: Leaves, checkpoints: Checkpoints, tuning: Tuning) -> None:
+        self._lowering, self._leaves, self._checkpoints, self._tuning = lowering, leaves, checkpoints, tuning
         self._semijoin = Semijoin(lowering)
 
     def pays_off(self, plan: Plan) -> bool:
         """True if the plan's inputs are large enough for pruning to pay off."""
-        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead))
-        return sum(self._leaves.bytes(leaf) for leaf in leaves) > self._tuning.prune_above_bytes
+        return self._bytes(plan) > self._tuning.prune_above_bytes
 
-    def once(self, columns: Sequence[Column], rows: Relation) -> Relation:
-        """The same rows, computed once for all their uses."""
-        return self._relation(columns, self._checkpoint(self._frame(columns, rows)), rows.weighted)
+    def is_small(self, plan: Plan) -> bool:
+        """True if one task computes all of the plan sooner than several that exchange rows."""
+        return self._bytes(plan) <= self._tuning.local_bytes
+
+    def once(self, columns: Sequence[Column], rows: Relation, small: bool = False) -> Relation:
+        """The same rows, computed once for all their uses; small: now, by one task."""
+        frame, keep = self._frame(columns, rows), self._checkpoints
+        return self._relation(columns, keep.small(frame) if small else keep.keep(frame), rows.weighted)
 
     def left_change(self, node: Join, change: Relation, right: Relation) -> tuple[Relation, Relation]:
         """Both sides of a join whose left side is a change; few changed rows read only the right rows they match."""
@@ -98,9 +109,8 @@ class Pruning:
                 node.right
             )  # Spark confuses columns that both sides produce
             return (self.once(node.left.columns, change) if mixed else change), right
-        rows = self._checkpoint(frame)
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
-        ranges = self._ranges(rows, [one for one, _ in plain], narrow=True)
+        rows, ranges = self._computed(frame, [one for one, _ in plain], narrow=True)
         right = restrict_to_ranges(self._lowering, right, [other for _, other in plain], ranges)
         mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
         others = [self._lowering.expression(other) for _, other, _ in node.keys]
@@ -112,14 +122,19 @@ class Pruning:
         touched = self._semijoin.touched(node, change)
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
         left_keys, right_keys = [one for one, _ in plain], [other for _, other in plain]
-        ranges = self._ranges(touched, right_keys, narrow=self.pays_off(node.left) or self.pays_off(node.right))
+        measures = range_measures(self._lowering, touched, right_keys)
+        ranges = self._ranges(
+            touched, right_keys, measured(touched, measures), self.pays_off(node.left) or self.pays_off(node.right)
+        )
         if not ranges.rows:
             return None
         few = self._few(ranges)
 
         def left(side: Relation) -> Relation:
             near = restrict_to_ranges(self._lowering, side, left_keys, ranges)
-            return self.once(node.left.columns, self._semijoin.matched(node, near, touched, few))
+            return self.once(
+                node.left.columns, self._semijoin.matched(node, near, touched, few), self.is_small(node.left)
+            )
 
         def right(side: Relation) -> Relation:
             near = restrict_to_ranges(self._lowering, side, right_keys, ranges)
@@ -130,14 +145,17 @@ class Pruning:
     def groups(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
         """The rows of a plan that share the keys of changed rows; None where there are no changed rows after all."""
         named = [(column, column.name) for column in keys]
-        touched = self._checkpoint(self._lowering.frame(Relation(change.plan), named).distinct())
-        ranges = self._ranges(touched, [Reference(key) for key in keys], self.pays_off(plan), nulls_match=True)
+        frame, small = self._lowering.frame(Relation(change.plan), named), self.is_small(plan)
+        distinct = (frame.coalesce(1) if small else frame).distinct()
+        touched, ranges = self.keys_with_ranges(plan, keys, distinct, small)
         return Reach(self.of_keys(keys, touched, ranges), self._few(ranges)) if ranges.rows else None
 
-    def rows_of_groups(self, plan: Plan, keys: Sequence[Column], rows: Relation, groups: DataFrame) -> Relation:
-        """Rows of a plan that belong to some groups; groups: a frame of the keys under the plan's names."""
-        ranges = self._ranges(groups, [Reference(key) for key in keys], self.pays_off(plan), nulls_match=True)
-        return self.of_keys(keys, groups, ranges)(rows)
+    def keys_with_ranges(
+        self, plan: Plan, keys: Sequence[Column], groups: DataFrame, small: bool
+    ) -> tuple[DataFrame, KeyRanges]:
+        """Keys of some groups of a plan, computed once, and their ranges; groups: the keys under the plan's names."""
+        references = [Reference(key) for key in keys]
+        return self._computed(groups, references, self.pays_off(plan), small, nulls_match=True)
 
     def of_keys(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> Restrict:
         """Restricts rows to those whose keys are among the touched ones, NULL equal to NULL."""
@@ -180,11 +198,12 @@ class Pruning:
         prunes = term.few and self.pays_off(plan)
         if not prunes and not mixed:
             return term, side
-        rows = self._checkpoint(self._frame(columns, term.rows))
-        known = self._relation(columns, rows, term.rows.weighted)
+        frame = self._frame(columns, term.rows)
         if not prunes:
+            known = self._relation(columns, self._checkpoints.keep(frame), term.rows.weighted)
             return ProductTerm(known, term.few), side
-        ranges = self._ranges(rows, [one for one, _ in step.equalities], narrow=True)
+        rows, ranges = self._computed(frame, [one for one, _ in step.equalities], narrow=True)
+        known = self._relation(columns, rows, term.rows.weighted)
         if not ranges.rows:
             return None
         few = self._few(ranges)
@@ -197,8 +216,22 @@ class Pruning:
     def _few(self, ranges: KeyRanges) -> bool:
         return ranges.rows <= self._tuning.broadcast_rows
 
-    def _ranges(self, rows: DataFrame, keys: Sequence[Scalar], narrow: bool, nulls_match: bool = False) -> KeyRanges:
-        return key_ranges(self._lowering, rows, keys, self._tuning if narrow else None, nulls_match)
+    def _bytes(self, plan: Plan) -> int:
+        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead))
+        return sum(self._leaves.bytes(leaf) for leaf in leaves)
+
+    def _computed(
+        self, frame: DataFrame, keys: Sequence[Scalar], narrow: bool, small: bool = False, nulls_match: bool = False
+    ) -> tuple[DataFrame, KeyRanges]:
+        """A frame computed once, and the ranges of its keys."""
+        measures = range_measures(self._lowering, frame, keys)
+        rows, found = self._checkpoints.measured(frame, measures, small)
+        return rows, self._ranges(rows, keys, found, narrow, nulls_match)
+
+    def _ranges(
+        self, rows: DataFrame, keys: Sequence[Scalar], found: Mapping[str, Any], narrow: bool, nulls_match: bool = False
+    ) -> KeyRanges:
+        return key_ranges(self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match)
 
     def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:
         """Rows as a frame with the columns' own names."""

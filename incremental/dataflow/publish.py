@@ -7,6 +7,7 @@ copy is numbered by its epoch, so that an insertion never has to read the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from incremental.dataflow.state_schema import Stored
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Clause, Table
-from incremental.spark.checkpoint import computed_once
+from incremental.spark.checkpoint import Checkpoints, in_one_task, planned_at_once
 
 COPY, INSERTED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
@@ -76,19 +77,31 @@ class Bag:
         if before is None or not moved.deleted:
             direct = self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
             return direct or before is None
-        stored, touched = self._table.at(before), list(moved.buckets)
-        with computed_once(self._deleted(stored.where(F.col(BUCKET).isin(touched)), change)) as deleted:
-            if (found := deleted.count()) != moved.deleted:
+        stored, rewrites = self._table.at(before), self.small
+        few = rewrites and moved.rows <= self._tuning.local_rows
+        with ExitStack() as block:
+            near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
+            counted = [F.count(F.lit(1)).alias("rows")]
+            checkpoints = Checkpoints(block, self._tuning.local_rows)
+            deleted, found = checkpoints.measured(self._deleted(near, change, few), counted, few)
+            if found["rows"] != moved.deleted:
                 raise StateError(
-                    f"the view table {self._table.path} lacks {moved.deleted - found} of the rows to delete: "
+                    f"the view table {self._table.path} lacks {moved.deleted - found['rows']} of the rows to delete: "
                     "somebody changed it. Rebuild the view."
                 )
-            if self.small:
-                same = F.expr(self._same("t", "u", COPY, BUCKET))
-                kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
-                return self._table.overwrite(self._written(kept.unionByName(inserted)), mark, BUCKET)
-            self._merge(deleted, inserted, touched, mark)
+            if rewrites:
+                return self._rewrite(stored, deleted, inserted, mark, few)
+            self._merge(deleted, inserted, list(moved.buckets), mark)
             return True
+
+    def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, mark: Mark, few: bool) -> bool:
+        """Write all rows but the deleted ones, and the inserted ones; returns whether by a direct commit."""
+        if few:
+            stored, deleted = in_one_task(stored, deleted)
+        same = F.expr(self._same("t", "u", COPY, BUCKET))
+        kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
+        rows = self._written(kept.unionByName(inserted))
+        return self._table.overwrite(planned_at_once(rows) if few else rows, mark, BUCKET)
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
         """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
@@ -124,9 +137,11 @@ class Bag:
     def _fields(self) -> list[str]:
         return [*(quoted(name) for name in self._columns), COPY, BUCKET]
 
-    def _deleted(self, stored: DataFrame, change: DataFrame) -> DataFrame:
+    def _deleted(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
         """As many stored copies of each row as its negative weight says, the oldest first."""
         gone = change.where(F.col(WEIGHT) < 0)
+        if few:
+            stored, gone = in_one_task(stored, gone)
         joined = stored.alias("t").join(gone.alias("u"), F.expr(self._same("t", "u", BUCKET)))
         group = [F.col(f"t.{quoted(name)}") for name in self._columns]
         order = Window.partitionBy(*group).orderBy(F.col(f"t.{COPY}"))

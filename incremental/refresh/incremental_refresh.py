@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
@@ -34,7 +34,7 @@ from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
 from incremental.refresh.state_reuse import REUSED
-from incremental.spark.checkpoint import collected, computed_once, measured
+from incremental.spark.checkpoint import Checkpoints
 
 
 class Maintenance(Protocol):
@@ -152,11 +152,12 @@ class Run:
     def __init__(
         self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack, partition_key: str | None
     ) -> None:
-        self._program, self._epoch, self._lowering, self._cached = program, epoch, lowering, cached
+        self._program, self._epoch, self._lowering = program, epoch, lowering
+        self._checkpoints = Checkpoints(cached, epoch.tuning.local_rows)
         consolidate = not all(state.invertible for state in program.states)
         facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
         self._leaves = EpochLeaves(epoch, lowering, consolidate, facts)
-        self._pruning = Pruning(lowering, self._leaves, self._keep, epoch.tuning)
+        self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts)
         self._paths: dict[str, str] = {}
         self._groups = self._rows = 0
@@ -195,7 +196,7 @@ class Run:
         most = self._epoch.tuning.reported_partitions
         measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
-            rows, found = self._measured(reused.under(layout), measures, False)
+            rows, found = self._checkpoints.measured(reused.under(layout), measures, False)
             return Homomorphic(rows, touched_groups(found, most))
         change = self._rules.change(state.input)
         if change is None:
@@ -203,21 +204,12 @@ class Run:
         frame = self._lowering.frame(change, [(column, column.name) for column in state.reads])
         small = self._is_small(state.input)
         changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
-        rows, found = self._measured(aggregate_change(layout, changed, self._lowering), measures, small)
+        rows, found = self._checkpoints.measured(aggregate_change(layout, changed, self._lowering), measures, small)
         return Homomorphic(rows, touched_groups(found, most))
 
     def _is_small(self, plan: Plan) -> bool:
         """Whether one task computes the change of a plan sooner than several that exchange rows."""
         return self._leaves.bytes_read(plan) <= self._epoch.tuning.local_bytes
-
-    def _measured(
-        self, frame: DataFrame, measures: Sequence[Column], small: bool
-    ) -> tuple[DataFrame, Mapping[str, Any]]:
-        """The frame computed once, and the values of aggregates over it; small: the driver holds it if it can."""
-        if small and (local := collected(frame, measures, self._epoch.tuning.local_rows)) is not None:
-            return local
-        kept = self._keep(frame)
-        return kept, measured(kept, measures)
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, changed: Homomorphic
@@ -236,7 +228,7 @@ class Run:
             return None
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
-            recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._keep)
+            recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
             touched = list(found.buckets)
             prepared = recompute.of(merge, lambda: table.at(before).where(F.col(BUCKET).isin(touched)), changed)
         (files, size), tuning = table.size(), self._epoch.tuning
@@ -260,7 +252,7 @@ class Run:
             return
         frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
         consolidated = bag.consolidated(frame.coalesce(1) if small else frame)
-        rows, found = self._measured(consolidated, bag.measures, small)
+        rows, found = self._checkpoints.measured(consolidated, bag.measures, small)
         moved = bag.moved(found)
         if before is not None and not moved.rows:
             return
@@ -280,7 +272,3 @@ class Run:
         if begun and final not in self._paths and not self._epoch.written(final):
             self._epoch.tables[final].touch(self._epoch.mark(final))
             self._paths[final] = "unchanged"
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        """The frame cached until the end of the epoch; it spills to disk."""
-        return self._cached.enter_context(computed_once(frame))

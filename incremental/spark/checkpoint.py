@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from incremental.spark import catalyst
 
@@ -28,6 +30,31 @@ def computed_once(frame: DataFrame) -> Generator[DataFrame]:
         yield kept
     finally:
         catalyst.analysed(kept).rdd().unpersist(False)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Frames computed once until a block ends; most: the rows of a small one that the driver holds."""
+
+    cached: ExitStack
+    most: int
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Return the frame, computed at its first use; it spills to disk."""
+        return self.cached.enter_context(computed_once(frame))
+
+    def small(self, frame: DataFrame) -> DataFrame:
+        """Return the frame computed now by one task, and held by the driver if it can."""
+        return self.measured(frame, [F.count(F.lit(1)).alias("rows")], True)[0]
+
+    def measured(
+        self, frame: DataFrame, measures: Sequence[Column], small: bool
+    ) -> tuple[DataFrame, Mapping[str, Any]]:
+        """Return the frame computed once, and the values of aggregates over it by name; small: see above."""
+        if small and (local := collected(frame.coalesce(1), measures, self.most)) is not None:
+            return local
+        kept = self.keep(frame)
+        return kept, measured(kept, measures)
 
 
 def measured(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
@@ -52,6 +79,11 @@ def collected(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[
     output, none = execution.analyzed().output(), catalyst.none(spark)
     relation = catalyst.catalyst(spark).plans.logical.LocalRelation(output, sequence, False, none)
     return catalyst.frame(spark, relation), found
+
+
+def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return rows and a few others such that one task joins them, without a shuffle or a broadcast."""
+    return rows.coalesce(1), few.coalesce(1).hint("shuffle_hash")
 
 
 def planned_at_once(frame: DataFrame) -> DataFrame:
