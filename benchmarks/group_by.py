@@ -153,7 +153,7 @@ def ratios(contest: Contest, sizes: list[int]) -> list[tuple[str, float, str]]:
             contest.median(setting, "bare merge", "increment"),
             contest.median(setting, "recompute", "increment"),
         )
-        found.append((f"{setting}: refresh / bare merge, warm", ours / bare, "at most 2"))
+        found.append((f"{setting}: refresh / bare merge, warm", ours / bare, "at most 0.35"))
         found.append((f"{setting}: recompute / refresh, warm", full / ours, "at least 5 at 100,000,000"))
         cold_ours, cold_bare = (contest.median(setting, who, "cold") for who in ("refresh", "bare merge"))
         found.append((f"{setting}: refresh / bare merge, cold", cold_ours / cold_bare, ""))
