@@ -21,9 +21,12 @@ from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateR
 from incremental.algebra.product import flatten_joins
 from incremental.algebra.program import Estimate, OwnTable, Program, State, Volume
 
-MERGE_SECONDS = 1.5  # one commit of a state, with Delta's work around it
-PUBLISH_SECONDS = 0.7  # one commit of a table that is only appended to or replaced
-TERM_SECONDS = 0.5  # planning and starting one more term of a change
+MERGE_SECONDS = 1.4  # one Delta MERGE of a state, with the work around it
+REWRITE_SECONDS = 0.4  # the same of a small state, which is rewritten
+SMALL_STATE = 16e6  # bytes
+PUBLISH_SECONDS = 0.3  # one commit of a table that is only appended to or replaced
+RECOMPUTE_SECONDS = 0.5  # running a query, comparing its answer with the view, and one commit
+TERM_SECONDS = 0.15  # planning and starting one more term of a change
 SCAN_BYTES = 100e6  # read in a second
 OPERATOR_BYTES = 80e6  # in a second, for each join, grouping or window of the whole query, beyond reading them
 STATE_RATIO = 0.05  # bytes of a state to those of its input
@@ -46,13 +49,17 @@ class _CostModel:
     def estimate(self) -> Estimate:
         program = self._program
         reads = sum(read for _, read in self._state_changes.values()) + self._change(program.answer)[1]
-        changed = sum(change > 0 for change, _ in self._state_changes.values())
+        merges = sum(self._merge_seconds(state) for state in program.states if self._state_changes[state.name][0] > 0)
         terms = sum(self._terms(plan) for plan in (*(state.input for state in program.states), program.answer))
         table = PUBLISH_SECONDS if isinstance(program.publication, OwnTable) else 0.0
-        refresh = table + MERGE_SECONDS * changed + TERM_SECONDS * terms + reads / SCAN_BYTES
-        least = PUBLISH_SECONDS + self._batch_bytes(program.answer) / SCAN_BYTES
+        refresh = table + merges + TERM_SECONDS * terms + reads / SCAN_BYTES
+        least = RECOMPUTE_SECONDS + self._batch_bytes(program.answer) / SCAN_BYTES
         recompute = least + self._operator_bytes(program.answer) / OPERATOR_BYTES
         return Estimate(round(refresh, 3), round(recompute, 3), round(least, 3))
+
+    def _merge_seconds(self, state: State) -> float:
+        """Return the seconds of one commit of a state."""
+        return REWRITE_SECONDS if STATE_RATIO * self._batch_bytes(state.input) <= SMALL_STATE else MERGE_SECONDS
 
     def _state_change(self, state: State) -> tuple[float, float]:
         """Return the bytes of the change of a state's input, and the bytes read for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from incremental.algebra.plan import GroupwiseOp, Join, Plan
 from incremental.algebra.program import Estimate, Volume
 from incremental.compiler.compile import compile_query
-from incremental.compiler.cost import SCAN_BYTES, estimate_cost
+from incremental.compiler.cost import MERGE_SECONDS, REWRITE_SECONDS, SCAN_BYTES, estimate_cost
 from tests.compiler.plans import D, K, Q, T, V, call, draft, grouped, opaque, project
 
 GIGABYTE = 1e9
@@ -19,9 +19,15 @@ def estimated(plan: Plan, t: float = GIGABYTE, change: float = 1e6, d: float = G
 
 
 def test_large_sources_are_refreshed_and_small_ones_recomputed() -> None:
-    large, small = estimated(grouped(T, (K,), SUM)), estimated(grouped(T, (K,), SUM), t=1e6, change=1e3)
+    nested = grouped(grouped(T, (K, V), SUM), (K,), call("n", "count"))
+    large, small = estimated(nested), estimated(nested, t=1e6, change=1e3)
     assert large.refresh < large.recompute
     assert small.refresh > small.recompute
+
+
+def test_a_small_state_is_rewritten_and_a_large_one_merged() -> None:
+    small, large = (estimated(grouped(T, (K,), SUM), t=t, change=0.1) for t in (GIGABYTE / 10, GIGABYTE))
+    assert small.refresh == REWRITE_SECONDS and large.refresh == MERGE_SECONDS
 
 
 def test_a_refresh_grows_with_the_change_a_recompute_with_the_source() -> None:

@@ -65,7 +65,7 @@ def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox, monkeypatch: pytest
         assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
         sandbox.sql("optimize {t}")
         assert checked(view).verdict == "nothing to do"
-    monkeypatch.setattr(cost, "MERGE_SECONDS", 1e6)
+    monkeypatch.setattr(cost, "REWRITE_SECONDS", 1e6)
     sandbox.sql("delete from {t} where v = 4")
     report = checked(view)
     assert (report.verdict, report.generation) == ("recomputed", 3)
