@@ -115,8 +115,6 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for a table of ten files otherwise
-        # Delta's other store for local files forks a process for each commit
-        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         # with every call of a DataFrame's method goes where in the program it was made: a tenth of a refresh
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # a process with several views compiles all of its queries anew in every refresh otherwise: 100 classes
