@@ -25,6 +25,7 @@ from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash
 from tests.crash.stages import RUNS, STAGES, seen
+from tests.night import every, night
 from tests.spark.machine import PROJECT
 
 POINTS = 24  # more than any run has
@@ -66,7 +67,7 @@ def test_a_kill_is_survived(host: str, prepared: Prepared, tmp_path: Path, kind:
         assert isinstance(stop, int) and stop >= FEWEST
 
 
-@pytest.mark.parametrize("kind", ["one state in place", "one state in place, merged"])
+@pytest.mark.parametrize("kind", every(2, ["one state in place, merged", "one state in place"]))
 def test_a_write_that_goes_on_after_its_process_is_dead_does_no_harm(
     spark: SparkSession, host: str, tmp_path: Path, kind: str
 ) -> None:
@@ -93,6 +94,7 @@ def until_done(work: Callable[[], object]) -> None:
                 raise
 
 
+@night
 def test_a_java_of_its_own_ends_with_its_process(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from a Java left behind, which could go on writing."""
     world = CrashSandbox(spark, tmp_path / "world", "one state in place").create()

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.night import night
 from tests.soak.run import Soak
 from tests.soak.soak_sandbox import SoakSandbox
 
 SEED, OPERATIONS = 8352, 8  # draws a refresh and a landing that are killed, and upkeep
 
 
+@night
 def test_a_short_soak(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Protects from combinations that nobody thought of; longer with `make soak`."""
     world = SoakSandbox(spark, tmp_path, ("totals", "days")).create()
