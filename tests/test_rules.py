@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ CODE = sorted(
     for room in ("incremental", "pipelines", "assets", "benchmarks", "tests")
     for path in (PROJECT / room).rglob("*.py")
 )
-LONGEST_MODULE, LONGEST_FUNCTION = 300, 40
+LONGEST_MODULE, LONGEST_FUNCTION, LARGEST_FOLDER = 300, 40, 15
 OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
 SAYING_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|base|common|misc)(_|$)")
 ADDRESS = re.compile(
@@ -71,6 +72,12 @@ def faults(path: Path) -> Iterator[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION:
                 yield f"{node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
+
+
+def test_folders_are_small() -> None:
+    """Protects from packages whose contents nobody can take in at a glance."""
+    sizes = Counter(path.parent.relative_to(PROJECT) for path in CODE)
+    assert not [f"{folder}: {size} modules" for folder, size in sizes.items() if size > LARGEST_FOLDER]
 
 
 def imports(path: Path) -> set[str]:

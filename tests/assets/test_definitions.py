@@ -14,7 +14,7 @@ from assets.resources import SparkResource
 from incremental.algebra.results.report import Description, StateDescription
 from pipelines import catalogue, descriptions
 from tests.assets import sales
-from tests.assets.server import PROJECT
+from tests.assets.web.server import PROJECT
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 

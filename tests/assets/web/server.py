@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 
 import dagster as dg
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 LOCATION, REPOSITORY = "assets.definitions:defs", "__repository__"
 
 LAUNCH = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {

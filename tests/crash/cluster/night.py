@@ -1,6 +1,6 @@
 """A night on a cluster: a first load in parts, then a change. What a worker's end stops is run again, as schedules do.
 
-python -m tests.crash.night ADDRESS FOLDER
+python -m tests.crash.cluster.night ADDRESS FOLDER
 Prints a line a step, and in the end what happened, as JSON.
 """
 
