@@ -60,7 +60,7 @@ class SourceCatalog:
         return *self.declared.sources, *self.views
 
     def of_now(self) -> SourceCatalog:
-        """The catalog of a view that is made now."""
+        """Return the catalog of a view that is made now."""
         return SourceCatalog(self.declared, dict(self.views))
 
 
@@ -87,7 +87,7 @@ class SourceLookup:
         return self._catalog.declared.invariant()
 
     def schema(self, name: str) -> StructType | None:
-        """The schema of one, None where it has none yet or is not declared."""
+        """Return the schema of one, None where it has none yet or is not declared."""
         if name not in self._schemas:
             self._schemas[name] = self._resolver.schema(self._catalog, name)
         return self._schemas[name]
@@ -104,7 +104,7 @@ class SourceLookup:
         return self._catalog.declared.without_data(name)
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """The partition columns of one; of a view, the one that its answer passes on."""
+        """Return the partition columns of one; of a view, the one that its answer passes on."""
         if name in self._catalog.views:
             key = self._resolver.view(self._catalog.views[name]).partition_key
             return () if key is None else (key,)
@@ -129,11 +129,11 @@ class Resolver:
         self._settings: dict[SparkSession, Settings] = {}
 
     def view(self, view: View) -> ResolvedView:
-        """A view with its query and what that reads."""
+        """Return a view with its query and what that reads."""
         return self._views.setdefault(id(view), ResolvedView(view, self))
 
     def schema(self, catalog: SourceCatalog, name: str) -> StructType | None:
-        """The schema of a source, None where it has none yet or is not declared."""
+        """Return the schema of a source, None where it has none yet or is not declared."""
         if name in catalog.views:
             return self.view(catalog.views[name]).compilation.schema
         if name not in catalog.declared.sources:
@@ -144,7 +144,7 @@ class Resolver:
         return self._schemas[key]
 
     def settings(self, spark: SparkSession) -> Settings:
-        """The settings that answers depend on."""
+        """Return the settings that answers depend on."""
         if spark not in self._settings:
             self._settings[spark] = settings(spark)
         return self._settings[spark]
@@ -228,7 +228,7 @@ class ResolvedView:
 
         versions: of all base sources, by the way to them.
         """
-        frames = {name: table.scanned(versions[name]) for name, table in self.tables.items()}
+        frames = {name: table.scan(versions[name]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
             frames[name] = view.batch(below)

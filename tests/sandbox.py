@@ -133,7 +133,7 @@ class Sandbox(ABC):
         tables = {name: self.table(name) for name in names}
         latest = {name: table.version() or 0 for name, table in tables.items()}
         chosen = latest | dict(versions or {})
-        frames: dict[str, Any] = {name: tables[name].scanned(chosen[name]) for name in names}
+        frames: dict[str, Any] = {name: tables[name].scan(chosen[name]) for name in names}
         return self.spark.sql(text, **frames)
 
 

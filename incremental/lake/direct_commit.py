@@ -1,7 +1,7 @@
 """Write to a Delta table through Delta's own transaction, without the Spark jobs of its writer.
 
-Delta's writer replays the whole log by Spark jobs to learn which marks a table has and which files an overwrite
-removes. The checksum beside each commit tells both for a small table; where it does not, the caller takes the writer.
+Delta's writer replays the whole log in Spark jobs to find the marks of a table and the files that an overwrite
+removes. For a small table, the checksum beside each commit lists both; if it does not, the caller uses Delta's writer.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-WRITE_SETTINGS = 4  # of a write's description that are known here: mode, partitions, predicate, metadata
+WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
 
 
 def write_directly(
     table: VersionedTable, frame: DataFrame | None, mark: Mark, partition: str | None = None, overwrites: bool = False
 ) -> bool:
-    """Add the rows of a frame to a table, or replace all by them; False where the log does not tell enough for that.
+    """Append the rows of a frame to a table, or replace all rows; returns False if the log's checksum is insufficient.
 
-    frame: its session plans the write; None for a commit of the mark alone. partition: the column that the caller
-    takes for the table's partition.
+    frame: planned in its own session; None for a commit of the mark alone. partition: the expected partition column.
     """
     session = table.spark if frame is None else frame.sparkSession
     commit = DirectCommit.begin(session, table.path, open_log(session, table.path, table.label), mark)
@@ -44,7 +43,7 @@ def write_directly(
 
 @dataclass(frozen=True)
 class DirectCommit:
-    """A transaction that has begun; done: the table has the mark already, and is not written again."""
+    """A transaction in progress; done: the table has the mark already, so nothing is written."""
 
     spark: SparkSession
     path: str
@@ -54,7 +53,7 @@ class DirectCommit:
 
     @staticmethod
     def begin(spark: SparkSession, path: str, log: J, mark: Mark) -> DirectCommit | None:
-        """Begin at the latest version; None where there is no table, or its checksum does not list the marks."""
+        """Begin at the latest version; None if there is no table, or its checksum does not list the marks."""
         none = catalyst.none(spark)
         transaction = log.startTransaction(none, none)
         checksum = catalyst.option(transaction.snapshot().checksumOpt())
@@ -72,7 +71,7 @@ class DirectCommit:
         return str(snapshot.schema().catalogString()) == str(schema.catalogString())
 
     def files(self) -> list[J] | None:
-        """Return the files of the table; None where the checksum does not list all of them."""
+        """Return the files of the table; None if the checksum does not list all of them."""
         snapshot = self.transaction.snapshot()
         found = known_files(snapshot)
         if found is None:
@@ -86,9 +85,9 @@ class DirectCommit:
         return catalyst.sequence(self.transaction.writeFiles(catalyst.dataset(frame)))
 
     def finish(self, added: list[J], removed: list[J] | None) -> None:
-        """Commit files and mark in one entry of the log; removed: the files that an overwrite replaces."""
+        """Commit files and mark in one version; removed: the files that an overwrite replaces."""
         spark, mark = self.spark, self.mark
-        self.transaction.readTxn().append(mark.application)  # a commit that meets another of this mark is refused
+        self.transaction.readTxn().append(mark.application)  # conflicts with a concurrent commit of the same mark
         if removed is not None:
             self.transaction.readWholeTable()
         now = catalyst.some(spark, int(time.time() * 1000))
@@ -108,6 +107,6 @@ def _description(spark: SparkSession, mode: str, metadata: str) -> J:
 
 @lru_cache(maxsize=2)
 def _settings_of_write(java: catalyst.Package) -> int:
-    """Return how many settings of a write this release of Delta describes."""
+    """Return the number of settings that this release of Delta records of a write."""
     described = java.java.lang.Class.forName("org.apache.spark.sql.delta.DeltaOperations$Write")
     return len(described.getConstructors()[0].getParameterTypes())

@@ -52,7 +52,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
             raise DeltafoldError(
                 f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
             ) from error
-        Folder(scratch.folder).appear(folder)
+        Folder(scratch.folder).move_to(folder)
     with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
         Publisher(target).begin()
 
@@ -77,7 +77,7 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
             check_unread(store, {*declared, *readers.views(partial(holds, store))})
         Publisher(store).withdraw()
         gone.remove()
-        Folder(store.folder).appear(gone.path)
+        Folder(store.folder).move_to(gone.path)
     gone.remove()
     if metrics := metrics_of(store):
         metrics.forget()

@@ -51,7 +51,7 @@ class MaintenanceRun:
     progress: Progress | None = None
 
     def run(self, last: Entry) -> Upkeep:
-        """All steps, the view's lock being held; last: the last epoch, which is finished."""
+        """Return all steps, the view's lock being held; last: the last epoch, which is finished."""
         start, generation = time.monotonic(), last.intent.generation
         needs, tables = list(needs_of_view(self.store.folder)), dict[str, TableUpkeep]()
         for name in self.maintenance.tables:
@@ -79,16 +79,16 @@ class MaintenanceRun:
     def _compacted(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """Rewrite the fragmented buckets of one of the view's tables."""
         files = table.size()[0]
-        worn = [part.value or "0" for part in table.partitions() if part.worn]
-        if worn and keys:
-            table.sort(worn, keys, METADATA)
-        elif worn:
-            table.compact(f"{BUCKET} IN ({', '.join(worn)})")
-        work = "as it was" if not worn else "sorted" if keys else "compacted"
-        return TableUpkeep(work, len(worn), (files, table.size()[0]), 0, 0)
+        fragmented = [part.value or "0" for part in table.partitions() if part.fragmented]
+        if fragmented and keys:
+            table.sort(fragmented, keys, METADATA)
+        elif fragmented:
+            table.compact(f"{BUCKET} IN ({', '.join(fragmented)})")
+        work = "as it was" if not fragmented else "sorted" if keys else "compacted"
+        return TableUpkeep(work, len(fragmented), (files, table.size()[0]), 0, 0)
 
     def _table(self, folder: str, source: str) -> Table:
-        """A table of a landed source."""
+        """Return a table of a landed source."""
         return self.store.lake.table(self.store.spark, str(self._root / folder / source))
 
     @property
@@ -100,11 +100,13 @@ class MaintenanceRun:
         """Maintain a landed source or its quarantine, under its lock; pinned: views read versions of it."""
         with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
             files, column = table.size()[0], table.partition
-            worn = [HIVE_NULL if part.value is None else part.value for part in table.partitions() if part.worn]
-            if worn:
-                whole = column is None
-                table.compact("true" if whole else partition_condition(column, table.schema()[column].dataType, worn))
-            done = TableUpkeep("compacted" if worn else "as it was", len(worn), (files, table.size()[0]), 0, 0)
+            parts = [part for part in table.partitions() if part.fragmented]
+            if parts and column is None:
+                table.compact("true")
+            elif parts and column is not None:
+                values = [HIVE_NULL if part.value is None else part.value for part in parts]
+                table.compact(partition_condition(column, table.schema()[column].dataType, values))
+            done = TableUpkeep("compacted" if parts else "as it was", len(parts), (files, table.size()[0]), 0, 0)
             needs = needs_of_sources(self._root / "views") if pinned else ()
             return self._vacuumed(table, done, [need for need in needs if need.table == name])
 

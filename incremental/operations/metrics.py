@@ -52,7 +52,7 @@ FAMILIES = {
     "source_lag_rows": "Rows that came to or left a source since then, where its log tells.",
     "table_files": "Files of a table's latest version.",
     "table_bytes": "Bytes of a table's latest version.",
-    "table_worn_partitions": "Partitions of a table that the next upkeep would rewrite.",
+    "table_fragmented_partitions": "Partitions of a table that the next upkeep would rewrite.",
     "refresh_success": "Whether the last refresh or rollback ended well.",
     "refresh_timestamp_seconds": "When the last refresh or rollback ended, well or not.",
     "refresh_seconds": "How long the last refresh or rollback took, well or not.",
@@ -148,7 +148,7 @@ def standing_of(status: Status) -> Iterator[GaugeSample]:
     for table, size in status.tables.items():
         yield "table_files", {"table": table}, size.files
         yield "table_bytes", {"table": table}, size.bytes
-        yield "table_worn_partitions", {"table": table}, size.worn
+        yield "table_fragmented_partitions", {"table": table}, size.fragmented
 
 
 def epoch_of(report: Report) -> Iterator[GaugeSample]:
@@ -162,7 +162,7 @@ def epoch_of(report: Report) -> Iterator[GaugeSample]:
 
 
 def registry(samples: Sequence[GaugeSample]) -> CollectorRegistry:
-    """Samples as gauges, family by family; bytes of a label that are not UTF-8 become `?`."""
+    """Return samples as gauges, family by family; bytes of a label that are not UTF-8 become `?`."""
     found = CollectorRegistry()
     for family, description in FAMILIES.items():
         of_family = [(labels, value) for name, labels, value in samples if name == family]

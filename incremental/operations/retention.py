@@ -57,7 +57,7 @@ def needs_of_sources(views: Path) -> Iterator[Need]:
 
 
 def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """The versions of base sources, by the way to them from a view, that it or a view above it may still read."""
+    """Yield the versions of base sources, by the way to them from a view, that it or a view above it may still read."""
     for entry in standing_entries(Journal(folder / "journal")):
         yield folder.name, base_versions(entry.intent.sources)
         if entry.report is None:
@@ -75,7 +75,7 @@ def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]
 
 
 def superseded(folder: Path, generation: int) -> str | None:
-    """The moment when readers got a later generation of the view in a folder; None where they did not.
+    """Return the moment when readers got a later generation of the view in a folder; None where they did not.
 
     The pointer file tells it of the current generation: after a crash readers were pointed there later than its first
     epoch was finished, and the journal may have forgotten that one.

@@ -85,7 +85,7 @@ class Rollback:
             yield work
 
     def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
-        """An epoch as the first of a new generation."""
+        """Return an epoch as the first of a new generation."""
         self._publisher.begin()
         maintenance = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first, since nobody should restore a query for files that are gone

@@ -42,7 +42,7 @@ class Sample:
 
 
 def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: int) -> Sample | None:
-    """A sample by the key, or by the whole row where there is none; None: all of it.
+    """Return a sample by the key, or by the whole row where there is none; None: all of it.
 
     keys: the columns that the query groups by. Only columns count whose equal values are the same bits.
     Raises QueryError for a share that is none, and where no column counts.

@@ -76,7 +76,7 @@ def unpaired(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
-    """The value itself, or a float's mantissa to nine digits with its exponent; Spark groups by no variant."""
+    """Return the value itself, or a float's mantissa to nine digits with its exponent; Spark groups by no variant."""
     if "variant" in simple_types(data_type.simpleString()):
         return F.to_json(F.struct(value.alias("v")))
     if not is_float(data_type):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from incremental.algebra.results.report import Report
-from incremental.lake.delta_log import one_look
+from incremental.lake.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
@@ -48,7 +48,7 @@ class Refresh:
         """
         store = self._store
         locks = locked(store.folder, self.inputs, store.tuning.lock_seconds)
-        with logged("refresh", {"view": store.view}) as work, locks as below, one_look():
+        with logged("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
             self._publisher.begin()
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)

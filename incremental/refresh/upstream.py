@@ -54,11 +54,11 @@ class Answer(TableView):
         return True
 
     def schema(self, version: int | None = None) -> StructType:
-        """The schema of the answer's columns."""
+        """Return the schema of the answer's columns."""
         return StructType([field for field in super().schema(version) if field.name in self._columns])
 
     def at(self, version: int) -> DataFrame:
-        """The answer as of a version."""
+        """Return the answer as of a version."""
         frame = super().at(version)
         given = set(frame.columns)  # an earlier generation may have had others
         return frame.select(*(quoted(name) for name in self._columns if name in given))
@@ -122,14 +122,14 @@ class Inputs:
         return places | {f"{name}/{way}": place for name, found in nested for way, place in found.items()}
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
-        """The tables of an epoch by source."""
+        """Return the tables of an epoch by source."""
         if not self.views:
             return self.tables
         answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
         return {**self.tables, **answers}
 
     def targets(self, versions: Mapping[str, int]) -> Targets:
-        """The version of every base source that a refresh goes to: the given one, or the latest."""
+        """Return the version of every base source that a refresh goes to: the given one, or the latest."""
         bases, places, asked = self.bases, self.places, dict[str, int]()
         tables = {places[way]: table for way, table in bases.items()}
         latest = {place: table.version() for place, table in tables.items()}
@@ -156,14 +156,14 @@ class Inputs:
         }
 
     def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
-        """A source in the next epoch; known: its pin in the last one, if this goes on from there."""
+        """Return a source in the next epoch; known: its pin in the last one, if this goes on from there."""
         before = None if known is None else known.after
         if name not in self.views:
             table = self.tables[name]
             if known is not None and not is_pinned(known, table):
                 raise recreated(self.view, name, table)
             target = targets[self.places[name]]
-            return Pin(before, target, table.identity(), commit=table.made_by(target))
+            return Pin(before, target, table.identity(), commit=table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"
@@ -213,7 +213,7 @@ class Inputs:
         return [way for way, place in self.places.items() if stood.get(way, 0) > targets[place]]
 
     def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
-        """The newest epoch of the last one's generation that ended at exactly these versions."""
+        """Return the newest epoch of the last one's generation that ended at exactly these versions."""
         wanted = {way: targets[place] for way, place in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
@@ -228,7 +228,7 @@ class Inputs:
         )
 
     def _place(self, name: str) -> str:
-        """The place of the base source that somebody names."""
+        """Return the place of the base source that somebody names."""
         places = self.places
         if name in places:
             return places[name]
@@ -245,7 +245,7 @@ class Inputs:
         return next(iter(found.values()))
 
     def _table(self, name: str, pin: Pin) -> Answer:
-        """The table of a view below, as an epoch has it."""
+        """Return the table of a view below, as an epoch has it."""
         below = self.views[name]
         old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
         return Answer(below.store.table_at(pin.place or ""), below.columns, old)
@@ -255,7 +255,7 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
     """Return whether a table is the one whose version was pinned, with the same history up to it."""
     if table.identity() != pin.identity:
         return False
-    found = table.made_by(pin.after) if pin.commit else ""
+    found = table.commit_id(pin.after) if pin.commit else ""
     return found in ("", pin.commit)
 
 

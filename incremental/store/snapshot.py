@@ -96,7 +96,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
 
 def table_size(table: Table) -> Size:
     """Return the size of a table, and how many of its partitions are fragmented."""
-    return Size(*table.size(), sum(part.worn for part in table.partitions()))
+    return Size(*table.size(), sum(part.fragmented for part in table.partitions()))
 
 
 def lag(source: str, table: VersionedTable, version: int) -> Lag:

@@ -143,8 +143,8 @@ def size(found: Mapping[str, int] | None) -> str:
     """Render bytes and files, and what `maintain` would rewrite."""
     if found is None:
         return "-"
-    worn = f", {format_count(found['worn'], 'partition')} worn" if found["worn"] else ""
-    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{worn}"
+    fragmented = f", {format_count(found['fragmented'], 'partition')} fragmented" if found["fragmented"] else ""
+    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{fragmented}"
 
 
 def duration(seconds: float) -> str:
@@ -170,7 +170,7 @@ def upkeep(done: Upkeep) -> str:
 
 def findings(found: Iterable[Finding]) -> str:
     """Render one line per check of the doctor, with a mark on failed ones."""
-    return "\n".join(f"{'ok  ' if each.ok else 'MEND'}  {each.sentence}" for each in found)
+    return "\n".join(f"{'ok  ' if each.ok else 'FAIL'}  {each.sentence}" for each in found)
 
 
 def first_line(error: Exception) -> str:

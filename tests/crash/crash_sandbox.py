@@ -126,7 +126,7 @@ class CrashSandbox:
         table = self.sandbox.table("orders")
         latest = table.version()
         assert latest is not None
-        return table.scanned(latest if version is None else version)
+        return table.scan(latest if version is None else version)
 
     def answer(self) -> Rows:
         return Counter(tuple(row) for row in self.view().answer().collect())
@@ -177,7 +177,7 @@ class CrashSandbox:
 
     def landed(self) -> Rows:
         table = self.warehouse().tables()["dropped"]
-        return Counter(tuple(row) for row in table.scanned(table.version() or 0).collect())
+        return Counter(tuple(row) for row in table.scan(table.version() or 0).collect())
 
     def copied(self, folder: Path) -> CrashSandbox:
         shutil.copytree(self.folder, folder)

@@ -28,7 +28,7 @@ OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a cra
 OF_UPKEEP = {
     "Journal.forget",
     "Folder.remove",
-    "Folder.appear",
+    "Folder.move_to",
     *writers("lake.physical_layout"),
 }  # some of these are enough
 
@@ -48,7 +48,7 @@ def test_the_writes_we_know_of_are_found() -> None:
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
     known |= {"lake.direct_commit:DirectCommit.write_files", "lake.direct_commit:DirectCommit.finish"}
-    known |= {"lake.durable:Folder.remove", "lake.durable:Folder.appear"}
+    known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
     known |= {
         "store.journal:Journal._write",
         "store.journal:Journal.withdraw",

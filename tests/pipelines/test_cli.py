@@ -191,11 +191,14 @@ def test_status_compares_with_the_sources(world: PretendedView, tmp_path: Path) 
     world.version = 2
     told = facts("status")[0]
     assert (told["state"], told["lag"]["sales"], told["age"]) == ("behind", {"versions": 1, "rows": 10}, 7300.0)
-    sizes = {"state": {"files": 4, "bytes": 2500000, "worn": 1}, "view": {"files": 1, "bytes": 900, "worn": 0}}
+    sizes = {
+        "state": {"files": 4, "bytes": 2500000, "fragmented": 1},
+        "view": {"files": 1, "bytes": 900, "fragmented": 0},
+    }
     assert told["sizes"] == sizes
     said = " ".join(call("status").stdout.split())
     assert "applied 2 hours sales 1 version, 10 rows sales 12 rows" in said
-    assert "12 rows 2.5 MB in 4 files, 1 partition worn 900 bytes in 1 file" in said
+    assert "12 rows 2.5 MB in 4 files, 1 partition fragmented 900 bytes in 1 file" in said
     world.unfinished = 4
     assert facts("status")[0]["state"] == "interrupted"
     assert "interrupted, epoch 4" in call("status").stdout
@@ -300,5 +303,5 @@ def test_doctor_says_what_must_be_mended(monkeypatch: pytest.MonkeyPatch, tmp_pa
     write(tmp_path, "shop", MINIMAL + "spark: {memory: 900000g}\n")
     result = call("doctor", "shop")
     assert result.exit_code == exit_codes.UNEXPECTED
-    assert any(line.startswith("MEND  900000g is asked for") for line in result.stdout.splitlines())
+    assert any(line.startswith("FAIL  900000g requested") for line in result.stdout.splitlines())
     assert {finding["name"] for finding in facts("doctor")} >= {"Python", "Java", "jars", "warehouse"}
