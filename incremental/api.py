@@ -82,15 +82,15 @@ class Warehouse:
         return self._source(name).landings(name).replay()
 
     def quarantine(self, name: str) -> DataFrame:
-        """The rows of dropped files that did not fit: partition, file, line, row, reason, quarantined_at."""
+        """Return the rows of dropped files that did not fit: partition, file, line, row, reason, quarantined_at."""
         return self._source(name).landings(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:
-        """The partitions of a source that have been dropped or landed, in order; raises SourceError."""
+        """Return the partitions of a source that have been dropped or landed, in order; raises SourceError."""
         return self._source(name).landings(name).partitions()
 
     def version(self, name: str) -> int | None:
-        """The latest Delta version of a source that is no view, None while it has no data."""
+        """Return the latest Delta version of a source that is no view, None while it has no data."""
         return self._source(name).table(name).version()
 
     def view(
@@ -102,7 +102,7 @@ class Warehouse:
         on_change: OnChange = "refuse",
         publish_as: str | None = None,
     ) -> View:
-        """A view of a query: SQL text, or a function of the sources' DataFrames that returns one.
+        """Return a view of a query: SQL text, or a function of the sources' DataFrames that returns one.
 
         on_change: what a refresh does when the query, the schema of what it reads, or Spark's settings are others than
         the state was built with: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
@@ -135,15 +135,15 @@ class Warehouse:
         self._published[name] = publish_as
 
     def tables(self) -> dict[str, Table]:
-        """The Delta table of every declared source that is no view."""
+        """Return the Delta table of every declared source that is no view."""
         return self._catalog.declared.tables()
 
     def quarantined(self) -> dict[str, int]:
-        """How many rows of each landed source are in quarantine, where there are any; runs no query."""
+        """Return how many rows of each landed source are in quarantine, where there are any; runs no query."""
         return self._catalog.declared.quarantined()
 
     def _source(self, name: str) -> Declared:
-        """The declared sources, if this is no view."""
+        """Return the declared sources, if this is no view."""
         if view := self._catalog.views.get(name):
             raise SourceError(f"source {name} is the view {view.name}. Refresh that, or what reads it.")
         return self._catalog.declared

@@ -66,11 +66,11 @@ class Sources(Protocol):
         ...
 
     def schema(self, name: str) -> StructType | None:
-        """The schema of one, None where it has none yet or is not declared."""
+        """Return the schema of one, None where it has none yet or is not declared."""
         ...
 
     def peek(self, name: str) -> StructType | None:
-        """The schema of one that the query need not read, None also where something is wrong with it."""
+        """Return the schema of one that the query need not read, None also where something is wrong with it."""
         ...
 
     def without_data(self, name: str) -> str:
@@ -78,7 +78,7 @@ class Sources(Protocol):
         ...
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """The partition columns of one; of a view, the one that its answer passes on."""
+        """Return the partition columns of one; of a view, the one that its answer passes on."""
         ...
 
     def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
@@ -122,7 +122,7 @@ class Compilation:
         return self.mentions.among(self.sources.names)
 
     def fits(self, settings: Settings) -> bool:
-        """Whether these settings, and the sources that are declared by now, would give the same compilation."""
+        """Return whether these settings, and the sources that are declared by now, would give the same compilation."""
         same = settings == self.settings and self.mentions.among(self.sources.names) == self.named
         return same and not ("analysis" in self.__dict__ and self.analysis.replaceable)
 
@@ -140,7 +140,7 @@ class Compilation:
         return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
-        """The compiled view as plain data, for an orchestrator's graph."""
+        """Return the compiled view as plain data, for an orchestrator's graph."""
         states: tuple[StateDescription, ...] = ()
         if isinstance(chosen.maintenance, Incremental):
             program = chosen.maintenance.program
@@ -208,7 +208,7 @@ class Compilation:
         return Current(recipe, self._types)
 
     def ordered(self, answer: DataFrame) -> DataFrame:
-        """The answer in the query's order, if it has one."""
+        """Return the answer in the query's order, if it has one."""
         keys = [order(key) for key in self.query.ordering]
         return answer.orderBy(*keys) if keys else answer
 

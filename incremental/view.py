@@ -76,7 +76,7 @@ class View:
         return resolved.compilation.explain(resolved.choice, trace)
 
     def description(self) -> Description:
-        """The compiled view as plain data, for an orchestrator's graph."""
+        """Return the compiled view as plain data, for an orchestrator's graph."""
         resolved = self._resolved
         return resolved.compilation.description(resolved.choice)
 
@@ -111,7 +111,7 @@ class View:
         return self._answered(self._resolved, *self._published.seen())
 
     def _answered(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
-        """The answer in the table of an epoch."""
+        """Return the answer in the table of an epoch."""
         built = self.store.journal.recipe(entry.intent.fingerprint)
         if built is not None and not resolved.is_of(built):
             return rows.select(*(quoted(name) for name, _ in built.columns))
@@ -159,7 +159,7 @@ class View:
         return verify(intent, versions, resolved.batch(versions), self._answered(resolved, entry, rows), sample)
 
     def history(self) -> tuple[Report, ...]:
-        """The reports of all finished epochs, oldest first."""
+        """Return the reports of all finished epochs, oldest first."""
         return tuple(entry.report for entry in self.store.journal.entries() if entry.report is not None)
 
     def status(self) -> Status:
@@ -195,7 +195,7 @@ class View:
         self.warehouse.forget(self.name)
 
     def reads(self, folder: Path) -> bool:
-        """Whether the query reads the view in a folder as a source."""
+        """Return whether the query reads the view in a folder as a source."""
         names = {name for name, view in self.catalog.views.items() if view.folder == folder}
         return bool(names) and not names.isdisjoint(self._resolved.compilation.query.sources)
 
@@ -236,7 +236,7 @@ class View:
         return Published(self.store)
 
     def _base(self, way: str) -> VersionedTable:
-        """A table by the way to it (see refresh/upstream.py)."""
+        """Return a table by the way to it (see refresh/upstream.py)."""
         source, _, rest = way.partition("/")
         if rest and source in self.catalog.views:
             return self.catalog.views[source]._base(rest)
@@ -258,7 +258,7 @@ def check_versions(versions: object) -> None:
 
 
 def checked(chunk: int | None) -> int | None:
-    """The bytes of a part; raises QueryError for none."""
+    """Return the bytes of a part; raises QueryError for none."""
     if chunk is not None and chunk < 1:
         raise QueryError(
             f"a change cannot be taken in parts of {chunk} bytes. Give 1 or more, or None for all at once."

@@ -19,7 +19,7 @@ ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 def is_uri(address: str) -> bool:
-    """Whether an address begins with a scheme (`s3a:/`, `file:/`), which no path of this machine does."""
+    """Return whether an address begins with a scheme (`s3a:/`, `file:/`), which no path of this machine does."""
     return URI.match(address) is not None
 
 

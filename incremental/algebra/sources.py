@@ -124,7 +124,7 @@ def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[s
 
 
 def is_name(name: object) -> bool:
-    """Whether something can name a source or a view, and so a folder."""
+    """Return whether something can name a source or a view, and so a folder."""
     return isinstance(name, str) and name.isidentifier() and not name.startswith("__") and len(name) <= 128
 
 
@@ -153,7 +153,7 @@ def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
 
 
 def declared(name: str, declaration: object) -> SourceDeclaration:
-    """The declaration, unchanged; raises SourceError for something else, such as a bare path."""
+    """Return the declaration, unchanged; raises SourceError for something else, such as a bare path."""
     if isinstance(declaration, Delta | Files):
         return declaration
     given = type(declaration).__name__

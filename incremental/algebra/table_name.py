@@ -11,7 +11,7 @@ PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 
 def table_name_parts(name: str) -> tuple[str, ...] | None:
-    """The parts of a name without their backquotes; None if it is not a name."""
+    """Return the parts of a name without their backquotes; None if it is not a name."""
     found, start = list[str](), 0
     while part := PART.match(name, start):
         text, start = part[0], part.end()
@@ -25,7 +25,7 @@ def table_name_parts(name: str) -> tuple[str, ...] | None:
 
 
 def table_name_of(parts: tuple[str, ...]) -> str:
-    """The name with these parts, in backquotes where they need them."""
+    """Return the name with these parts, in backquotes where they need them."""
     return ".".join(part if PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 

@@ -65,7 +65,7 @@ class DeltaRules:
         return any(self.changed(child) for child in plan.children)
 
     def before(self, plan: Plan) -> Relation:
-        """The rows before this refresh."""
+        """Return the rows before this refresh."""
         if self._leaves.initial:
             return self._lowering.empty(plan.columns)
         if isinstance(plan, SourceRead | StateRead):
@@ -73,13 +73,13 @@ class DeltaRules:
         return self._lowering.rows(plan, [self.before(child) for child in plan.children])
 
     def after(self, plan: Plan) -> Relation:
-        """The rows after this refresh."""
+        """Return the rows after this refresh."""
         if isinstance(plan, SourceRead | StateRead):
             return self._leaves.after(plan)
         return self._lowering.rows(plan, [self.after(child) for child in plan.children])
 
     def change(self, plan: Plan) -> Relation | None:
-        """The Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
+        """Return the Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
         if self._leaves.initial:
             return self.after(plan)
         if not self.changed(plan):
@@ -108,7 +108,7 @@ class DeltaRules:
                 assert_never(plan)
 
     def direction(self, plan: Plan) -> Direction | None:
-        """Whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
+        """Return whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
         source = find_only_source(plan)
         return None if source is None else self._leaves.direction(source)
 
@@ -134,7 +134,7 @@ class DeltaRules:
         return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
 
     def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:
-        """A full join is the left join, and the right side's rows without a partner."""
+        """Return a full join is the left join, and the right side's rows without a partner."""
         left = None if left is None else self._pruning.once(node.left.columns, left)
         right = None if right is None else self._pruning.once(node.right.columns, right)
         matched = self._preserved(replace(node, kind="left"), left, right, node.columns)
@@ -200,5 +200,5 @@ class DeltaRules:
 
 
 def swapped(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:
-    """The equalities of a join whose sides change places."""
+    """Return the equalities of a join whose sides change places."""
     return tuple((right, left, null_safe) for left, right, null_safe in keys)

@@ -28,19 +28,19 @@ class Rules(Protocol):
     """Before, after and change of the inputs."""
 
     def before(self, plan: Plan) -> Relation:
-        """The rows before this refresh."""
+        """Return the rows before this refresh."""
         ...
 
     def after(self, plan: Plan) -> Relation:
-        """The rows after this refresh."""
+        """Return the rows after this refresh."""
         ...
 
     def change(self, plan: Plan) -> Relation | None:
-        """The Z-set between them; None if nothing changed."""
+        """Return the Z-set between them; None if nothing changed."""
         ...
 
     def direction(self, plan: Plan) -> Direction | None:
-        """Whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
+        """Return whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
         ...
 
 
@@ -51,7 +51,7 @@ class InnerJoins:
         self._lowering, self._rules, self._pruning, self._facts = lowering, rules, pruning, facts
 
     def change(self, node: Join) -> Relation | None:
-        """The sum of the terms of the inputs that changed."""
+        """Return the sum of the terms of the inputs that changed."""
         joined = flatten_joins(node)
         rank, empty = self._order(joined)
         changes = [None if i in empty else self._rules.change(plan) for i, plan in enumerate(joined.inputs)]
@@ -60,7 +60,7 @@ class InnerJoins:
         return self._lowering.union(node.columns, found) if found else None
 
     def _order(self, joined: Product) -> tuple[tuple[int, ...], frozenset[int]]:
-        """The rank of each input, and the inputs whose terms a foreign key empties in that order."""
+        """Return the rank of each input, and the inputs whose terms a foreign key empties in that order."""
         earlier: list[tuple[int, int]] = []
         wanted: list[tuple[int, tuple[int, int]]] = []
         for referring, referred, _ in joined.references(self._facts):

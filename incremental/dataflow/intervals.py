@@ -64,7 +64,7 @@ class Range:
 
 
 def scale(type_: str) -> Scale | None:
-    """The scale of a type; None for one whose values cannot be numbered exactly."""
+    """Return the scale of a type; None for one whose values cannot be numbered exactly."""
     if type_ in INTEGERS:
         return Scale(int, str, lambda key: key.cast("decimal(38,0)"))
     if type_ == "date":
@@ -102,7 +102,7 @@ def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list
 
 
 def runs(slices: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """The first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
+    """Return the first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
     known = sorted(slices)
     gaps = [(before, after) for before, after in pairwise(known) if after > before + 1]
     widest = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[: most - 1])

@@ -33,13 +33,13 @@ class Leaves(Protocol):
         ...
 
     def change(self, leaf: Leaf) -> Relation:
-        """The Z-set from before to after; asked only if it changed."""
+        """Return the Z-set from before to after; asked only if it changed."""
         ...
 
     def direction(self, leaf: SourceRead) -> Direction | None:
-        """Whether its changed rows were all added or all removed; None if unknown or mixed."""
+        """Return whether its changed rows were all added or all removed; None if unknown or mixed."""
         ...
 
     def bytes(self, leaf: Leaf) -> int:
-        """The approximate size of its table."""
+        """Return the approximate size of its table."""
         ...

@@ -33,11 +33,11 @@ class Merge:
         self._lowering, self.layout = lowering, layout
 
     def first(self, table: Table, homomorphic: DataFrame, mark: Mark, name_mapping: bool) -> None:
-        """The first epoch: the table is h of everything."""
+        """Return the first epoch: the table is h of everything."""
         table.append(self._written(self._complete(homomorphic)), mark, BUCKET, name_mapping)
 
     def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark) -> None:
-        """A Delta MERGE of the touched buckets."""
+        """Return a Delta MERGE of the touched buckets."""
         update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merged(n)) for n in self._stored}}
         update |= self._answers(self._merged)
         insert = {
@@ -119,7 +119,7 @@ class Merge:
         return f"u.{ROWS} IS NULL OR ({new}) OR (t.{ROWS} IS NOT NULL AND NOT ({self._gone}))"
 
     def _merged(self, name: str) -> str:
-        """A stored column of a group that both sides have."""
+        """Return a stored column of a group that both sides have."""
         if name in self.layout.keys or name == BUCKET:
             return f"t.{quoted(name)}"
         if name == ROWS:
@@ -131,7 +131,7 @@ class Merge:
         return f"CAST(if(u.{REPLACE}, u.{quoted(name)}, {part.merge.format(**sides)}) AS {part.type})"
 
     def _either(self, name: str) -> str:
-        """A stored column of a group that one side or both have."""
+        """Return a stored column of a group that one side or both have."""
         one, other, both = f"t.{quoted(name)}", f"u.{quoted(name)}", self._merged(name)
         return f"CASE WHEN u.{ROWS} IS NULL THEN {one} WHEN t.{ROWS} IS NULL THEN {other} ELSE {both} END"
 

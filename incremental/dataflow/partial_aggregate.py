@@ -65,7 +65,7 @@ def lift_sql(slot: Slot, part: Component, weight: str) -> str:
 
 
 def unit_weights(change: DataFrame) -> DataFrame:
-    """Each row as often as its weight says, with weight 1 or -1."""
+    """Return each row as often as its weight says, with weight 1 or -1."""
     copies = F.expr(f"explode(array_repeat(CAST(sign({WEIGHT}) AS BIGINT), CAST(abs({WEIGHT}) AS INT)))")
     return change.select(*(F.col(quoted(c)) for c in change.columns if c != WEIGHT), copies.alias(WEIGHT))
 
@@ -93,7 +93,7 @@ class Homomorphic:
 
 
 def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
-    """The change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
+    """Return the change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
 
     A row that one term adds and another removes was never there; one that was only written again costs time.
     """
@@ -111,7 +111,7 @@ def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
 
 
 def cancels(plan: Plan) -> bool:
-    """Whether a change of the plan may have equal rows that come and go."""
+    """Return whether a change of the plan may have equal rows that come and go."""
     nodes = tuple(walk(plan))
     loose = any(is_unordered(column.type) for node in nodes if isinstance(node, SourceRead) for column in node.columns)
     return loose or any(isinstance(node, Join | GroupwiseOp) for node in nodes)

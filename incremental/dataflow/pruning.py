@@ -76,7 +76,7 @@ class ProductTerm:
     few: bool
 
     def joined(self, rows: Relation) -> ProductTerm:
-        """The term after one more input."""
+        """Return the term after one more input."""
         return ProductTerm(rows, self.few)
 
 
@@ -96,7 +96,7 @@ class Pruning:
         return self._bytes(plan) <= self._tuning.local_bytes
 
     def once(self, columns: Sequence[Column], rows: Relation, small: bool = False) -> Relation:
-        """The same rows, computed once for all their uses; small: now, by one task."""
+        """Return the same rows, computed once for all their uses; small: now, by one task."""
         frame, keep = self._frame(columns, rows), self._checkpoints
         return self._relation(columns, keep.small(frame) if small else keep.keep(frame), rows.weighted)
 
@@ -182,7 +182,7 @@ class Pruning:
         return new, rewind(self._lowering, plan.columns, new, reach.restrict(change))
 
     def product_term(self, columns: Sequence[Column], inputs: Sequence[Plan], change: Relation) -> ProductTerm:
-        """A term of a product that begins with a change and meets these inputs."""
+        """Return a term of a product that begins with a change and meets these inputs."""
         few = any(map(self.pays_off, inputs)) and (
             expected_bytes(self._frame(columns, change)) <= self._tuning.change_bytes
         )
@@ -223,7 +223,7 @@ class Pruning:
     def _computed(
         self, frame: DataFrame, keys: Sequence[Scalar], narrow: bool, small: bool = False, nulls_match: bool = False
     ) -> tuple[DataFrame, KeyRanges]:
-        """A frame computed once, and the ranges of its keys."""
+        """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
         rows, found = self._checkpoints.measured(frame, measures, small)
         return rows, self._ranges(rows, keys, found, narrow, nulls_match)
@@ -234,11 +234,11 @@ class Pruning:
         return key_ranges(self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match)
 
     def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:
-        """Rows as a frame with the columns' own names."""
+        """Return rows as a frame with the columns' own names."""
         return self._lowering.frame(rows, [(column, column.name) for column in columns])
 
     def _relation(self, columns: Sequence[Column], frame: DataFrame, weighted: bool) -> Relation:
-        """The rows of such a frame."""
+        """Return the rows of such a frame."""
         return self._lowering.leaf(frame, [(column.name, column) for column in columns], weighted)
 
 

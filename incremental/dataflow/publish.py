@@ -30,7 +30,7 @@ COPIES_PER_EPOCH = 1 << 32
 
 
 def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
-    """How a view's rows are stored, which lie as they come."""
+    """Return how a view's rows are stored, which lie as they come."""
     bucket = f"CAST(pmod(hash({', '.join(quoted(name) for name in columns)}), {buckets}) AS INT)"
     return Stored((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
 

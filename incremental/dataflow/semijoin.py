@@ -25,12 +25,12 @@ class Semijoin:
         self._expressions = lowering.catalyst.expressions
 
     def touched(self, node: Join, change: Relation) -> DataFrame:
-        """The rows of a join's right side that were added or removed, without their weights."""
+        """Return the rows of a join's right side that were added or removed, without their weights."""
         named = [(column, column.name) for column in node.right.columns]
         return self._lowering.frame(Relation(change.plan), named)
 
     def matched(self, node: Join, left: Relation, touched: DataFrame, few: bool) -> Relation:
-        """The rows of the left side that some touched row of the right side matches; few: broadcast them."""
+        """Return the rows of the left side that some touched row of the right side matches; few: broadcast them."""
         plan, by_name = self._right_side(node, touched, few)
         if node.condition is None:
             return self._semi(left, plan, [])
@@ -45,7 +45,7 @@ class Semijoin:
         return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs])
 
     def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, few: bool = False) -> Relation:
-        """The rows whose key is among the touched ones; `touched` has the keys in the same order."""
+        """Return the rows whose key is among the touched ones; `touched` has the keys in the same order."""
         if not keys:
             return relation
         plan, renamed = self._renamed(touched, few)
@@ -57,7 +57,7 @@ class Semijoin:
         return plan, {column.name: a for column, a in zip(node.right.columns, renamed, strict=True)}
 
     def _renamed(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
-        """A frame's plan under new attributes, and these."""
+        """Return a frame's plan under new attributes, and these."""
         plan = catalyst.analysed(frame)
         given = catalyst.sequence(plan.output())
         fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]

@@ -44,7 +44,7 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program, state: State, buckets: int) -> Layout:
-        """How a state of a program is stored."""
+        """Return how a state of a program is stored."""
         shows = program.publication
         return cls(state, shows if isinstance(shows, InPlace) and shows.state == state.name else None, buckets)
 
@@ -53,7 +53,7 @@ class Layout:
         return self.in_place.items if self.in_place else ()
 
     def key(self, column: Column) -> str:
-        """The stored name of a key column."""
+        """Return the stored name of a key column."""
         return self._keys[column]
 
     def key_shown(self, name: str | None) -> str | None:
@@ -111,7 +111,7 @@ class Layout:
         return Stored(self.columns, self.keys, self.bucket_sql)
 
     def call_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
-        """The answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
+        """Return the answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
         values: dict[str, J] = {}
         for slot in self.state.slots:
             parts = {part.name: sql_of(slot.stored(part)) for part in slot.accumulator.components}
@@ -128,7 +128,7 @@ class Layout:
         return values
 
     def answer_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
-        """The answer columns kept in place, by name, from stored key and monoid columns."""
+        """Return the answer columns kept in place, by name, from stored key and monoid columns."""
         if not self.answer_items:
             return {}
         values = self.call_values(lowering, sql_of)

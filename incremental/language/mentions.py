@@ -54,7 +54,7 @@ class Mentions:
     views: frozenset[str] = frozenset()
 
     def among(self, declared: Collection[str]) -> tuple[str, ...]:
-        """The declared sources that the query may read."""
+        """Return the declared sources that the query may read."""
         everything = self.everything or not self.views <= {name.lower() for name in declared}
         return tuple(name for name in declared if everything or name.lower() in self.names)
 
@@ -76,7 +76,7 @@ def mentions(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Ment
 
 
 def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
-    """The names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
+    """Yield the names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
     waiting: list[tuple[J, frozenset[str]]] = [(plan, frozenset())]  # with the names of common tables around
     while waiting:
         node, common = waiting.pop()
@@ -101,7 +101,7 @@ def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
 
 
 def folded(name: str, case_sensitive: bool) -> str:
-    """A name as Spark compares it with that of a common table expression."""
+    """Return a name as Spark compares it with that of a common table expression."""
     return name if case_sensitive else name.lower()
 
 
@@ -140,7 +140,7 @@ def awaited(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | N
 
 
 def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters of a function; `**tables` for one that does not show them."""
+    """Return the parameters of a function; `**tables` for one that does not show them."""
     try:
         found = inspect.signature(query).parameters
     except (TypeError, ValueError):
@@ -149,5 +149,5 @@ def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def is_rest(parameter: Parameter) -> bool:
-    """Whether a parameter takes the sources that no other parameter names."""
+    """Return whether a parameter takes the sources that no other parameter names."""
     return parameter.kind == Parameter.VAR_KEYWORD

@@ -123,7 +123,7 @@ class Analysis:
         return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
 
     def translated(self, names: Sequence[str] = ()) -> Query:
-        """The query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
+        """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
         translation = Translation(self.spark, self.relations, names)
         algebra = translation.translate_query(self.normal)
         check_complete(self.spark, self.normal, self.relations, algebra)
@@ -190,7 +190,7 @@ def analyse(
 
 
 def unknown_name(error: QueryError) -> str:
-    """The name of the source that a query asks for in vain, if an error is about that; else nothing."""
+    """Return the name of the source that a query asks for in vain, if an error is about that; else nothing."""
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
@@ -211,7 +211,7 @@ def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str],
 
 
 def settings(spark: SparkSession) -> Settings:
-    """The settings that an answer depends on: two always, and those that somebody has set."""
+    """Return the settings that an answer depends on: two always, and those that somebody has set."""
     explicit = catalyst.explicit_settings(spark)
     given = sorted((key, value) for key, value in explicit.items() if key.startswith(MEANING))
     return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *given)
@@ -220,7 +220,7 @@ def settings(spark: SparkSession) -> Settings:
 def evaluate(
     spark: SparkSession, query: QueryText, declared: Collection[str], frame: Callable[[str], DataFrame | None]
 ) -> DataFrame:
-    """The query as Spark itself runs it, over the frames of those declared sources that it may read.
+    """Return the query as Spark itself runs it, over the frames of those declared sources that it may read.
 
     spark: for a query text, a session of its own. frame: that of a source, None where it has none.
     """
@@ -251,19 +251,19 @@ def answered(found: object) -> DataFrame:
 
 
 def unread(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
+    """Return a frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
     context, rows = cast(Any, spark.sparkContext)._jsc, catalyst.jvm(spark).java.util.ArrayList()
     rdd = context.parallelize(rows, 1).zip(context.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
     return DataFrame(catalyst.session(spark).applySchemaToPythonRDD(rdd, schema.json()), spark)
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame without rows."""
+    """Return a frame without rows."""
     return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
 def relation_number(frame: DataFrame) -> int:
-    """The RDD number of the relation behind a frame, which survives self-joins."""
+    """Return the RDD number of the relation behind a frame, which survives self-joins."""
     plan = catalyst.analysed(frame)
     while catalyst.kind(plan) != "LogicalRDD":
         plan = plan.children().apply(0)
@@ -271,7 +271,7 @@ def relation_number(frame: DataFrame) -> int:
 
 
 def ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
-    """The ORDER BY on top of the query, as far as its keys are answer columns."""
+    """Return the ORDER BY on top of the query, as far as its keys are answer columns."""
     keys: list[Ordering] = []
     while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):
         if catalyst.kind(node) == "Sort":

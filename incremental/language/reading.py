@@ -41,7 +41,7 @@ class ColumnTypes(Mapping[str, Mapping[str, str]]):
 
 
 def types_of(schema: StructType) -> dict[str, str]:
-    """The type of each column."""
+    """Return the type of each column."""
     return {field.name: field.dataType.simpleString() for field in schema}
 
 

@@ -81,13 +81,13 @@ def refusing_jobs(spark: SparkSession) -> Generator[None]:
 
 
 def is_undeclared(leaf: J, relations: Collection[int]) -> bool:
-    """Whether a leaf is neither a declared source nor constant rows."""
+    """Return whether a leaf is neither a declared source nor constant rows."""
     kind = catalyst.kind(leaf)
     return kind not in CONSTANT and not (kind == "LogicalRDD" and int(leaf.rdd().id()) in relations)
 
 
 def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, str]]:
-    """The leaves of plans, each with the outermost view that it is read through, or nothing."""
+    """Yield the leaves of plans, each with the outermost view that it is read through, or nothing."""
     for node in roots:
         children = catalyst.sequence(node.children())
         if not children:

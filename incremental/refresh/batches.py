@@ -70,24 +70,24 @@ class Slice(TableView):
         return replace(self._moved, table=self)
 
     def files(self, version: int) -> dict[Identity, File]:
-        """The files of the slice."""
+        """Return the files of the slice."""
         return dict(self._files)
 
     def at(self, version: int) -> DataFrame:
-        """The rows of the slice."""
+        """Return the rows of the slice."""
         return self.table.rows_of(self._moved.after, list(self._files.values()))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """The rows of some files, all by the later schema."""
+        """Return the rows of some files, all by the later schema."""
         return self.table.rows_of(self._moved.after, files)
 
     def schema(self, version: int | None = None) -> StructType:
-        """The later schema."""
+        """Return the later schema."""
         return self.table.schema(self._moved.after)
 
 
 def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
-    """The intent as the first of several, where its sources have more bytes to move than `most`.
+    """Return the intent as the first of several, where its sources have more bytes to move than `most`.
 
     Between two parts declared constraints need not hold, so none is relied on; the whole change is checked before.
     Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
@@ -185,7 +185,7 @@ def parts(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[Mo
 
 
 def moves(name: str, change: Difference, whole: bool) -> list[Move]:
-    """The moves of one source by path, so that the files of one partition follow each other."""
+    """Return the moves of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
     for side, files in enumerate((change.removed, change.added)):
         for file in files:

@@ -201,7 +201,7 @@ class Checks:
         return (Offence(texts(gone, [quoted(column) for column in columns]), columns, said),)
 
     def _referring(self, fact: ForeignKeyFact, new: bool) -> DataFrame:
-        """The references that came (or all there are), without those that are NULL in part."""
+        """Return the references that came (or all there are), without those that are NULL in part."""
         net = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
         names = key_names(fact.columns)
         return net.where(F.col(WEIGHT) > 0).select(*names).dropna(subset=names).distinct()
@@ -215,7 +215,7 @@ class Checks:
         return self._nets[source, columns]
 
     def _all(self, source: str, columns: tuple[str, ...]) -> DataFrame:
-        """The same of a source that came as a whole."""
+        """Return the same of a source that came as a whole."""
         return summed(keyed(self._after(source), columns), columns)
 
     def _after(self, source: str) -> DataFrame:
@@ -234,7 +234,7 @@ def key_names(columns: Sequence[str]) -> list[str]:
 
 
 def keyed(rows: DataFrame, columns: Sequence[str], *more: Column) -> DataFrame:
-    """The columns of a key under the names they have here."""
+    """Return the columns of a key under the names they have here."""
     named = zip(columns, key_names(columns), strict=True)
     return rows.select(*(F.col(quoted(column)).alias(name) for column, name in named), *more)
 
@@ -258,7 +258,7 @@ def extremes(suspect: int, keys: DataFrame, width: int) -> DataFrame:
 
 
 def texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The first few rows as arrays of texts."""
+    """Return the first few rows as arrays of texts."""
     shown = rows.select(F.array(*(F.col(column).cast("string") for column in columns)).alias("row"))
     return shown.orderBy("row").limit(NAMED)
 

@@ -74,7 +74,7 @@ class Epoch:
         return application(self.intent, table)
 
     def mark(self, table: str) -> Mark:
-        """The mark of this epoch's write to a table."""
+        """Return the mark of this epoch's write to a table."""
         return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
 
     def written(self, table: str) -> bool:
@@ -86,11 +86,11 @@ class Epoch:
         return is_marked(self.tables[table], self.intent, table)
 
     def reached(self, table: str) -> bool:
-        """Whether it was written in this epoch; of a first attempt its version tells, without a Spark job."""
+        """Return whether it was written in this epoch; of a first attempt its version tells, without a Spark job."""
         return self.marked(table) if self.resumed else self.tables[table].version() != self.before(table)
 
     def before(self, table: str) -> int | None:
-        """A table's version when the epoch began."""
+        """Return a table's version when the epoch began."""
         return self.intent.tables.get(table)
 
 
@@ -155,7 +155,7 @@ class EpochLeaves:
         return self.epoch.initial
 
     def changed(self, leaf: Leaf) -> bool:
-        """Whether files of the source came or left, or the state was merged."""
+        """Return whether files of the source came or left, or the state was merged."""
         if isinstance(leaf, SourceRead):
             return not self.epoch.differences[leaf.relation].empty
         return self.states[leaf.state].touched is not None
@@ -188,21 +188,21 @@ class EpochLeaves:
         return sum(file.bytes for file in (*changed.removed, *changed.added))
 
     def before(self, leaf: Leaf) -> Relation:
-        """The leaf at its version before the epoch; empty where it had none."""
+        """Return the leaf at its version before the epoch; empty where it had none."""
         if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation].origin
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
         return self._state(leaf, self.states[leaf.state].before)
 
     def after(self, leaf: Leaf) -> Relation:
-        """The leaf at its version after the epoch."""
+        """Return the leaf at its version after the epoch."""
         if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation]
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
         return self._state(leaf, self.states[leaf.state].after)
 
     def change(self, leaf: Leaf) -> Relation:
-        """The difference of a source's files, or of a state's touched groups."""
+        """Return the difference of a source's files, or of a state's touched groups."""
         if isinstance(leaf, SourceRead):
             names = [name for name, _ in leaf.fields]
             changed = self.epoch.differences[leaf.relation]
@@ -226,7 +226,7 @@ class EpochLeaves:
         return self.lowering.leaf(self._at(table, version), leaf.fields, False)
 
     def _at(self, table: VersionedTable, version: int) -> DataFrame:
-        """A version of a table, which Delta looks up once; each time under identities of its own."""
+        """Return a version of a table, which Delta looks up once; each time under identities of its own."""
         known = self._frames.get((table, version))
         again = None if known is None else catalyst.again(known)
         if again is None:
@@ -234,7 +234,7 @@ class EpochLeaves:
         return again
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
-        """A version of a state; buckets: only what lies in these."""
+        """Return a version of a state; buckets: only what lies in these."""
         if version is None:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]

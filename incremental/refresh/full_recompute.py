@@ -60,7 +60,7 @@ class Recomputed:
         return {}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A bag of the answer."""
+        """Return a bag of the answer."""
         return stored_bag(self.columns, buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
@@ -95,12 +95,12 @@ class Recomputed:
             return moved
 
     def _answer(self, epoch: Epoch) -> DataFrame:
-        """The batch query's answer now."""
+        """Return the batch query's answer now."""
         pins = epoch.intent.sources
         return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
 
     def _old(self, epoch: Epoch, before: int) -> DataFrame:
-        """The view's rows; by definition the batch query's answer before."""
+        """Return the view's rows; by definition the batch query's answer before."""
         if not self.by_definition:
             return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
         versions = {name: pin.before for name, pin in epoch.intent.sources.items()}
@@ -109,5 +109,5 @@ class Recomputed:
 
 
 def minus(new: DataFrame, old: DataFrame) -> DataFrame:
-    """A consolidated answer minus rows, unconsolidated."""
+    """Return a consolidated answer minus rows, unconsolidated."""
     return new.drop(BUCKET).unionByName(old.withColumn(WEIGHT, F.lit(-1).cast("bigint")))

@@ -74,7 +74,7 @@ class Maintenance(Protocol):
         ...
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """How one of its tables is stored in so many buckets."""
+        """Return how one of its tables is stored in so many buckets."""
         ...
 
     def run(self, epoch: Epoch) -> EpochResult:
@@ -83,7 +83,7 @@ class Maintenance(Protocol):
 
 
 def no_partition_key() -> None:
-    """The partition key of an answer that passes none on."""
+    """Return the partition key of an answer that passes none on."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Incremental:
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A state by its layout, sorted by its lineage key; else a bag of the answer."""
+        """Return a state by its layout, sorted by its lineage key; else a bag of the answer."""
         for state in self.program.states:
             if state.name == table:
                 return Layout.of(self.program, state, buckets).stored
@@ -208,7 +208,7 @@ class Run:
         return Homomorphic(rows, touched_groups(found, most))
 
     def _is_small(self, plan: Plan) -> bool:
-        """Whether one task computes the change of a plan sooner than several that exchange rows."""
+        """Return whether one task computes the change of a plan sooner than several that exchange rows."""
         return self._leaves.bytes_read(plan) <= self._epoch.tuning.local_bytes
 
     def _merge(
@@ -263,7 +263,7 @@ class Run:
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
     def _finish(self) -> None:
-        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all.
+        """Return the last table's commit ends the epoch, also where only states below it changed, or nothing after all.
 
         A part of a change is an epoch whatever it does: the one before it is what readers see until the last part.
         """

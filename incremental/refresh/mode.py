@@ -49,13 +49,13 @@ class ModePolicy(Protocol):
         ...
 
     def of(self, mode: str | None) -> Maintenance:
-        """The maintenance of a mode; of the preferred one for None."""
+        """Return the maintenance of a mode; of the preferred one for None."""
         ...
 
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """How the next epoch is to run, from the epochs so far and the versions it leads to."""
+        """Return how the next epoch is to run, from the epochs so far and the versions it leads to."""
         ...
 
 
@@ -67,13 +67,13 @@ class Fixed:
     maintenance: Maintenance
 
     def of(self, mode: str | None) -> Maintenance:
-        """The only one."""
+        """Return the only one."""
         return self.maintenance
 
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """The only one."""
+        """Return the only one."""
         return Choice(self.maintenance)
 
 
@@ -93,7 +93,7 @@ class CostBased:
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """The last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
+        """Return the last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
         entries = journal.entries(tuning.recent_epochs)
         found = self.estimate(self.incremental.program, self._volume(pins, sources, tuning))
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}

@@ -77,7 +77,7 @@ class Planner:
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
     ) -> Mapping[str, Pin]:
-        """The versions of the next epoch by source; from where the last one ended, unless the view is rebuilt.
+        """Return the versions of the next epoch by source; from where the last one ended, unless the view is rebuilt.
 
         Raises SourceError for versions that lack a column of the query, and for tables that were replaced.
         """
@@ -88,7 +88,7 @@ class Planner:
         return pins
 
     def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk: int | None) -> EpochPlan:
-        """The epoch that goes to the pinned versions, or the first one on the way there.
+        """Return the epoch that goes to the pinned versions, or the first one on the way there.
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """

@@ -102,7 +102,7 @@ def work_in_words(effect: EpochResult, cost: Cost, commits: int) -> str:
 
 
 def taken_over(paths: Mapping[str, str]) -> str:
-    """The states that were not computed, for the end of a sentence."""
+    """Return the states that were not computed, for the end of a sentence."""
     taken = [name for name, path in paths.items() if path == REUSED]
     return f", {', '.join(taken)} {REUSED}" if taken else ""
 
@@ -149,7 +149,7 @@ def with_resumed(report: Report, resumed: Report | None) -> Report:
 
 
 def merged_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
-    """The partitions that any of them touched; None where one does not know."""
+    """Return the partitions that any of them touched; None where one does not know."""
     found = [report.partitions for report in reports]
     return None if None in found else tuple(sorted({value for values in found for value in values or ()}))
 

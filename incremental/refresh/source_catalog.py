@@ -46,7 +46,7 @@ class Declared:
         self.sources[name] = known
 
     def table(self, name: str) -> Table:
-        """The Delta table of a source."""
+        """Return the Delta table of a source."""
         declaration = self._declaration(name)
         if isinstance(declaration, Files):
             return self.lake.table(self.spark, str(self.root / "sources" / name))
@@ -55,7 +55,7 @@ class Declared:
         return self.lake.table(self.spark, declaration.address)
 
     def tables(self) -> dict[str, Table]:
-        """The Delta table of every source."""
+        """Return the Delta table of every source."""
         return {name: self.table(name) for name in self.sources}
 
     def without_data(self, name: str) -> str:
@@ -63,14 +63,14 @@ class Declared:
         return no_data(name, self.table(name))
 
     def schema(self, name: str) -> StructType | None:
-        """The schema of a source as queries see it: declared for dropped files; None without a table."""
+        """Return the schema of a source as queries see it: declared for dropped files; None without a table."""
         declaration, table = self._declaration(name), self.table(name)
         if isinstance(declaration, Files):
             return nullable(declared_schema(name, declaration))
         return None if table.version() is None else nullable(table.schema())
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """The partition columns of a source, of which there may be none by now."""
+        """Return the partition columns of a source, of which there may be none by now."""
         declaration, table = self._declaration(name), self.table(name)
         if isinstance(declaration, Files):
             return () if declaration.partition_by is None else (declaration.partition_by,)
@@ -78,7 +78,7 @@ class Declared:
         return () if version is None else tuple(table.partitioned_by(version))
 
     def invariant(self) -> frozenset[str]:
-        """The sources that are declared not to change."""
+        """Return the sources that are declared not to change."""
         return frozenset(name for name, declaration in self.sources.items() if declaration.invariant)
 
     def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
@@ -104,7 +104,7 @@ class Declared:
         return {name: size for name, size in sizes.items() if size}
 
     def quarantine(self, name: str, files: Files) -> Quarantine:
-        """The quarantine of a landed source, empty or not."""
+        """Return the quarantine of a landed source, empty or not."""
         return Quarantine(files, self.lake.table(self.spark, str(self.root / "quarantine" / name)))
 
     def _declaration(self, name: str) -> SourceDeclaration:
@@ -116,5 +116,5 @@ class Declared:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
+    """Return the schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
     return StructType([type(each)(each.name, each.dataType, True) for each in schema])

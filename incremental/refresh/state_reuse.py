@@ -41,7 +41,7 @@ class Reused:
 
 
 def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
-    """The states of an epoch that the generation before holds at the very versions that it leads to."""
+    """Return the states of an epoch that the generation before holds at the very versions that it leads to."""
     begins = intent.epoch == 1 and intent.part is None and intent.states
     entries = store.journal.entries() if begins else ()
     earlier = [entry for entry in entries if entry.complete and entry.intent.generation < intent.generation]

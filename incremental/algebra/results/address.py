@@ -49,5 +49,5 @@ def sql_name_fault(name: object) -> str | None:
 
 
 def is_same_name(one: str | None, other: str | None) -> bool:
-    """Whether two names are one to Spark, which does not tell A from a in them."""
+    """Return whether two names are one to Spark, which does not tell A from a in them."""
     return (one or "").casefold() == (other or "").casefold()
