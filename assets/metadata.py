@@ -118,8 +118,8 @@ def of_verification(verification: Verification, show_rows: bool) -> Metadata:
     sample = "\n".join(verification.sample) if show_rows else ""
     return {
         "share compared": dg.MetadataValue.float(verification.share),
-        "rows missing": dg.MetadataValue.int(verification.missing),
-        "rows too many": dg.MetadataValue.int(verification.extra),
+        "missing rows": dg.MetadataValue.int(verification.missing),
+        "extra rows": dg.MetadataValue.int(verification.extra),
         "versions": dg.MetadataValue.json(dict(verification.versions)),
         **({"sample": dg.MetadataValue.md(f"```\n{sample}\n```")} if sample else {}),
     }

@@ -165,7 +165,7 @@ class ResolvedView:
         if latest is not None and lookup is not None and latest.fits(now) and lookup.is_current(self.resolver):
             return latest
         compiled.lookup = lookup = SourceLookup(view.catalog, self.resolver)
-        options = view.policy, view.publish, lookup, mentions(spark, view.query), now, view.store.journal.built()
+        options = view.policy, view.publish, lookup, mentions(spark, view.query), now, view.store.journal.last_recipe()
         compiled.latest = latest = Compilation(spark, view.name, view.query, *options)
         return latest
 
@@ -219,7 +219,7 @@ class ResolvedView:
     def choice(self) -> Choice:
         """How the next refresh would run, with the views below as they stand."""
         finished = {name: Published(each.view.store) for name, each in self.views.items()}
-        answers = {name: each.table for name, each in finished.items() if each.is_there}
+        answers = {name: each.table for name, each in finished.items() if each.exists}
         read, journal = self.compilation.query.sources, self.view.store.journal
         return foreseen(self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning)
 

@@ -32,7 +32,7 @@ from incremental.operations.verify import verify
 from incremental.refresh.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from incremental.store.journal import Entry, base_versions
-from incremental.store.publisher import addressed
+from incremental.store.publisher import find_address
 from incremental.store.snapshot import Published
 from incremental.store.view_store import Store
 
@@ -108,7 +108,7 @@ class View:
 
     def answer(self) -> DataFrame:
         """The answer of the last finished epoch in the query's order; that of the old query until a rebuild is done."""
-        return self._answered(self._resolved, *self._published.seen())
+        return self._answered(self._resolved, *self._published.read_consistently())
 
     def _answered(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
         """Return the answer in the table of an epoch."""
@@ -121,7 +121,7 @@ class View:
     @property
     def address(self) -> Address:
         """Where the answer of the last finished epoch is: table, version, columns; raises StateError before one."""
-        return addressed(self.store.folder, self.name, self.publish_as)
+        return find_address(self.store.folder, self.name, self.publish_as)
 
     @property
     def path(self) -> str:
@@ -152,7 +152,7 @@ class View:
         """
         resolved = self._resolved
         resolved.check_unchanged()
-        entry, rows = self._published.seen()
+        entry, rows = self._published.read_consistently()
         intent = entry.intent
         resolved.inputs.check({name: pin for name, pin in intent.sources.items() if name not in resolved.views})
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)

@@ -189,10 +189,10 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
 
 def address(pipeline: Pipeline) -> Address:
     """Return where the answer is now; starts no Spark. Raises StateError before the first refresh."""
-    from incremental.store.publisher import addressed
+    from incremental.store.publisher import find_address
 
     folder = Path(pipeline.warehouse) / "views" / pipeline.name
-    return addressed(folder, pipeline.name, pipeline.declaration.publish_as)
+    return find_address(folder, pipeline.name, pipeline.declaration.publish_as)
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:

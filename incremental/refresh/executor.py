@@ -77,7 +77,7 @@ class Executor:
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check_constraints(whole, plan.maintenance.constraints)
-            self.store.journal.keep(self.mode_policy.current.recipe)
+            self.store.journal.record(self.mode_policy.current.recipe)
             self.store.journal.begin(intent)
             return epoch, plan.maintenance.run(epoch)
 
@@ -89,7 +89,7 @@ class Executor:
             report = last.report or report_of(last.intent, EpochResult(), cost, "")
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
-            journal.withdraw(intent)
+            journal.remove(intent)
             return unaffected_report(last, intent.sources, cost)
         if not epoch.reached(plan.maintenance.tables[-1]):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}. Rebuild the view.")
@@ -102,7 +102,7 @@ class Executor:
     def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
         """Withdraw an epoch that wrote nothing, so that the next can be another; else add the remedy to the error."""
         if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
-            self.store.journal.withdraw(epoch.intent)
+            self.store.journal.remove(epoch.intent)
             return
         begun = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun"
         error.args = (

@@ -138,7 +138,7 @@ class Refresh:
         """Refuse to continue from a state of another query, or in other tables; record the query."""
         if found := self._planner.redefinition(last):
             raise found.refused("Rebuild the view, or restore what changed")
-        self._store.journal.keep(self._mode_policy.current.recipe)  # an earlier release did not
+        self._store.journal.record(self._mode_policy.current.recipe)  # an earlier release did not
 
     def _replaces(self, progress: Progress | None) -> bool:
         """Return whether the changes since the last epoch require a new generation."""

@@ -18,14 +18,14 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("state and view table, merged", "maintain", ("after MemoryLog.advance", 1)),
     ("state and view table, merged", "rollback", ("after MemoryLog.advance", 1)),
     ("state and view table, merged", "branch", ("before Folder.move_to", 1)),
-    ("bag", "change that cancels out", ("before Journal.withdraw", 1)),
+    ("bag", "change that cancels out", ("before Journal.remove", 1)),
     ("bag", "rollback", ("before MemoryLog.advance", 1)),
     ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("join and window", "first load", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("recomputed", "change", ("after MemoryLog.advance", 1)),
-    ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
+    ("by definition", "change that cancels out", ("after Journal.remove", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
     ("view over a view", "first load", ("after Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not

@@ -26,7 +26,7 @@ SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
 OF_UPKEEP = {
-    "Journal.forget",
+    "Journal.prune",
     "Folder.remove",
     "Folder.move_to",
     *writers("lake.physical_layout"),
@@ -51,9 +51,9 @@ def test_the_writes_we_know_of_are_found() -> None:
     known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
     known |= {
         "store.journal:Journal._write",
-        "store.journal:Journal.withdraw",
+        "store.journal:Journal.remove",
         "landing.manifest:Manifest.remember",
-        "store.journal:Journal.forget",
+        "store.journal:Journal.prune",
         "store.dependents:Readers.add",
         "store.publisher:PointerFile.write",
         "lake.sql_view:SqlView.write",

@@ -148,7 +148,7 @@ def test_a_landed_source_keeps_what_its_views_stand_at(delta: DeltaSandbox) -> N
         drop("b", value, 7)
     slow, quick = views
     quick.refresh()
-    assert quick.maintain(0).tables["landed/t"].kept == ("what view slow needs, which is at version 0",)
+    assert quick.maintain(0).tables["landed/t"].kept == ("files of version 0, which view slow reads",)
     assert slow.verify().ok
     assert slow.refresh().verdict == "applied"
     assert slow.verify().ok
