@@ -29,7 +29,7 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A view maintained by running its query again; `by_definition` compares two answers instead of answer and view.
+    """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
 
     partition_key: finds the answer's column that holds a partition of a source.
     """
@@ -46,7 +46,7 @@ class Recomputed:
 
     @property
     def invariant(self) -> frozenset[str]:
-        """No source has to be invariant."""
+        """None: no source has to be invariant."""
         return frozenset()
 
     @property
@@ -83,7 +83,7 @@ class Recomputed:
         """Publish the difference between a consolidated answer and the view; returns that difference."""
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
-            few = new.count() <= epoch.tuning.broadcast_rows  # what one task does soon needs no shuffle
+            few = new.count() <= epoch.tuning.broadcast_rows  # quicker in one task than with a shuffle
             moved = bag.moved(measured(bag.consolidated(change.coalesce(1) if few else change), bag.measures))
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
@@ -109,5 +109,5 @@ class Recomputed:
 
 
 def minus(new: DataFrame, old: DataFrame) -> DataFrame:
-    """Return a consolidated answer minus rows, unconsolidated."""
+    """Return the Z-set of a consolidated answer minus rows; equal rows are not cancelled."""
     return new.drop(BUCKET).unionByName(old.withColumn(WEIGHT, F.lit(-1).cast("bigint")))

@@ -19,7 +19,7 @@ EXPECTED = (
 GONE = (  # where a view went back, or was asked to, what was vacuumed meanwhile is needed again
     r"a data file of .* is gone",
     r"can no longer be read",
-    r"has gone on to .* and has no epoch at",
+    r"view \w+ is at .* and has no epoch at",
 )
 MEETING = (r"(?i)concurrent",)  # a killed process's write that its Spark ends when the next has begun
 VARIABLE = re.compile(r"/[^ ,:]+|\d[\d.:-]*")
