@@ -99,7 +99,7 @@ def _version(recorded: Mapping[str, object]) -> int | str | None:
     """Return a table's version, or a view's generation and epoch, from an event."""
     version = recorded.get("version")
     if "epoch" in recorded:
-        return metadata.stand(recorded["generation"], recorded["epoch"])
+        return metadata.data_version(recorded["generation"], recorded["epoch"])
     return version if isinstance(version, int) else None
 
 

@@ -61,7 +61,7 @@ def state_metadata(description: Description) -> Metadata:
     return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
 
 
-def stand(generation: object, epoch: object) -> str:
+def data_version(generation: object, epoch: object) -> str:
     """Return the data version of a view, which a view above it consumes."""
     return f"{generation}.{epoch}"
 
@@ -69,8 +69,8 @@ def stand(generation: object, epoch: object) -> str:
 def consumed(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
     """Return how far a refresh has read each source; below: the view behind a source, by the source's name."""
     tables = {name: after for name, (_, after) in report.versions.items() if not name.startswith("view ")}
-    stands = {each.view: stand(each.generation, each.epoch) for each in report.below}
-    return tables | {source: stands[view] for source, view in below.items() if view in stands}
+    versions = {each.view: data_version(each.generation, each.epoch) for each in report.below}
+    return tables | {source: versions[view] for source, view in below.items() if view in versions}
 
 
 def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:

@@ -137,4 +137,4 @@ def _verification(
 
 def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:
     """Return whether the view's last materialisation is of the same epoch."""
-    return following.version(instance, keys.view(pipeline.name)) == metadata.stand(done.generation, done.epoch)
+    return following.version(instance, keys.view(pipeline.name)) == metadata.data_version(done.generation, done.epoch)

@@ -42,7 +42,7 @@ def materialisations(
         instance: what the sources' last events say is read from it.
         more: metadata of the view in place of the report's own.
     """
-    description, version = view.description(), metadata.stand(report.generation, report.epoch)
+    description, version = view.description(), metadata.data_version(report.generation, report.epoch)
     view_metadata = {**view_with_versions(pipeline, view, description, report), **(more or {})}
     shown = {**states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
     given: dict[dg.AssetKey, Input] = {}
@@ -85,8 +85,10 @@ def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:
 
     Dagster itself tags the versions that it has looked up before the step, and would find the asset outdated at once.
     """
-    stands = {keys.view(each.view): metadata.stand(each.generation, each.epoch) for each in report.below}
-    return {tags.get_input_data_version_tag(key): stand for key, stand in stands.items() if key in _inputs_of(spec)}
+    versions = {keys.view(each.view): metadata.data_version(each.generation, each.epoch) for each in report.below}
+    return {
+        tags.get_input_data_version_tag(key): version for key, version in versions.items() if key in _inputs_of(spec)
+    }
 
 
 def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:

@@ -59,7 +59,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         context.log.info(report.sentence)
         if known is None or known.states != description.states:
             context.log.info("The state tables are new: reload the code location to see them.")
-        version = dg.DataVersion(metadata.stand(report.generation, report.epoch))
+        version = dg.DataVersion(metadata.data_version(report.generation, report.epoch))
         shown = {**epochs.states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
         for spec in shown_assets:
             if spec.key in shown:  # a plan that has changed since the code was loaded may lack a state

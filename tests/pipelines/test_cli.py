@@ -87,7 +87,7 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     assert world.asked == [("replay", "sales")] * 2
     assert facts("replay", "shop")[0]["quarantined"] == {"2024-05-01": 3, "2024-05-02": 4, "2024-05-04": 5}
     world.held = {}
-    assert call("replay", "shop").stdout == "sales: nothing is in quarantine\n"
+    assert call("replay", "shop").stdout == "sales: no rows in quarantine\n"
     refused = call("replay", "shop", "--source", "sale")
     assert refused.exit_code == exit_codes.USAGE and "did you mean `sales`?" in refused.stderr
 
@@ -95,7 +95,7 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
-        ("2024-06-01", "2024-05-01", "2024-05-01 lies before 2024-06-01. Exchange --from and --to"),
+        ("2024-06-01", "2024-05-01", "2024-05-01 is before 2024-06-01. Exchange --from and --to"),
         ("2024-07-01", "2024-07-31", "no source has a partition from 2024-07-01 to 2024-07-31"),
         ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
     ],
@@ -145,7 +145,10 @@ def test_what_nobody_expected(world: PretendedView) -> None:
     world.fails = ZeroDivisionError("division by zero\nsecond line")
     result = call("run", "shop")
     assert result.exit_code == exit_codes.UNEXPECTED
-    assert result.stderr.splitlines()[-1] == "Unexpected ZeroDivisionError: division by zero (--debug says more)"
+    assert (
+        result.stderr.splitlines()[-1]
+        == "Unexpected ZeroDivisionError: division by zero (--debug prints the traceback)"
+    )
     assert "Traceback" not in result.output
     assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
 
@@ -207,7 +210,7 @@ def test_status_compares_with_the_sources(world: PretendedView, tmp_path: Path) 
     write(tmp_path, "bad", "polcy: 1\n")
     result = call("status")
     assert result.exit_code == exit_codes.USAGE
-    assert "not declared well" in result.stdout and "never refreshed" in result.stdout
+    assert "invalid declaration" in result.stdout and "never refreshed" in result.stdout
 
 
 def test_upkeep_and_rollback_say_what_was_done(world: PretendedView) -> None:
@@ -293,7 +296,7 @@ def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
 
 def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "mine"))
-    assert call("new", "shop").stdout == f"Made {tmp_path}/mine/shop. Try it: deltafold run shop\n"
+    assert call("new", "shop").stdout == f"Created {tmp_path}/mine/shop. Run it: deltafold run shop\n"
     assert call("new", "shop").exit_code == exit_codes.USAGE
     assert call("list").exit_code == 0
 
