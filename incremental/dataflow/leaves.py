@@ -1,4 +1,4 @@
-"""The interface through which the rules read the leaves of a plan: sources and states."""
+"""Define the interface through which the rules read the leaves of a plan: sources and states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Leaves(Protocol):
         ...
 
     def changed(self, leaf: Leaf) -> bool:
-        """True if its rows may differ between before and after."""
+        """Return whether its rows may differ between before and after."""
         ...
 
     def before(self, leaf: Leaf) -> Relation:

@@ -1,7 +1,7 @@
 """Lower plans of the algebra to Catalyst plans, and those to DataFrames.
 
-Every column of a plan keeps one Catalyst attribute, the one its expressions already refer to, so the user's expressions
-are used as they are; only the leaves are renamed. A *weighted* relation carries the reserved weight column too. Nodes
+Every column of a plan has one Catalyst attribute, the one its expressions already refer to, so the user's expressions
+are used unchanged; only the leaves are renamed. A *weighted* relation has the reserved weight column too. Nodes
 are built directly: a DataFrame call for each would cost a hundred times more analysis.
 """
 
@@ -48,7 +48,7 @@ JOIN_TYPES = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A lowered plan; weighted: it carries the weight column and is a Z-set."""
+    """A lowered plan; weighted: it has the weight column and is a Z-set."""
 
     plan: J
     weighted: bool = False
@@ -65,7 +65,7 @@ class Lowering:
         self.weight = self.attribute(Column(WEIGHT, "bigint"))
 
     def attribute(self, column: Column) -> J:
-        """Return the attribute of a column; columns that the compiler made get one at first sight."""
+        """Return the attribute of a column; a column that the compiler added gets one at its first use."""
         if column.name not in self._attributes:
             self._attributes[column.name] = self.fresh(column.name, self.data_type(column.type))
         return self._attributes[column.name]
@@ -101,7 +101,7 @@ class Lowering:
         return Relation(self.project(named, catalyst.analysed(frame)))
 
     def empty(self, columns: Sequence[Column]) -> Relation:
-        """No rows of these columns."""
+        """Return a relation with these columns and no rows."""
         nil = catalyst.vector(self.spark, [])
         output = catalyst.vector(self.spark, [self.attribute(column) for column in columns])
         return Relation(self._logical.LocalRelation(output, nil, False, catalyst.none(self.spark)))
@@ -128,7 +128,7 @@ class Lowering:
     def union(self, columns: Sequence[Column], terms: Sequence[tuple[Sequence[Column], Relation]]) -> Relation:
         """Terms one after the other, their columns matched by position; weighted if any of them is.
 
-        The first gives the identities, as in Spark; one that has the wanted ones stays as it is.
+        The first term gives the attribute ids, as in Spark; a term that has the required ids is not changed.
         """
         weighted = any(relation.weighted for _, relation in terms)
         (first, relation), *others = terms
@@ -247,7 +247,7 @@ class Lowering:
         return catalyst.alias(self.spark, self.expression(item.scalar), self.attribute(item.column))
 
     def _as(self, given: J, target: J) -> J:
-        """Return an attribute under another identity, or as it is."""
+        """Return an expression as an attribute; unchanged if it is that attribute already."""
         return given if given.equals(target) else catalyst.alias(self.spark, given, target)
 
     def _weight_of(self, relation: Relation, target: J) -> J:
@@ -257,7 +257,7 @@ class Lowering:
         return catalyst.alias(self.spark, catalyst.parsed(self.spark, "1L"), target)
 
     def _renewed(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
-        """Return the relation under new identities, so that two terms of a union never share one."""
+        """Return the relation with new attribute ids, so that two terms of a union never share one."""
         items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
         if weighted:
             items.append(self._weight_of(relation, self.fresh(WEIGHT, self.weight.dataType())))
@@ -268,7 +268,7 @@ class Lowering:
         return self._logical.Project(self._vector(items), plan)
 
     def fresh(self, name: str, data_type: J) -> J:
-        """Return an attribute with an identity of its own."""
+        """Return an attribute with a new id."""
         identifier = catalyst.module(self.catalyst.expressions, "NamedExpression").newExprId()
         return catalyst.attribute(self.spark, name, data_type, True, identifier)
 

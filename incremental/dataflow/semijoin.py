@@ -1,6 +1,6 @@
-"""Semi-joins that restrict a relation to the rows that touched rows or keys can match.
+"""Restrict a relation by a semi-join to the rows that touched rows or keys can match.
 
-NULL equals NULL, and the right side gets attributes of its own: a touched row may come from the very input that is
+NULL equals NULL. The right side gets attributes of its own, since a touched row may be from the input that is
 restricted.
 """
 
@@ -18,7 +18,7 @@ from incremental.spark.catalyst import J
 
 
 class Semijoin:
-    """Semi-joins over the attributes of one lowering."""
+    """Builds semi-joins over the attributes of one lowering."""
 
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
@@ -37,7 +37,7 @@ class Semijoin:
         return self._semi(left, plan, [self._lowering.substituted(node.condition, by_name)])
 
     def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
-        """The rows of the right side that can match those of `matched`; all of them if the join has no equality."""
+        """Return the right rows that can match those of `matched`; all of them if the join has no equality."""
         if not node.keys:
             return right
         plan, by_name = self._right_side(node, touched, few)
