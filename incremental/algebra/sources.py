@@ -72,8 +72,8 @@ class Files:
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default);
     primary_key, foreign_keys, append_only: as of a Delta table;
-    malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a table of its own with file,
-    line and reason (`quarantine`), of which a source may have `quarantine_limit` at once: more stop the landing.
+    malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a quarantine table with file,
+    line and reason (`quarantine`); more than `quarantine_limit` rows in it stop the landing.
     """
 
     path: str
@@ -108,7 +108,7 @@ SourceDeclaration = Delta | Files
 
 
 def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[str, str]) -> str:
-    """What is wrong with how malformed rows are to be dealt with, and what to do, or nothing."""
+    """Return why the declared handling of malformed rows is invalid, and the fix; empty if it is valid."""
     if malformed not in ("fail", "quarantine"):
         return f"malformed is `fail` or `quarantine`, not {malformed!r}. Choose one of them"
     if malformed == "fail":
@@ -129,7 +129,7 @@ def is_name(name: object) -> bool:
 
 
 def check_declaration(declared: SourceDeclaration) -> None:
-    """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
+    """Raise SourceError for constraints that contradict each other, whatever rows the source has."""
     if has_password(declared.address):
         raise SourceError(f"the address {mask_secrets(declared.address)} of a source holds a password. {INSTEAD}.")
     object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "a primary key"))

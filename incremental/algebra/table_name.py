@@ -6,7 +6,7 @@ import re
 
 from incremental.algebra.sqltext import quoted
 
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what SQL takes without backquotes
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # valid in SQL without backquotes
 PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 
@@ -30,7 +30,7 @@ def table_name_of(parts: tuple[str, ...]) -> str:
 
 
 def table_name_fault(name: object) -> str | None:
-    """What is wrong with the name of a table, whatever the catalog has, and what to do; None if nothing is."""
+    """Return why a table's name is invalid in any catalog, and the fix; None if it is valid."""
     parts = table_name_parts(name) if isinstance(name, str) else None
     if parts is None:
         how = "Write `catalog.schema.table` or `schema.table`, and backquotes around a part with other characters"

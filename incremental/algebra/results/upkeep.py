@@ -1,4 +1,4 @@
-"""The status of a view and the result of its maintenance, as plain data and JSON."""
+"""Define the status of a view and the result of its maintenance, as plain data and JSON."""
 
 from __future__ import annotations
 
