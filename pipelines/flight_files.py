@@ -44,7 +44,7 @@ def drop_airlines(folder: Path) -> None:
 
 
 def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[str]) -> None:
-    """Write the chosen days as folder/day=2013-01-01/flights.csv, replacing what was there."""
+    """Write the chosen days as folder/day=2013-01-01/flights.csv, replacing existing files."""
     for day in chosen:
         home = folder / f"day={day}"
         home.mkdir(parents=True, exist_ok=True)

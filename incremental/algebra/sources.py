@@ -114,9 +114,11 @@ def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[s
     if malformed == "fail":
         return ""
     if limit < 1:
-        return f"a quarantine cannot hold {limit} rows at most. Give 1 or more, or use `malformed: fail`"
+        return f"invalid quarantine_limit {limit}. Give 1 or more, or use `malformed: fail`"
     if format == "parquet":
-        return "a Parquet file is read whole or not at all, so no row of it is quarantined. Use `malformed: fail`"
+        return (
+            "rows of a Parquet file cannot be quarantined: it is read completely or not at all. Use `malformed: fail`"
+        )
     lines = {name.lower(): value.lower() for name, value in options.items()}
     if format == "json" and lines.get("multiline") == "true":
         return "JSON over several lines is read whole or not at all. Write a line a row, or use `malformed: fail`"
@@ -131,7 +133,7 @@ def is_name(name: object) -> bool:
 def check_declaration(declared: SourceDeclaration) -> None:
     """Raise SourceError for constraints that contradict each other, whatever rows the source has."""
     if has_password(declared.address):
-        raise SourceError(f"the address {mask_secrets(declared.address)} of a source holds a password. {INSTEAD}.")
+        raise SourceError(f"the address {mask_secrets(declared.address)} of a source contains a password. {INSTEAD}.")
     object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "a primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:
@@ -144,7 +146,7 @@ def check_declaration(declared: SourceDeclaration) -> None:
 
 
 def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """Column names as a tuple; raises SourceError where one comes twice, or a text stands for the list of them."""
+    """Return column names as a tuple; raises SourceError for duplicates, and for a text instead of a list."""
     if isinstance(cast("object", columns), str):
         raise SourceError(f"{what} is a tuple of column names. Write ({columns!r},) instead of {columns!r}.")
     if len(set(columns)) < len(columns):

@@ -9,7 +9,7 @@
 | groupwise operator | its own, and twice all of its input |
 | state | its own; all of its input again if groups may have to be recomputed |
 
-In a join by key, the intervals of the change's keys restrict what is read of the other inputs to the part UNSKIPPED
+In a join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED
 (measured on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and
 measured epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is
 unknown in advance: `least` is the cost of a recompute without them.

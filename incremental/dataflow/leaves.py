@@ -9,7 +9,7 @@ from incremental.dataflow.lowering import Relation
 
 Leaf = SourceRead | StateRead
 Direction = Literal["added", "removed"]
-"""What happened to all rows of a change that goes one way only."""
+"""The direction of a change whose rows were all added or all removed."""
 
 
 class Leaves(Protocol):

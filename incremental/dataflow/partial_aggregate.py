@@ -120,7 +120,7 @@ def cancels(plan: Plan) -> bool:
 def touched_measures(layout: Layout, partition_key: str | None, most: int) -> list[Column]:
     """Return the aggregates over h that measure the touched groups.
 
-    partition_key: the answer's column that holds a partition; most: the partitions that are named.
+    partition_key: the answer's column that contains a partition; most: the largest number of reported partitions.
     """
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
     seen = "true" if layout.state.recompute_always else seen

@@ -69,7 +69,7 @@ class Bag:
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
     def publish(self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, name_mapping: bool) -> bool:
-        """Apply a consolidated change, computed once, to the version `before`; moved: what it does.
+        """Apply a consolidated change, computed once, to the version `before`; moved: its size.
 
         Returns False if an existing table was written by Delta's writer instead of a direct commit.
         """

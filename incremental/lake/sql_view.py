@@ -90,7 +90,7 @@ class SqlView:
 
     def _remedy(self, error: Exception) -> str:
         if condition(error).startswith(NO_VIEWS):
-            return "Choose a database of a catalog that holds views"
+            return "Choose a database of a catalog that supports views"
         if condition(error).startswith("TABLE_OR_VIEW_ALREADY_EXISTS"):
             return f"Choose another name, or drop {self.name}"
         return f"Let this user create and replace views in {self._database}"

@@ -31,7 +31,7 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 class Recomputed:
     """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
 
-    partition_key: finds the answer's column that holds a partition of a source.
+    partition_key: finds the answer's column that contains a partition of a source.
     """
 
     mode: ClassVar[str] = "recompute"

@@ -50,7 +50,7 @@ def scratch_folder() -> Path:
     lock = filelock.FileLock(place / f"{os.getpid()}.lock")
     lock.acquire()
     _held.append(lock)
-    return cache_folder("tmp", str(os.getpid()), private=True)  # it holds rows
+    return cache_folder("tmp", str(os.getpid()), private=True)  # it contains rows
 
 
 _held: list[filelock.BaseFileLock] = []  # until the process ends: a lock that nothing refers to is released

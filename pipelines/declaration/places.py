@@ -31,9 +31,9 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     if not text.strip():
         raise ValueError("the path is empty. Name a folder")
     if CONTROL.search(text):
-        raise ValueError("the path holds a control character. Remove it")
+        raise ValueError("the path contains a control character. Remove it")
     if has_password(text):
-        raise ValueError(f"the address holds a password, which does not belong in this file. {INSTEAD}")
+        raise ValueError(f"the address contains a password, which does not belong in this file. {INSTEAD}")
     if is_uri(text):
         return text.strip()
     if fault := uri_fault(text):

@@ -36,7 +36,7 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
 def schema_columns(ddl: str) -> tuple[str, ...]:
     """Return the column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order.
 
-    Raises ValueError, with what to write instead, when a column has no name or no type, or a name comes twice.
+    Raises ValueError, with the fix, if a column has no name or no type, or a name occurs twice.
     """
     names: list[str] = []
     for part in _split(ddl):

@@ -167,7 +167,7 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
             view.refresh()
         assert str(caught.value) == (
             "view v is refreshed to epoch 1, but the SQL view viewless.SYS.v could not be updated: Catalog "
-            "viewless does not support views. Choose a database of a catalog that holds views, then refresh again."
+            "viewless does not support views. Choose a database of a catalog that supports views, then refresh again."
         )
         assert (view.answer().count(), len(view.history())) == (1, 1)
     delta.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone
