@@ -1,4 +1,4 @@
-"""The crashes that are tried without --long: every kind of view, every stage, and both sides of every write."""
+"""List the crashes that are tested without --long: every kind of view, every stage, both sides of every write."""
 
 from __future__ import annotations
 
