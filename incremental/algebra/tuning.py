@@ -17,6 +17,7 @@ class Tuning:
     range_slices, range_intervals: into how many slices the range of a key is cut, and how many intervals of them a
     condition may have.
     rewrite_files, rewrite_bytes: a state or a view of no more files and bytes is rewritten whole, not merged.
+    rewrite_touched_bytes: the touched buckets of a larger state are rewritten by one task if they have no more bytes.
     local_bytes, local_rows: a change that reads no more bytes is computed by one task, and so many rows of it are held
     by the driver.
     reported_partitions: a report names no more partitions of an answer; beyond that it names none.
@@ -35,6 +36,7 @@ class Tuning:
     range_intervals: int = 16
     rewrite_files: int = 4
     rewrite_bytes: int = 16 * MB
+    rewrite_touched_bytes: int = 64 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
     reported_partitions: int = 1000

@@ -58,6 +58,20 @@ class MemoryWrites(MemoryReads):
         whole = [file for file in come if not file.identity[1]]  # rewritten ones too, as Delta counts
         return rows_in_files(whole)
 
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """The rows of the partitions that fulfil a condition."""
+        return self.at(version).where(condition)
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of the partitions that fulfil a condition."""
+        if not self._is_done(mark):
+            form = self.latest.form
+            enforce(form, frame, partition)
+            added = self._files(frame, form)
+            self._check_replaced(added, condition)
+            self._commit(*self._exchange(self._places(condition), added), mark=mark)
+        return True
+
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """One MERGE of `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):
