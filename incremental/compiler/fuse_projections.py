@@ -1,4 +1,4 @@
-"""Pass: fuse projections that only choose columns into those below them (MRQL section 6, rule for two cMaps).
+"""Pass: fuse projections that only select columns into those below them (MRQL section 6, rule for two cMaps).
 
 π u (π l (R))  →  π u∘l (R)   if every item of u is a column of l
 π columns (R)  →  R           if it changes nothing
@@ -32,7 +32,7 @@ def _rewrite(plan: Plan) -> Plan:
 
 
 def _only_chooses(items: tuple[Item, ...]) -> bool:
-    """Return whether the items only choose and rename columns."""
+    """Return whether the items only select and rename columns."""
     return all(isinstance(item.scalar, Reference) for item in items)
 
 

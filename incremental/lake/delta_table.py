@@ -34,7 +34,7 @@ from incremental.lake.files import (
     partition_columns,
     selects,
 )
-from incremental.lake.protocol import Clause, VersionedTable, unreadable
+from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -86,7 +86,7 @@ class DeltaTable:
         """Return Delta's id of the table, which changes when the table is dropped and recreated."""
         return str(self._latest().metadata().id())
 
-    def made_by(self, version: int) -> str:
+    def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
         try:
             changes = self.log.getChanges(version, version, catalyst.none(self.spark), True)
@@ -179,7 +179,7 @@ class DeltaTable:
         frames = catalyst.sequence(
             reader.getDeletedAndAddedRows(added, removed, self.log, self._at(version), False, spark)
         )
-        # it gives rows that went and rows that came back, usually one of them none, which takes reading all files
+        # the reader gives deleted and restored rows; usually one kind is empty, yet found only by reading all files
         some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
         return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
 
@@ -191,9 +191,9 @@ class DeltaTable:
             return self._frame(snapshot, files)
         return self._load(version)
 
-    def scanned(self, version: int) -> DataFrame:
+    def scan(self, version: int) -> DataFrame:
         """Return the table as of a version as any other reader sees it: Delta itself finds the files."""
-        self._at(version)  # or says why it cannot be read
+        self._at(version)  # raises if it cannot be read
         return self._load(version)
 
     def _load(self, version: int) -> DataFrame:
@@ -243,7 +243,7 @@ class DeltaTable:
         return write_directly(self, frame, mark, partition, condition) is not None
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
-        """One MERGE of `source` (alias u) into the table (alias t)."""
+        """Merge `source` (alias u) into the table (alias t) by Delta's MERGE."""
         session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
         for name, value in mark.settings.items():
             session.conf.set(name, value)
@@ -281,7 +281,7 @@ class DeltaTable:
         return False
 
     def _frame(self, snapshot: J, files: J) -> DataFrame:
-        """The rows of some of Delta's AddFiles."""
+        """Return the rows of some of Delta's AddFiles."""
         log = self.log
         defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
         return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
@@ -297,4 +297,4 @@ class DeltaTable:
         try:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:
-            raise unreadable(self.label, version) from error
+            raise unreadable_version(self.label, version) from error

@@ -1,7 +1,7 @@
 """Write to a Delta table through Delta's own transaction, without the Spark jobs of its writer.
 
-Delta's writer replays the whole log by Spark jobs to learn which marks a table has and which files an overwrite
-removes. The checksum beside each commit tells both for a small table; where it does not, the caller takes the writer.
+Delta's writer replays the whole log in Spark jobs to find the marks of a table and the files that an overwrite
+removes. For a small table, the checksum beside each commit lists both; if it does not, the caller uses Delta's writer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-WRITE_SETTINGS = 4  # of a write's description that are known here: mode, partitions, predicate, metadata
+WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
 
 
 ALL = "true"  # the condition of all rows
@@ -61,7 +61,7 @@ def write_directly(
 
 @dataclass(frozen=True)
 class DirectCommit:
-    """A transaction that has begun; done: the table has the mark already, and is not written again."""
+    """A transaction in progress; done: the table has the mark already, so nothing is written."""
 
     spark: SparkSession
     path: str
@@ -130,7 +130,7 @@ class DirectCommit:
         return catalyst.sequence(self.transaction.writeFiles(catalyst.dataset(frame)))
 
     def finish(self, added: list[J], removed: list[J] | None) -> None:
-        """Commit files and mark in one entry of the log; removed: the files that an overwrite replaces."""
+        """Commit files and mark in one version; removed: the files that an overwrite replaces."""
         spark, mark = self.spark, self.mark
         if removed is not None:
             self.transaction.readWholeTable()
@@ -153,6 +153,6 @@ def _description(spark: SparkSession, mode: str, metadata: str) -> J:
 
 @lru_cache(maxsize=2)
 def _settings_of_write(java: catalyst.Package) -> int:
-    """Return how many settings of a write this release of Delta describes."""
+    """Return the number of settings that this release of Delta records of a write."""
     described = java.java.lang.Class.forName("org.apache.spark.sql.delta.DeltaOperations$Write")
     return len(described.getConstructors()[0].getParameterTypes())

@@ -12,7 +12,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 Identity = tuple[str, str]
-UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without a name mapping
+UNMAPPED = set(" ,;{}()\n\t=")  # characters that Parquet and Delta allow in a column name only with a name mapping
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Commit:
 
 
 def rows_in(files: Sequence[File]) -> float:
-    """Return the number of rows of some files; NaN, which equals nothing, if a writer left it out."""
+    """Return the number of rows of some files; NaN, which equals nothing, if a writer did not record it."""
     return math.fsum(math.nan if file.rows is None else file.rows for file in files)
 
 

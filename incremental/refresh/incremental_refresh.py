@@ -39,14 +39,14 @@ from incremental.spark.checkpoint import Checkpoints
 
 
 class Maintenance(Protocol):
-    """A way to maintain a view: the sources it reads, the tables it writes, and one epoch of it."""
+    """A mode of maintaining a view: its sources, its tables, and the run of one epoch."""
 
     mode: ClassVar[str]  # `incremental` or `recompute`
-    verdict: ClassVar[str]  # what the report says of an epoch of it
+    verdict: ClassVar[str]  # of its epochs, for the report
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same query in every process."""
+        """A digest of the query, the same in every process."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Maintenance(Protocol):
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        """What the sources are declared to fulfil, checked in every epoch."""
+        """The declared constraints of the sources, checked in every epoch."""
         ...
 
     @property
@@ -71,11 +71,11 @@ class Maintenance(Protocol):
 
     @property
     def states(self) -> dict[str, list[str]]:
-        """Of each state a digest of what it holds, then its stored columns (Layout.merged)."""
+        """For each state the digest of its plan, then its stored columns (Layout.merged)."""
         ...
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """How one of its tables is stored in so many buckets."""
+        """Return the storage of one of its tables with a number of buckets."""
         ...
 
     def run(self, epoch: Epoch) -> EpochResult:
@@ -84,15 +84,15 @@ class Maintenance(Protocol):
 
 
 def no_partition_key() -> None:
-    """The partition key of an answer that passes none on."""
+    """Return None, the partition key of an answer that contains none."""
 
 
 @dataclass(frozen=True)
 class Incremental:
     """Maintenance by the compiled program.
 
-    partition_key: finds the answer's column that holds a partition, which takes the views below as well;
-    circumstances: what the rows of states depend on besides.
+    partition_key: finds the answer's column that contains a partition, which requires the views below;
+    circumstances: further settings that the rows of states depend on.
     """
 
     mode: ClassVar[str] = "incremental"
@@ -109,7 +109,7 @@ class Incremental:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Every source the query reads."""
+        """Every source that the query reads."""
         return self.program.sources
 
     @property
@@ -135,20 +135,20 @@ class Incremental:
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A state by its layout, sorted by its lineage key; else a bag of the answer."""
+        """Return a state by its layout, sorted by its lineage key; else a bag of the answer."""
         for state in self.program.states:
             if state.name == table:
                 return Layout.of(self.program, state, buckets).stored
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
-        """One epoch: every state, then the view."""
+        """Run one epoch: write every state, then the view."""
         with ExitStack() as cached:
             return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key()).all()
 
 
 class Run:
-    """One epoch of one program; what it caches is freed with `cached`."""
+    """One epoch of one program; closing `cached` frees its cached frames."""
 
     def __init__(
         self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack, partition_key: str | None
@@ -193,7 +193,7 @@ class Run:
         self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
 
     def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
-        """h of what changed in a state's input, or of all of it as an earlier generation has it; None for no change."""
+        """Return h of the change of a state's input, or a reused state; None if nothing changed."""
         most = self._epoch.tuning.reported_partitions
         measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
@@ -209,13 +209,13 @@ class Run:
         return Homomorphic(rows, touched_groups(found, most))
 
     def _is_small(self, plan: Plan) -> bool:
-        """Whether one task computes the change of a plan sooner than several that exchange rows."""
+        """Return whether one task computes the change of a plan faster than several with a shuffle."""
         return self._leaves.bytes_read(plan) <= self._epoch.tuning.local_bytes
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, changed: Homomorphic
     ) -> TouchedGroups | None:
-        """Write one state; what was touched, or None where the change cancels out."""
+        """Write one state; return the touched groups, None if the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
         homomorphic, found = changed.rows, changed.found
         if layout.in_place is not None:
@@ -273,9 +273,9 @@ class Run:
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
     def _finish(self) -> None:
-        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all.
+        """Commit the last table, which ends the epoch, also if only states below it changed, or nothing.
 
-        A part of a change is an epoch whatever it does: the one before it is what readers see until the last part.
+        A part of a change is always an epoch, even without effect: readers see the epoch before the first part.
         """
         final = list(self._epoch.tables)[-1]
         begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives

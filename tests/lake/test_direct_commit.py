@@ -58,7 +58,7 @@ def life(delta: DeltaSandbox, name: str) -> list[tuple[Any, ...]]:
         version, last = table.version(), delta.spark.sql(f"describe history delta.`{table.path}` limit 1").first()
         assert version is not None and last is not None
         counted = {name: last["operationMetrics"].get(name) for name in ("numFiles", "numOutputRows")}
-        bag = Counter(tuple(row) for row in table.scanned(version).collect())
+        bag = Counter(tuple(row) for row in table.scan(version).collect())
         shown.append((direct, version, bag, table.epoch("a"), last["operation"], last["userMetadata"], counted))
         assert bag == Counter(tuple(row) for row in table.at(version).collect())
     return shown
@@ -83,7 +83,7 @@ def test_features_of_the_table(delta: DeltaSandbox, options: dict[str, str]) -> 
     assert table.overwrite(rows(delta, (0, 5, "e")), mark(2), "__bucket")
     version = table.version()
     assert version is not None
-    assert [tuple(row) for row in table.scanned(version).collect()] == [(0, 5, "e")]
+    assert [tuple(row) for row in table.scan(version).collect()] == [(0, 5, "e")]
     if "delta.enableChangeDataFeed" in options:
         reader = delta.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version)
         feed = reader.load(table.path).select("k", "_change_type")

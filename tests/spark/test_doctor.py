@@ -82,9 +82,9 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("warehouse", True, "by a lock"),
         ("file:///tmp/warehouse", True, "by a lock"),
-        ("abfss://box@there/warehouse", True, "only one of two commits"),
+        ("abfss://box@there/warehouse", True, "only one of two concurrent commits"),
         ("s3a://bucket/warehouse", False, "S3DynamoDBLogStore"),
-        ("oss://bucket/warehouse", False, "unless spark.delta.logStore.oss.impl"),
+        ("oss://bucket/warehouse", False, "Set spark.delta.logStore.oss.impl"),
     ],
 )
 def test_log_store(warehouse: str, ok: bool, part: str) -> None:
