@@ -77,7 +77,7 @@ class MemoryWrites(MemoryReads):
             enforce(form, frame, partition)
             added = self._files(frame, form)
             self._check_replaced(added, condition)
-            self._commit(*self._exchange(self._places(condition), added), mark=mark)
+            self._commit(*self._replace_rows(self._positions(condition), added), mark=mark)
         return True
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
