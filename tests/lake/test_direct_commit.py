@@ -97,7 +97,7 @@ def test_replaced_partitions_show_what_the_writer_shows(delta: DeltaSandbox) -> 
             catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
             version = table.version()
             assert version is not None
-            shown.append((written, Counter(tuple(map(str, row)) for row in table.scanned(version).collect())))
+            shown.append((written, Counter(tuple(map(str, row)) for row in table.scan(version).collect())))
         assert table.schema().simpleString() == delta.spark.createDataFrame([], columns).schema.simpleString()
         return shown
 
