@@ -239,11 +239,11 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    invariant: true\n    append_only: true\n",
-            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows come to it.",
+            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it.",
         ),
         (
             "sources: {totals: {view: sales, primary_key: id}}\n",
-            ", line 1: sources.totals: a view is what its query makes it. Remove `primary_key`, `foreign_keys`, "
+            ", line 1: sources.totals: constraints of a view cannot be declared. Remove `primary_key`, `foreign_keys`, "
             "`append_only`.",
         ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
