@@ -17,6 +17,7 @@ class Tuning:
     range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
     condition.
     rewrite_files, rewrite_bytes: a state or a view of at most so many files and bytes is rewritten, not merged.
+    rewrite_touched_bytes: the touched buckets of a larger state are rewritten by one task up to this size.
     local_bytes, local_rows: a change that reads at most so many bytes is computed by one task, and at most so many
     rows of it are kept in the driver.
     reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
@@ -35,6 +36,7 @@ class Tuning:
     range_intervals: int = 16
     rewrite_files: int = 4
     rewrite_bytes: int = 16 * MB
+    rewrite_touched_bytes: int = 64 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
     reported_partitions: int = 1000

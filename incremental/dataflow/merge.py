@@ -51,8 +51,7 @@ class Merge:
             Clause("update", None, quoted_values(update)),
             Clause("insert", f"u.{ROWS} > 0" if self.layout.keys else None, quoted_values(insert)),
         ]
-        literals = ", ".join(str(bucket) for bucket in buckets)
-        condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
+        condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
         table.merge(homomorphic, condition, clauses, mark)
 
     def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, few: bool) -> bool:
@@ -60,7 +59,21 @@ class Merge:
 
         few: the change is in one partition, and needs no shuffle.
         """
-        stored, change = table.at(version), homomorphic
+        return table.overwrite(self._rewritten(table.at(version), homomorphic, few), mark, BUCKET)
+
+    def rewrite_buckets(
+        self, table: Table, version: int, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark
+    ) -> bool:
+        """Read the touched buckets, merge a change of few rows, write them, in one direct commit.
+
+        Returns False, with nothing written, if the table cannot be written so.
+        """
+        condition = in_buckets(buckets)
+        stored = table.in_partitions(version, condition)
+        return table.replace_partitions(self._rewritten(stored, homomorphic, True), condition, mark, BUCKET)
+
+    def _rewritten(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
+        """Return stored rows with the change merged into them."""
         if few:
             stored, change = in_one_task(stored, change)
         joined = stored.alias("t").join(
@@ -71,8 +84,10 @@ class Merge:
         columns = {name: F.expr(self._either(name)) for name in (*self.layout.keys, *self._stored, ROWS, BUCKET)}
         columns |= answers
         rows = kept.select(*(columns[name].alias(name) for name in self.layout.columns))
-        written = planned_at_once(sorted_by(rows.coalesce(1), self.layout.keys)) if few else self._written(rows)
-        return table.overwrite(written, mark, BUCKET)
+        if not few:
+            return self._written(rows)
+        order = [BUCKET, *self.layout.keys] if self.layout.buckets > 1 else self.layout.keys
+        return planned_at_once(sorted_by(rows.coalesce(1), order))
 
     def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
         """Return the keys of groups that still have rows and whose value a deletion may have changed."""
@@ -152,6 +167,11 @@ class Merge:
     @staticmethod
     def _sql(text: str) -> Column:
         return F.expr(text)
+
+
+def in_buckets(buckets: Sequence[int]) -> str:
+    """Return the SQL condition of the rows in some buckets."""
+    return f"{BUCKET} IN ({', '.join(map(str, buckets))})"
 
 
 def quoted_values(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:

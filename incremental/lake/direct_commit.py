@@ -22,23 +22,41 @@ from incremental.spark.catalyst import J
 WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
 
 
-def write_directly(
-    table: VersionedTable, frame: DataFrame | None, mark: Mark, partition: str | None = None, overwrites: bool = False
-) -> bool:
-    """Append the rows of a frame to a table, or replace all rows; returns False if the log's checksum is insufficient.
+ALL = "true"  # the condition of all rows
 
-    frame: planned in its own session; None for a commit of the mark alone. partition: the expected partition column.
+
+def write_directly(
+    table: VersionedTable,
+    frame: DataFrame | None,
+    mark: Mark | str,
+    partition: str | None = None,
+    replaced: str | None = None,
+) -> int | None:
+    """Add the rows of a frame to a table, and remove those that they replace, in one commit.
+
+    frame: its session plans the write; None for a commit of the mark alone. mark: the commit's mark, or its metadata if
+    it may be made twice. partition: the column that the caller takes for the table's partition. replaced: the condition
+    of the partitions whose rows are removed; None removes none.
+
+    Returns the number of rows written. Returns None, with nothing written, if the log does not contain enough for a
+    direct commit.
     """
     session = table.spark if frame is None else frame.sparkSession
     commit = DirectCommit.begin(session, table.path, open_log(session, table.path, table.label), mark)
     if commit is None or not (frame is None or commit.fits(frame, partition)):
-        return False
-    removed = commit.files() if overwrites else None
-    if overwrites and removed is None:
-        return False
-    if not commit.done:
-        commit.finish([] if frame is None else commit.write_files(frame), removed)
-    return True
+        return None
+    if replaced is not None and replaced != ALL and partition is None:
+        return None  # the files of other rows would go too
+    removed = None if replaced is None else commit.files(replaced)
+    if replaced is not None and removed is None:
+        return None
+    if commit.done:
+        return 0
+    added = [] if frame is None else commit.write_files(frame)
+    if not commit.belong(added, replaced):
+        return None  # Delta's writer refuses them
+    commit.finish(added, removed)
+    return sum(int(catalyst.option(file.numLogicalRecords()) or 0) for file in added)
 
 
 @dataclass(frozen=True)
@@ -48,16 +66,20 @@ class DirectCommit:
     spark: SparkSession
     path: str
     transaction: J
-    mark: Mark
+    mark: Mark | str
     done: bool
 
     @staticmethod
-    def begin(spark: SparkSession, path: str, log: J, mark: Mark) -> DirectCommit | None:
-        """Begin at the latest version; None if there is no table, or its checksum does not list the marks."""
+    def begin(spark: SparkSession, path: str, log: J, mark: Mark | str) -> DirectCommit | None:
+        """Begin at the latest version; None where there is no table, or its checksum does not list the marks."""
         none = catalyst.none(spark)
         transaction = log.startTransaction(none, none)
         checksum = catalyst.option(transaction.snapshot().checksumOpt())
-        marks = None if checksum is None else catalyst.option(checksum.setTransactions())
+        if checksum is None:
+            return None
+        if isinstance(mark, str):
+            return DirectCommit(spark, path, transaction, mark, False)
+        marks = catalyst.option(checksum.setTransactions())
         if marks is None:
             return None
         epochs = [int(each.version()) for each in catalyst.sequence(marks) if str(each.appId()) == mark.application]
@@ -70,15 +92,38 @@ class DirectCommit:
             return False
         return str(snapshot.schema().catalogString()) == str(schema.catalogString())
 
-    def files(self) -> list[J] | None:
-        """Return the files of the table; None if the checksum does not list all of them."""
+    def files(self, condition: str) -> list[J] | None:
+        """Return the files of the partitions that fulfil a condition; None if the checksum does not list all files."""
         snapshot = self.transaction.snapshot()
         found = known_files(snapshot)
         if found is None:
             return None
-        listed = catalyst.sequence(found)
-        whole = int(snapshot.checksumOpt().get().tableSizeBytes())
-        return listed if sum(int(file.size()) for file in listed) == whole else None
+        listed = sum(int(row[0]) for row in self._rows(found).select("size").collect())
+        if listed != int(snapshot.checksumOpt().get().tableSizeBytes()):
+            return None
+        return catalyst.sequence(found) if condition == ALL else self._in_partitions(found, condition)
+
+    def belong(self, added: list[J], condition: str | None) -> bool:
+        """Return whether all written files are in the partitions that are replaced."""
+        if condition is None or condition == ALL or not added:
+            return True
+        return len(self._in_partitions(catalyst.vector(self.spark, added), condition)) == len(added)
+
+    def _rows(self, files: J) -> DataFrame:
+        """Return AddFiles as rows that the driver has, so that no Spark job reads them."""
+        rich = catalyst.module(catalyst.sql(self.spark).delta.implicits, "package").RichAddFileSeq(files)
+        return DataFrame(rich.toDF(catalyst.session(self.spark)), self.spark)
+
+    def _in_partitions(self, files: J, condition: str) -> list[J]:
+        """Return the files whose partition values fulfil a condition, which Spark evaluates without a job."""
+        delta, snapshot = catalyst.sql(self.spark).delta, self.transaction.snapshot()
+        log, parsed = catalyst.module(delta, "DeltaLog"), catalyst.parsed(self.spark, condition)
+        rest = [getattr(log, f"filterFileList$default${i}")() for i in (4, 5)]
+        tests = catalyst.vector(self.spark, [parsed])
+        schema = snapshot.metadata().partitionSchema()
+        rows = log.filterFileList(schema, catalyst.dataset(self._rows(files)), tests, *rest)
+        encoder = catalyst.module(delta.implicits, "package").addFileEncoder()
+        return list(getattr(rows, "as")(encoder).collectAsList())
 
     def write_files(self, frame: DataFrame) -> list[J]:
         """Write the rows of a frame as data files, which no reader sees before the commit."""
@@ -87,14 +132,15 @@ class DirectCommit:
     def finish(self, added: list[J], removed: list[J] | None) -> None:
         """Commit files and mark in one version; removed: the files that an overwrite replaces."""
         spark, mark = self.spark, self.mark
-        self.transaction.readTxn().append(mark.application)  # conflicts with a concurrent commit of the same mark
         if removed is not None:
             self.transaction.readWholeTable()
-        now = catalyst.some(spark, int(time.time() * 1000))
-        actions = [catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now)]
-        actions += added + [file.remove() for file in removed or ()]
-        mode = "Append" if removed is None else "Overwrite"
-        self.transaction.commit(catalyst.vector(spark, actions), _description(spark, mode, mark.metadata))
+        actions = added + [file.remove() for file in removed or ()]
+        if isinstance(mark, Mark):
+            self.transaction.readTxn().append(mark.application)  # a commit that meets another of this mark is refused
+            now = catalyst.some(spark, int(time.time() * 1000))
+            actions.insert(0, catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now))
+        mode, metadata = "Append" if removed is None else "Overwrite", mark.metadata if isinstance(mark, Mark) else mark
+        self.transaction.commit(catalyst.vector(spark, actions), _description(spark, mode, metadata))
 
 
 def _description(spark: SparkSession, mode: str, metadata: str) -> J:

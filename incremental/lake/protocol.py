@@ -188,6 +188,17 @@ class Table(VersionedTable, Protocol):
         """
         ...
 
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """Return the rows of the partitions that fulfil a condition, without a Spark job that finds their files."""
+        ...
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of the partitions that fulfil a condition; skipped where the mark's epoch has been written.
+
+        Returns False, with nothing written, where that would take more than writing and committing the frame.
+        """
+        ...
+
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written."""
         ...

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Plan
-from incremental.algebra.program import BUCKET, InPlace, Program, State
+from incremental.algebra.program import InPlace, Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.group_recompute import GroupRecompute
 from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge
+from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge, in_buckets
 from incremental.dataflow.partial_aggregate import (
     Homomorphic,
     TouchedGroups,
@@ -30,6 +30,7 @@ from incremental.dataflow.partial_aggregate import (
 from incremental.dataflow.pruning import Pruning
 from incremental.dataflow.publish import Bag, stored_bag
 from incremental.dataflow.state_schema import Layout, Stored
+from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
@@ -229,16 +230,25 @@ class Run:
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
             recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
-            touched = list(found.buckets)
-            prepared = recompute.of(merge, lambda: table.at(before).where(F.col(BUCKET).isin(touched)), changed)
-        (files, size), tuning = table.size(), self._epoch.tuning
-        if layout.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            direct = merge.rewrite(table, before, prepared, mark, found.groups <= tuning.local_rows)
-            self._paths[state.name] = "rewrite" if direct else f"rewrite{BY_WRITER}"
-        else:
-            merge.merge(table, prepared, found.buckets, mark)
-            self._paths[state.name] = "merge"
+            touched = in_buckets(found.buckets)
+            prepared = recompute.of(merge, lambda: table.in_partitions(before, touched), changed)
+        self._paths[state.name] = self._combine(merge, table, before, prepared, found, mark)
         return found
+
+    def _combine(
+        self, merge: Merge, table: Table, before: int, prepared: DataFrame, found: TouchedGroups, mark: Mark
+    ) -> str:
+        """Merge a change into a state by the shortest path; returns which."""
+        (files, size), tuning, buckets = table.size(), self._epoch.tuning, merge.layout.buckets
+        few = found.groups <= tuning.local_rows
+        if buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
+            direct = merge.rewrite(table, before, prepared, mark, few)
+            return "rewrite" if direct else f"rewrite{BY_WRITER}"
+        fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
+        if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
+            return "rewrite"
+        merge.merge(table, prepared, found.buckets, mark)
+        return "merge"
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""

@@ -37,7 +37,7 @@ JOINED = (
 )
 ABOVE = "select l.q, count(*) c, max(o.v) m, sum(l.s) s from orders o join low l on o.q = l.q group by l.q"
 SCHEMA = "id int, k int, v int, q int"
-BIG_STATE = Tuning(rewrite_files=0)
+BIG_STATE = Tuning(rewrite_files=0, rewrite_touched_bytes=0)
 
 
 @dataclass(frozen=True)

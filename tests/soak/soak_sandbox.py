@@ -43,7 +43,9 @@ sources:
   sales:
     files: {path: ../../drop, format: csv, schema: {k: INT, v: INT, day: STRING}, partition_by: day}
 """
-MERGED = Tuning(rewrite_files=0, bucket_bytes=1, buckets=2)  # even small tables are merged, and lie in buckets
+MERGED = Tuning(
+    rewrite_files=0, rewrite_touched_bytes=0, bucket_bytes=1, buckets=2
+)  # even small tables are merged, and lie in buckets
 
 
 class SoakSandbox:

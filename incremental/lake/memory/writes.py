@@ -66,6 +66,20 @@ class MemoryWrites(MemoryReads):
         self._commit(added, removed)
         return rows_in_files([file for file in added if not file.identity[1]])  # rewritten ones too, as Delta counts
 
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """The rows of the partitions that fulfil a condition."""
+        return self.at(version).where(condition)
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of the partitions that fulfil a condition."""
+        if not self._is_done(mark):
+            form = self.latest.form
+            enforce(form, frame, partition)
+            added = self._files(frame, form)
+            self._check_replaced(added, condition)
+            self._commit(*self._replace_rows(self._positions(condition), added), mark=mark)
+        return True
+
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """Merge `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):
