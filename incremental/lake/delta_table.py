@@ -287,7 +287,7 @@ class DeltaTable:
         return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
 
     def _latest(self) -> J:
-        return latest_snapshot(self.spark, self.log)
+        return latest_snapshot(self.spark, self.path, self.log)
 
     def _at(self, version: int) -> J:
         latest = self._latest()
