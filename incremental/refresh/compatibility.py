@@ -41,7 +41,8 @@ def redefinition(
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
-        f"view {view} was kept in other tables ({then}), because its policy, publication or declared keys were others",
+        f"view {view} was kept in other tables ({then}), because its policy, publication or declared keys were others, "
+        "or an earlier release kept equal group-bys apart",
         (),
     )
 
