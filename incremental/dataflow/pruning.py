@@ -95,6 +95,13 @@ class Pruning:
         """True if one task computes all of the plan sooner than several that exchange rows."""
         return self._bytes(plan) <= self._tuning.local_bytes
 
+    def change_once(self, plan: Plan, change: Relation) -> Relation:
+        """The change of a plan, computed once for all its uses; a large one is computed for each."""
+        small = self._leaves.bytes_read(plan) <= self._tuning.local_bytes
+        if not small and expected_bytes(self._frame(plan.columns, change)) > self._tuning.change_bytes:
+            return change
+        return self.once(plan.columns, change, small)
+
     def once(self, columns: Sequence[Column], rows: Relation, small: bool = False) -> Relation:
         """The same rows, computed once for all their uses; small: now, by one task."""
         frame, keep = self._frame(columns, rows), self._checkpoints
