@@ -24,6 +24,7 @@ class Tuning:
     change_share: the share of a source that is expected to change, before any epoch has shown it.
     switch_below: policy auto changes the mode if the other one is expected to cost less than this share.
     trial_factor: a recompute that was never timed is expected to cost at most so many times its least.
+    new_table_seconds: what creating the table of an answer takes, beyond replacing its rows.
     recent_epochs, timed_epochs: how many epochs of the journal are read, and how many of a mode correct its estimate.
     lock_seconds: how long to wait for another process that works on the same view.
     """
@@ -43,6 +44,7 @@ class Tuning:
     change_share: float = 0.01
     switch_below: float = 0.75
     trial_factor: float = 1.5
+    new_table_seconds: float = 1.0
     recent_epochs: int = 100
     timed_epochs: int = 3
     lock_seconds: float = 60.0
