@@ -1,1 +1,1 @@
-"""Dagster: the declared pipelines as assets, jobs, schedules, sensors and checks. No logic of its own."""
+"""Define the declared pipelines as Dagster's assets, jobs, schedules, sensors and checks. No logic of its own."""

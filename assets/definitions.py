@@ -1,8 +1,8 @@
-"""Define what Dagster loads, `defs`, from the folder of pipelines (DELTAFOLD_PIPELINES, else ./pipelines).
+"""Define `defs`, which Dagster loads, from the folder of pipelines (DELTAFOLD_PIPELINES, else ./pipelines).
 
-Loading reads text only: no JVM is started, no query analysed. A run loads this module again in a process of its own and
-must see the graph that it was launched from even if a description was written in between; so the descriptions that were
-read when the code location was loaded travel with the run as reconstruction metadata.
+Loading reads text only: no JVM is started, no query analysed. A run loads this module again in its own process, and
+must see the graph that it was launched from even if a description was written in between. So the descriptions that were
+read when the code location was loaded are passed to the run as reconstruction metadata.
 """
 
 import json

@@ -25,8 +25,8 @@ def build(catalogue: Catalogue, described: Mapping[str, Description], spark: Spa
     """Return the definitions of all pipelines.
 
     Args:
-        catalogue: the pipelines by name, or the error of one that is not declared well.
-        described: the descriptions of compiled plans by the pipeline's name; some or all may be missing.
+        catalogue: the pipelines by name; for an invalid one its error.
+        described: the descriptions of compiled plans by pipeline name; any may be missing.
         spark: the Spark resource of every step.
     """
     parts = [_part(name, entry, described.get(name)) for name, entry in catalogue.items()]
@@ -71,8 +71,8 @@ def _part(name: str, entry: Pipeline | DeclarationError, described: Description 
         return _undeclared(name, str(entry))
     try:
         return of_pipeline(entry, described)
-    except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster keeps for itself, such as `type`
-        return _undeclared(name, f"{entry.folder}: Dagster does not take it ({error}). Rename the folder.")
+    except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster reserves, such as `type`
+        return _undeclared(name, f"{entry.folder}: Dagster rejects this name ({error}). Rename the folder.")
 
 
 def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
@@ -80,7 +80,7 @@ def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
         dg.AssetSpec(
             keys.external(pipeline.name, name),
             group_name=pipeline.name,
-            description="A Delta table that is read as it is" + (", and never changes." if source.invariant else "."),
+            description="An external Delta table" + (", and never changes." if source.invariant else "."),
             kinds={"deltalake"},
             metadata={"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table},
         )
@@ -90,16 +90,16 @@ def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 
 def _undeclared(name: str, why: str) -> dg.Definitions:
-    """Return an asset for a pipeline that cannot be loaded: it shows the reason, and fails with it when run."""
+    """Return an asset for an invalid pipeline: it shows the error, and fails with it when run."""
 
     shown = dg.AssetOut(
         key=keys.view(name),
         group_name=UNDECLARED,
-        description=f"Not declared well. {why}",
+        description=f"Invalid declaration. {why}",
         dagster_type=dg.Nothing,
     )
 
-    # Its folder may have any name, and an operation may not.
+    # The folder may have any name, but an op may not.
     @dg.multi_asset(name=f"{UNDECLARED}_{sha256(name.encode()).hexdigest()[:8]}", outs={"view": shown})
     def undeclared() -> None:
         raise dg.Failure(description=why, allow_retries=False)

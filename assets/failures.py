@@ -5,8 +5,8 @@
     anything else     a crash: its class is the description, its traceback shows code; retried (CRASHES), which is safe,
                       since a refresh finishes a half-written epoch, and a landing replaces whole partitions
 
-Dagster stores a failure with its causes in the event database, which more people read than may read the data, and the
-messages of Spark and Python show values ("The value 'x' cannot be cast"). So a failure has the `logged` form of a
+Dagster stores a failure with its causes in the event database, which more people can read than the data, and the
+messages of Spark and Python contain values ("The value 'x' cannot be cast"). So a failure has the `logged` form of a
 DeltafoldError, no message of another exception, and no cause, unless the pipeline declares `show_rows_in_errors: true`.
 """
 
@@ -48,10 +48,10 @@ def failures(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _covered(error: DeltafoldError) -> str:
-    """Return the error's sentence without values, and how to see them if there are any."""
+    """Return the error's sentence without values; if it has any, with the way to see them."""
     if error.logged == str(error):
         return error.logged
-    return f"{error.logged.rstrip('.')}. Values of rows are left out: {SHOWN_BY}."
+    return f"{error.logged.rstrip('.')}. Values of rows are omitted: {SHOWN_BY}."
 
 
 def _crash(error: Exception) -> str:
@@ -60,7 +60,7 @@ def _crash(error: Exception) -> str:
     kind = f"{type(error).__name__} [{condition}]" if condition else type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return f"{kind}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
-    return f"Unexpected {kind}. Its message, which may have values of rows, is left out: {SHOWN_BY}."
+    return f"Unexpected {kind}. Its message, which may contain values of rows, is omitted: {SHOWN_BY}."
 
 
 def _metadata(error: Exception) -> dict[str, dg.MetadataValue]:

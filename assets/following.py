@@ -1,11 +1,11 @@
-"""Decide from Dagster's events whether a view is behind its sources: refresh, or wait, and why.
+"""Decide from Dagster's events whether a view is behind its sources, and whether to refresh it now or to wait.
 
-Each landing, and each new version of a table that others write, leaves an event with the source's version; each refresh
-leaves one with the versions that it consumed, and with its own epoch, which is the version of a view that another view
-reads. A view is behind when these differ. So it does not matter who landed, when, in how many runs, or whether a
-refresh was running with its versions already pinned: what has not been consumed stays visible. While a landing or a
-refresh of the pipeline, or a backfill of a landing asset, is running, the answer is to wait: a backfill over any range
-is followed by one refresh. A refresh is requested once for the same events: after a failure it waits for new ones.
+Each landing, and each new version of an external table, has an event with the source's version; each refresh has one
+with the versions that it consumed, and with its own epoch, which is the version of a view that another view reads. A
+view is behind when these differ. So it does not matter which process landed, when, in how many runs, or whether a
+refresh was running with its versions already pinned: an unconsumed version stays visible. While a landing or a refresh
+of the pipeline, or a backfill of a landing asset, is running, the sensor waits: a backfill over any range is followed
+by one refresh. A refresh is requested once for the same events: after a failure the sensor waits for new ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None
 
 
 def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
-    """Return what must end before a refresh makes sense: a run, a backfill or a report, in words; else None."""
+    """Name the run, backfill or report that must end before a refresh makes sense; None if there is none."""
     if report_lock(pipeline).exists() and _is_held(report_lock(pipeline)):
         return "a command that is reporting"
     own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
@@ -84,7 +84,7 @@ def _is_held(lock: Path) -> bool:
 
 
 def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
-    """Return the assets that a pipeline's query reads, by source: landed tables, Delta tables of others, views."""
+    """Return the assets that a pipeline's query reads, by source: landed tables, external tables, views."""
     return {name: _source_key(pipeline, name) for name in pipeline.declaration.sources}
 
 
@@ -99,7 +99,7 @@ def _version(recorded: Mapping[str, object]) -> int | str | None:
     """Return a table's version, or a view's generation and epoch, from an event."""
     version = recorded.get("version")
     if "epoch" in recorded:
-        return metadata.stand(recorded["generation"], recorded["epoch"])
+        return metadata.data_version(recorded["generation"], recorded["epoch"])
     return version if isinstance(version, int) else None
 
 

@@ -2,7 +2,7 @@
 
     <name>_update     lands the run's partition, or range of partitions, then refreshes and checks, in one run and one
                       Spark. A backfill of this job over many partitions is still one run for each unbroken range.
-    <name>_refresh    refreshes from what has been landed, and checks.
+    <name>_refresh    refreshes from the landed tables, and checks.
 
 Partitioned and unpartitioned assets share the run: it contains the refresh step once, however many partitions it lands.
 A pipeline that lands nothing has only the second.
@@ -28,7 +28,7 @@ def jobs_of(pipeline: Pipeline) -> "Sequence[UnresolvedAssetJobDefinition]":
         dg.define_asset_job(
             keys.refresh_job(pipeline.name),
             selection=refreshed,
-            description=f"Refreshes {pipeline.name} from what has been landed, and checks it.",
+            description=f"Refreshes {pipeline.name} from the landed tables, and checks it.",
         )
     ]
     if pipeline.landed:
@@ -36,12 +36,12 @@ def jobs_of(pipeline: Pipeline) -> "Sequence[UnresolvedAssetJobDefinition]":
             dg.define_asset_job(
                 keys.update_job(pipeline.name),
                 selection=landed | refreshed,
-                description=f"Lands what was dropped for {pipeline.name}, then refreshes and checks it.",
+                description=f"Lands files for {pipeline.name}, then refreshes and checks it.",
             )
         )
     return jobs
 
 
 def landing_what_changed(pipeline: Pipeline, sources: Sequence[str]) -> Mapping[str, Any]:
-    """Run config for landing steps that look at the folders instead of landing the run's partitions in any case."""
+    """Return run config with which landing steps land changed partitions only, instead of all of the run."""
     return {"ops": {keys.landing_op(pipeline.name, source): {"config": {"changed_only": True}} for source in sources}}

@@ -3,7 +3,7 @@
     flights                        the view, under the name that downstream assets depend on
     flights/state/<table>          one of its state tables; flights/state while the plan is not known yet
     flights/landed/<source>        the Delta table that a source's dropped files are landed in
-    flights/source/<source>        a Delta table that others write
+    flights/source/<source>        an external Delta table
 
 Keys never contain a path, so that moving a pipeline keeps its history in Dagster.
 """
@@ -27,7 +27,7 @@ def landed(pipeline: str, source: str) -> dg.AssetKey:
 
 
 def external(pipeline: str, source: str) -> dg.AssetKey:
-    """Return the asset of a Delta table that is read as it is."""
+    """Return the asset of an external Delta table."""
     return dg.AssetKey([pipeline, "source", source])
 
 

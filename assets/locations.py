@@ -1,7 +1,7 @@
-"""Where the Delta tables are that pipelines read by their names in the catalog, as the last refresh found them.
+"""Record the locations of Delta tables that pipelines read by their names in the catalog.
 
-Only Spark can ask the catalog. So the materialisation of a view has the locations that the names led to, and the
-sensors, which start no Spark, look there. The next refresh notices a table that is dropped, renamed or pointed
+Only Spark can query the catalog. So the materialisation of a view contains the locations that its refresh found, and
+the sensors, which start no Spark, read there. The next refresh detects a table that is dropped, renamed or pointed
 elsewhere.
 """
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from incremental.api import View
 
 LOCATIONS = "locations"
-"""The name under which a view's materialisation has the location of each table that it read by name, by that name."""
+"""The metadata name, in a view's materialisation, of the locations of the tables that it read by name."""
 
 
 def of_tables(pipeline: Pipeline, view: "View", report: Report) -> Mapping[str, dg.MetadataValue]:
-    """Return the metadata of the tables that a refresh has read by their names, empty if there are none.
+    """Return the locations of the tables that a refresh read by name as metadata, empty if there are none.
 
     Args:
         pipeline: the pipeline whose view it is.
         view: the view after the epoch.
-        report: what the refresh did.
+        report: of the refresh.
     """
     sources = pipeline.declaration.sources.items()
     named = {name: source.table for name, source in sources if source.table and name in report.versions}
@@ -47,9 +47,9 @@ def known(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str 
 
 
 def unknown_location(pipeline: Pipeline, source: str) -> str:
-    """Return the sentence for a source whose path is unknown."""
+    """Return the reason for skipping a source whose path is unknown, and the fix."""
     table = pipeline.declaration.sources[source].table
     return (
         f"The location of table {table} (source {source}) is not known. Refresh {pipeline.name} once, since only Spark "
-        "can ask the catalog."
+        "can query the catalog."
     )

@@ -1,6 +1,6 @@
 """Turn the reports of landings, refreshes and checks into Dagster's metadata.
 
-Names with `dagster/` are those that Dagster's pages know (columns, row count, address); the others are those of the
+Dagster's pages interpret the names with `dagster/` (columns, row count, address); the others are the names in the
 library's reports.
 """
 
@@ -16,7 +16,7 @@ from incremental.algebra.results.upkeep import Upkeep
 Metadata = Mapping[str, dg.MetadataValue]
 
 CONSUMED = "versions consumed"
-"""The name under which a view's materialisation tells, for programs, up to which version it has read each source."""
+"""The metadata name, in a view's materialisation, of the version up to which it has read each source, for programs."""
 
 
 def of_landing(landing: Landing) -> Metadata:
@@ -38,7 +38,7 @@ def of_partition(landing: Landing, key: str) -> Metadata:
     if key in landing.landed:
         word = "landed"
     elif key in landing.removed:
-        word = "removed: its folder holds no files any more"
+        word = "removed: its folder has no files any more"
     elif key in landing.unchanged:
         word = "unchanged since it was landed"
     else:
@@ -61,20 +61,20 @@ def state_metadata(description: Description) -> Metadata:
     return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
 
 
-def stand(generation: object, epoch: object) -> str:
+def data_version(generation: object, epoch: object) -> str:
     """Return the data version of a view, which a view above it consumes."""
     return f"{generation}.{epoch}"
 
 
 def consumed(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
-    """Return how far a refresh has read each source; below: the view behind a source, by the source's name."""
+    """Return the version up to which a refresh has read each source; below: views that are sources, by source name."""
     tables = {name: after for name, (_, after) in report.versions.items() if not name.startswith("view ")}
-    stands = {each.view: stand(each.generation, each.epoch) for each in report.below}
-    return tables | {source: stands[view] for source, view in below.items() if view in stands}
+    versions = {each.view: data_version(each.generation, each.epoch) for each in report.below}
+    return tables | {source: versions[view] for source, view in below.items() if view in versions}
 
 
 def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
-    """Return what one refresh did and cost; below: the view behind a source, by the source's name."""
+    """Return the work and cost of a refresh; below: views that are sources, by source name."""
     whole = {
         "epoch": report.epoch,
         "generation": report.generation,
@@ -100,7 +100,7 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
 
 
 def view_metadata(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
-    """Return what the view is: its columns, size, place and plan, and what it has cost so far."""
+    """Return the columns, row count, location and plan of a view, and the cost of its refreshes."""
     columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
     return {
         "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
@@ -114,19 +114,19 @@ def view_metadata(description: Description, rows: int, address: Address, history
 
 
 def of_verification(verification: Verification, show_rows: bool) -> Metadata:
-    """Return how far the view is from the batch query; show_rows: with a few of the rows that differ."""
+    """Return the differences of a view from the batch query; show_rows: with a few of the rows that differ."""
     sample = "\n".join(verification.sample) if show_rows else ""
     return {
         "share compared": dg.MetadataValue.float(verification.share),
-        "rows missing": dg.MetadataValue.int(verification.missing),
-        "rows too many": dg.MetadataValue.int(verification.extra),
+        "missing rows": dg.MetadataValue.int(verification.missing),
+        "extra rows": dg.MetadataValue.int(verification.extra),
         "versions": dg.MetadataValue.json(dict(verification.versions)),
         **({"sample": dg.MetadataValue.md(f"```\n{sample}\n```")} if sample else {}),
     }
 
 
 def of_upkeep(done: Upkeep) -> Metadata:
-    """Return what was rewritten and removed, and the retention."""
+    """Return the rewritten and removed files, and the retention."""
     head = ("table", "done", "partitions", "files before", "files after", "old files removed", "bytes freed")
     rows = [
         (name, each.work, *map(str, (each.partitions, *each.files, each.removed, each.freed)))

@@ -20,16 +20,16 @@ Definition = dg.DailyPartitionsDefinition | dg.DynamicPartitionsDefinition
 
 
 def partitions_of(pipeline: Pipeline) -> Definition | None:
-    """Return how Dagster partitions what a pipeline lands; None if no source is partitioned.
+    """Return Dagster's partitions of a pipeline's landed tables; None if no source is partitioned.
 
-    Days are UTC. Today is a partition too: its folder can be landed as soon as it is there, and again when it grows.
+    Days are UTC. Today is a partition too: its folder can be landed when it exists, and again when files are added.
     """
     if not pipeline.partitioned:
         return None
     cut = pipeline.declaration.cut
     if cut.kind == "dynamic" or cut.start is None:
         return dg.DynamicPartitionsDefinition(name=pipeline.name)
-    end = (cut.end + timedelta(days=1)).isoformat() if cut.end else None  # Dagster's end is the first day that is not
+    end = (cut.end + timedelta(days=1)).isoformat() if cut.end else None  # Dagster's end is exclusive
     return dg.DailyPartitionsDefinition(start_date=cut.start.isoformat(), end_date=end, end_offset=1)
 
 
@@ -42,7 +42,7 @@ def can_be(pipeline: Pipeline, key: str, now: datetime) -> bool:
     """Return whether a folder's key is a partition of the pipeline at this moment; a future day is not one yet.
 
     Raises:
-        DeclarationError: no dynamic partition can be called so; to pass over it would be never to land it.
+        DeclarationError: the key is invalid as a dynamic partition; ignoring it would mean never to land it.
     """
     cut = pipeline.declaration.cut
     if cut.kind == "dynamic":

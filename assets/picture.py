@@ -1,4 +1,4 @@
-"""Draw the cost of a view's refreshes from its reports, as Markdown that contains the picture.
+"""Draw the cost of a view's refreshes from its reports, as Markdown with an embedded chart.
 
 For a maintained view the cost follows the size of the change and not the size of the data.
 """
@@ -10,7 +10,7 @@ from incremental.algebra.results.report import Report
 from pipelines import picture
 
 SHOWN = 30
-"""How many refreshes the picture has: every materialisation carries one, so it must stay small."""
+"""The number of refreshes in a chart, which must be small: every materialisation contains one."""
 
 
 def cost_picture(history: Sequence[Report], title: str) -> str:
@@ -18,11 +18,11 @@ def cost_picture(history: Sequence[Report], title: str) -> str:
 
     Args:
         history: a view's reports, oldest first.
-        title: what stands above the bars.
+        title: of the chart.
     """
     shown = history[-SHOWN:]
     if not shown:
-        return "No refresh has been finished yet."
+        return "No refresh has finished yet."
     image = picture.cost(
         [f"epoch {report.epoch}" for report in shown],
         [report.change_rows for report in shown],

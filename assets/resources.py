@@ -23,7 +23,7 @@ HOST_VARIABLE = "DELTAFOLD_SPARK_HOST"
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session with Delta Lake, started when it is first asked for, or attached to a warm host."""
+    """A Spark session with Delta Lake, started at its first use, or attached to a warm host."""
 
     spark_config: dict[str, str] = Field(
         default_factory=dict, description="Spark settings for every pipeline; a pipeline's own settings win."
@@ -32,14 +32,14 @@ class SparkResource(LazyPySparkResource):
     memory: str | None = Field(default=None, description="Heap of the driver, such as 2g; a pipeline's own wins.")
     host: str | None = Field(
         default=None,
-        description="File of a warm Spark host: runs attach to that Spark, and start one only where it is gone.",
+        description="File of a warm Spark host: runs attach to that Spark, and start their own only if it is gone.",
     )
 
     def open(self, pipeline: catalogue.Pipeline) -> "tuple[Warehouse, View]":
         """Open a pipeline's warehouse and view, on a Spark with the pipeline's settings.
 
         Raises:
-            DeltafoldError: what the pipeline's declaration, its query or this machine lacks.
+            DeltafoldError: for an invalid declaration or query, or a missing part of this machine's setup.
         """
         if self._spark_session is None:
             self._spark_session = self._start(f"deltafold {pipeline.name}", pipeline.declaration.spark)
@@ -50,7 +50,7 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = self._start("deltafold", SparkPart())
 
     def _start(self, name: str, wished: SparkPart) -> "SparkSession":
-        # Imported here: loading the definitions must stay quick.
+        # Imported here, so that loading the definitions is fast.
         from incremental.spark import session
 
         if self.host:

@@ -1,10 +1,10 @@
-"""Report to Dagster what was done outside of its runs: by commands and by the demo.
+"""Report to Dagster the work that was done outside of its runs, by commands and by the demo.
 
-Each landing, refresh and verification becomes the events that a run of Dagster leaves, without a run: materialisations
-of the landed partitions, of the tables of others that were read, of state tables and views, and evaluations of the
-check. They are reported in the order of the graph, with the data versions that a run gives, so nothing is shown as
-outdated. What Dagster has missed is caught up: partitions that are landed but were never reported, a version that
-another process landed, the epoch that a verification is about.
+Each landing, refresh and verification is reported as the events of a Dagster run, without a run: materialisations of
+landed partitions, of external tables that were read, of state tables and views, and evaluations of the check. They are
+reported in the order of the graph, with the data versions that a run gives, so Dagster shows nothing as outdated. Work
+that was never reported is reported too: landed partitions, a version that another process landed, the epoch of a
+verification.
 """
 
 import warnings
@@ -35,16 +35,16 @@ LOCK_SECONDS = 60
 
 
 def report(works: Sequence[Work]) -> None:
-    """Report work to the instance in DAGSTER_HOME. Raises whatever is wrong with that."""
+    """Report work to the instance in DAGSTER_HOME. Raises any error of that instance."""
     with warnings.catch_warnings(), dg.DagsterInstance.get() as instance:
-        warnings.simplefilter("ignore")  # of parts of Dagster that may change: its version is pinned
+        warnings.simplefilter("ignore")  # parts of Dagster that may change; its version is pinned
         report_to(instance, works)
 
 
 def report_to(instance: dg.DagsterInstance, works: Sequence[Work]) -> None:
-    """Report work to an instance; each event is stored before the next one is made, which may refer to it.
+    """Report work to an instance; each event is stored before the next one is built, which may refer to it.
 
-    The sensors of the pipelines wait meanwhile: they would ask for the refresh of a landing that is reported first.
+    The pipelines' sensors are locked meanwhile: they would request a refresh between a landing's event and the next.
     """
     with ExitStack() as held:
         for lock in sorted({following.report_lock(work.pipeline) for work in works}):
@@ -67,9 +67,9 @@ def _events(instance: dg.DagsterInstance, work: Work) -> Iterator[Event]:
 
 
 def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
-    """Return the partitions that changed and those new to Dagster; the whole table if it has none.
+    """Yield the events of changed partitions and of those new to Dagster; of the whole table if unpartitioned.
 
-    One of them at least where the table has another version than Dagster knows: compacted, or landed unreported.
+    At least one event if the table has another version than Dagster knows, because of a compaction or another landing.
     """
     key, details = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
     tags = epochs.made(str(landing.version), descriptions.digest(pipeline), {})
@@ -84,7 +84,7 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
     changed = [each for each in (*landing.landed, *landing.removed) if can_be(pipeline, each, now)]
     chosen = sorted([*changed, *others])
     if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
-        instance.add_dynamic_partitions(pipeline.name, chosen)  # those that are there stay as they are
+        instance.add_dynamic_partitions(pipeline.name, chosen)  # existing partitions are kept
     for partition in chosen:
         per_partition = {**details, **metadata.of_partition(landing, partition)}
         yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
@@ -93,9 +93,9 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
 def _refresh(
     instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report
 ) -> Iterator[dg.AssetMaterialization]:
-    """Return the tables of others at the versions that were read, then states and view.
+    """Yield the events of external tables at the versions that were read, then of states and view.
 
-    A rollback keeps what was consumed before it: it is not for the sensor to undo, which looks for what is new.
+    A rollback reports the versions consumed before it, so that the sensor does not undo it by a refresh.
     """
     consumed = following.consumed_versions(pipeline, instance) if done.verdict == ROLLED_BACK else None
     more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
@@ -116,7 +116,7 @@ def _tables_of_others(
 def _verification(
     instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", found: Verification
 ) -> Iterator[Event]:
-    """Return the check of the view's last materialisation, which is reported first if it is of another epoch."""
+    """Yield the check of the view's last materialisation, after the materialisation if that is of another epoch."""
     key, last = keys.view(pipeline.name), view.history()[-1]
     if not _is_known(instance, pipeline, last):
         yield from _refresh(instance, pipeline, view, last)
@@ -136,5 +136,5 @@ def _verification(
 
 
 def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:
-    """Return whether the view's last materialisation is of the same epoch."""
-    return following.version(instance, keys.view(pipeline.name)) == metadata.stand(done.generation, done.epoch)
+    """Return whether the view's last materialisation in Dagster is of this epoch."""
+    return following.version(instance, keys.view(pipeline.name)) == metadata.data_version(done.generation, done.epoch)

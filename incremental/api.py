@@ -1,4 +1,4 @@
-"""The public interface: a Warehouse of sources and views.
+"""Define the public interface: a Warehouse of sources and views.
 
 wh = Warehouse(spark, root)
 wh.source("orders", Delta(path))          # or Delta(table="catalog.schema.orders")
@@ -37,9 +37,8 @@ from incremental.view import View
 class Warehouse:
     """A folder of landed sources, states and views.
 
-    spark: a session with Delta; root: a local folder, made when needed; tuning: sizes and limits of its refreshes;
-    lake: where tables are, Delta unless a test says otherwise. Raises SourceError for a root that is a URI other
-    than `file:`.
+    spark: a session with Delta; root: a local folder, created when needed; tuning: sizes and limits of its refreshes;
+    lake: Delta, except in tests. Raises SourceError for a root that is a URI other than `file:`.
     """
 
     def __init__(
@@ -50,13 +49,13 @@ class Warehouse:
         if self.lake is DELTA:
             check_default_file_system(spark, self.root)
         self._catalog = SourceCatalog(Declared(spark, self.root, self.lake), {})
-        self._published: dict[str, str] = {}  # SQL views by the view whose answer they show
-        self._made: dict[str, View] = {}  # kept for those that they read: see remember
+        self._published: dict[str, str] = {}  # SQL views by the view whose answer they select
+        self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
         """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
 
-        A view, of this or another warehouse, is a source by its answer, for the views that are made after this.
+        A view, of this or another warehouse, is a source with its answer, for the views that are created after this.
         """
         if not is_name(name):
             raise SourceError(f"invalid source name {name!r}. Use letters, digits and underscores.")
@@ -68,29 +67,29 @@ class Warehouse:
             self._catalog.declared.add(name, declaration)
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
-        """Bring dropped files into the source's table: the named partitions, or all that changed.
+        """Land dropped files in the source's table: the named partitions, or all that changed.
 
         Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
         return self._source(name).landings(name).land(partitions)
 
     def replay(self, name: str) -> Landing:
-        """Land the partitions of a source that have rows in quarantine again, by the schema that is declared now.
+        """Land the partitions of a source that have rows in quarantine again, by the current schema.
 
-        Where the landed table has another schema, it takes this one and is landed anew. Raises SourceError as `land`.
+        If the landed table has another schema, it is replaced and landed completely. Raises SourceError as `land`.
         """
         return self._source(name).landings(name).replay()
 
     def quarantine(self, name: str) -> DataFrame:
-        """The rows of dropped files that did not fit: partition, file, line, row, reason, quarantined_at."""
+        """Return the rows of dropped files that did not fit: partition, file, line, row, reason, quarantined_at."""
         return self._source(name).landings(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:
-        """The partitions of a source that have been dropped or landed, in order; raises SourceError."""
+        """Return the partitions of a source that have been dropped or landed, in order; raises SourceError."""
         return self._source(name).landings(name).partitions()
 
     def version(self, name: str) -> int | None:
-        """The latest Delta version of a source that is no view, None while it has no data."""
+        """Return the latest Delta version of a source, None while it has no data; raises SourceError for a view."""
         return self._source(name).table(name).version()
 
     def view(
@@ -102,13 +101,13 @@ class Warehouse:
         on_change: OnChange = "refuse",
         publish_as: str | None = None,
     ) -> View:
-        """A view of a query: SQL text, or a function of the sources' DataFrames that returns one.
+        """Return a view of a query: SQL text, or a function of the sources' DataFrames that returns one.
 
-        on_change: what a refresh does when the query, the schema of what it reads, or Spark's settings are others than
-        the state was built with: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
-        publish_as: a SQL view, `database.view`, that always shows the current answer; refreshes keep it so.
-        Raises QueryError for a name or an option that cannot be. The query is read when the view is first used: what
-        Spark cannot analyse is a QueryError then, a source without data a SourceError.
+        on_change: the reaction of a refresh if the query, the schema of a source, or Spark's settings differ from those
+        of the state: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
+        publish_as: a SQL view, `database.view`, that always selects the current answer; refreshes update it.
+        Raises QueryError for an invalid name or option. The query is analysed when the view is first used: then a query
+        that Spark cannot analyse raises QueryError, and a source without data SourceError.
         """
         check_options(name, policy, publish, on_change)
         self._check_published(name, publish_as)
@@ -118,11 +117,11 @@ class Warehouse:
         return made
 
     def forget(self, name: str) -> None:
-        """Let another view be published as the one of this name was."""
+        """Free the SQL name of a view, so that another view can be published as it."""
         self._published.pop(name, None)
 
     def _check_published(self, name: str, publish_as: str | None) -> None:
-        """Refuse what cannot name a SQL view, or names that of another view of this warehouse."""
+        """Raise QueryError for an invalid name of a SQL view, or one that another view of this warehouse has."""
         self.forget(name)
         if publish_as is None:
             return
@@ -135,22 +134,22 @@ class Warehouse:
         self._published[name] = publish_as
 
     def tables(self) -> dict[str, Table]:
-        """The Delta table of every declared source that is no view."""
+        """Return the Delta table of every declared source, views excluded."""
         return self._catalog.declared.tables()
 
     def quarantined(self) -> dict[str, int]:
-        """How many rows of each landed source are in quarantine, where there are any; runs no query."""
+        """Return the number of rows in quarantine by source, zeros left out; runs no query."""
         return self._catalog.declared.quarantined()
 
     def _source(self, name: str) -> Declared:
-        """The declared sources, if this is no view."""
+        """Return the declared sources; raises SourceError if the name is a view's."""
         if view := self._catalog.views.get(name):
             raise SourceError(f"source {name} is the view {view.name}. Refresh that, or what reads it.")
         return self._catalog.declared
 
 
 def check_default_file_system(spark: SparkSession, root: Path) -> None:
-    """Raise SourceError where Spark would look for a path without a scheme elsewhere than on this machine."""
+    """Raise SourceError if Spark's default file system, for paths without a scheme, is not this machine's."""
     default = catalyst.default_file_system(spark)
     if not default.startswith("file:"):
         raise SourceError(

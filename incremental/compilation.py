@@ -1,6 +1,6 @@
-"""Read and compile the query of one view, and choose how it is maintained.
+"""Analyse and compile the query of one view, and choose its maintenance.
 
-The only module in which language, compiler and runtime meet.
+The only module that imports language, compiler and runtime.
 """
 
 from __future__ import annotations
@@ -49,51 +49,51 @@ OnChange = Literal["refuse", "rebuild"]
 
 
 class Sources(Protocol):
-    """What a query may read: declared sources, and views declared as such."""
+    """The sources of a query: declared tables and files, and views declared as sources."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all."""
+        """The names of all sources."""
         ...
 
     @property
     def views(self) -> frozenset[str]:
-        """Those that are views."""
+        """The names of sources that are views."""
         ...
 
     @property
     def invariant(self) -> frozenset[str]:
-        """Those that are declared not to change."""
+        """The names of sources that are declared invariant."""
         ...
 
     def schema(self, name: str) -> StructType | None:
-        """The schema of one, None where it has none yet or is not declared."""
+        """Return the schema of a source, None if it has none yet or is not declared."""
         ...
 
     def peek(self, name: str) -> StructType | None:
-        """The schema of one that the query need not read, None also where something is wrong with it."""
+        """Return the schema of a source that the query need not read, None also if the lookup fails."""
         ...
 
     def without_data(self, name: str) -> str:
-        """What to say of one that has no schema: why it has none, and what to do."""
+        """Return why a source has no schema, and the fix."""
         ...
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """The partition columns of one; of a view, the one that its answer passes on."""
+        """Return the partition columns of a source; of a view, the one that its answer contains."""
         ...
 
     def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
-        """What is declared of those that a query reads; raises SourceError where it does not fit them."""
+        """Return the declared constraints of sources that a query reads; raises SourceError for missing columns."""
         ...
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """A view's query over its sources; each part of it is compiled when it is first asked for.
+    """A view's query over its sources; each stage of the compilation runs when it is first needed.
 
-    An analysis alone gives the answer's columns, which is all that a view above needs to be compiled.
-    sources: what may be read, looked up when it is asked for; mentions: what the query names; settings: those that its
-    answer depends on; kept: what the view's state was built from, if there is one.
+    The analysis alone gives the answer's columns, which suffice to compile a view above.
+    sources: looked up when needed; mentions: the names in the query; settings: those that its answer depends on;
+    kept: the recipe of the view's state, if there is one.
     """
 
     spark: SparkSession
@@ -123,12 +123,12 @@ class Compilation:
         return self.mentions.among(self.sources.names)
 
     def fits(self, settings: Settings) -> bool:
-        """Whether these settings, and the sources that are declared by now, would give the same compilation."""
+        """Return whether these settings and the sources declared by now would give the same compilation."""
         same = settings == self.settings and self.mentions.among(self.sources.names) == self.named
         return same and not ("analysis" in self.__dict__ and self.analysis.replaceable)
 
     def sample(self, share: float, epoch: int) -> Sample | None:
-        """A share of the answer by what it is grouped by; None for all of it. Raises QueryError where there is none."""
+        """Return a sample of the answer by its group keys; None for a share of 1; raises QueryError (see sample_of)."""
         return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)
 
     def explain(self, chosen: Choice, trace: bool = False) -> str:
@@ -141,7 +141,7 @@ class Compilation:
         return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
-        """The compiled view as plain data, for an orchestrator's graph."""
+        """Return the compiled view as plain data, for an orchestrator's graph."""
         states: tuple[StateDescription, ...] = ()
         if isinstance(chosen.maintenance, Incremental):
             program = chosen.maintenance.program
@@ -167,23 +167,23 @@ class Compilation:
 
     @cached_property
     def query(self) -> Query:
-        """The query in the algebra; raises what `analysis` raises, and QueryError for what has no place in a view."""
+        """The query in the algebra; raises as `analysis`, and QueryError for an operator that a view cannot have."""
         analysis = self.analysis
         with citing_moved_columns(self._types, self.kept):
             return translated(analysis, self.kept)
 
     @property
     def partition_key(self) -> str | None:
-        """The answer's column that holds a partition of a source as it is."""
+        """The answer's column that contains a partition column of a source unchanged."""
         partitioned_by = {name: self.sources.partitioned_by(name) for name in self.query.sources}
         return find_partition_key(self.query.plan, self.query.outputs, partitioned_by)
 
     @cached_property
     def mode_policy(self) -> ModePolicy:
-        """How the view may be kept under its policy; raises RefusedError."""
+        """The modes in which the view may be maintained under its policy; raises RefusedError."""
         program, recomputable = self._program, not refuse_answer_table(self.query.outputs)
         if isinstance(program, RefusedError):
-            # where two runs of the batch query differ, recomputing cannot help
+            # if two runs of the batch query differ, recomputing cannot help
             if not self.query.determined or self.policy == "incremental":
                 raise program
         elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
@@ -195,7 +195,7 @@ class Compilation:
 
     @cached_property
     def current(self) -> Current:
-        """The query as a person reads it, to be compared with what the view's state was built from."""
+        """The recipe of the query, to compare with the one that the view's state was built from."""
         query = self.query
         read: dict[str, dict[str, str]] = {source: {} for source in query.sources}
         known = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
@@ -209,16 +209,16 @@ class Compilation:
         return Current(recipe, self._types)
 
     def ordered(self, answer: DataFrame) -> DataFrame:
-        """The answer in the query's order, if it has one."""
+        """Return the answer in the query's order, if it has one."""
         keys = [order(key) for key in self.query.ordering]
         return answer.orderBy(*keys) if keys else answer
 
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
+        """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does."""
         spark = self.spark if callable(self.text) else isolated(self.spark)
 
         def frame(name: str) -> DataFrame | None:
-            """A source without a frame is one that the query names and, after pruning, does not read: it is empty."""
+            """Return the frame of a source; an empty one if the query names it but, after pruning, does not read it."""
             schema = None if name in frames else self.sources.schema(name)
             return frames.get(name) if schema is None else empty(spark, schema)
 
@@ -226,7 +226,7 @@ class Compilation:
 
     @property
     def _types(self) -> ColumnTypes:
-        """The columns of all sources, which tell what changed since a state was built."""
+        """Return the columns of all sources, to report which changed since a state was built."""
         return ColumnTypes(self.sources.names, self.sources.peek)
 
     @cached_property
@@ -264,16 +264,16 @@ class Compilation:
 
 
 def releases(spark: SparkSession) -> dict[str, str]:
-    """What a state is made by."""
+    """Return the releases of Deltafold and Spark, which a recipe records."""
     try:
         ours = version("deltafold")
-    except PackageNotFoundError:  # a checkout that nobody installed
+    except PackageNotFoundError:  # a checkout that is not installed
         ours = "unknown"
     return {"Deltafold": ours, "Spark": spark.version, "Python": platform.python_version()}
 
 
 def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
-    """Refuse what a view cannot be called, and options that there are not; raises QueryError."""
+    """Raise QueryError for an invalid view name or unknown options."""
     if not is_name(name):
         raise QueryError(f"invalid view name {name!r}. Use letters, digits and underscores.")
     if policy not in get_args(Policy):
@@ -285,7 +285,7 @@ def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
 
 
 def order(key: Ordering) -> SparkColumn:
-    """One key of ORDER BY."""
+    """Return one key of ORDER BY."""
     column = F.col(quoted(key.name))
     if key.ascending:
         return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()

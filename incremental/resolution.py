@@ -1,8 +1,8 @@
-"""Resolve what the queries of views read, each view and each source once in an operation.
+"""Look up the sources of views' queries, each view and each source once in an operation.
 
-An operation (an explain, a refresh, a verification) makes one `Resolver`. Of each view that it comes to, the query is
-compiled, unless it was before and what it may read, the schemas of that, and Spark's settings are as they were then.
-What a query does not read is not looked at, so what is wrong with it does not matter.
+An operation (an explain, a refresh, a verification) creates one `Resolver`. It compiles the query of each view that it
+reads, or reuses the last compilation if the declared sources, their schemas, and Spark's settings have not changed.
+Sources that a query does not read are not looked up, so errors in them do not matter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from incremental.lake.protocol import VersionedTable
 from incremental.language.mentions import mentions
 from incremental.language.query import Settings, settings
 from incremental.refresh.compatibility import redefinition
-from incremental.refresh.mode import Choice, foreseen
+from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.source_catalog import Declared
 from incremental.refresh.upstream import Inputs, UpstreamView
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Compiled:
-    """The latest compilation of a view, with what it looked up: later operations use it while all of that is as it was.
+    """The latest compilation of a view, with its lookups: later operations reuse it while these give the same results.
 
-    Views hand it from one operation to the next.
+    A View passes it from one operation to the next.
     """
 
     latest: Compilation | None = None
@@ -46,9 +46,9 @@ class Compiled:
 
 @dataclass(frozen=True)
 class SourceCatalog:
-    """What the names of sources stand for: declared Delta tables and dropped files, or views.
+    """The declared sources of a warehouse by name: Delta tables, dropped files, or views.
 
-    A warehouse adds to it; a view has the views that were there when it was made, so that none reads itself.
+    A warehouse adds to it; a view has a copy with the views that were declared before it, so that none reads itself.
     """
 
     declared: Declared
@@ -60,12 +60,12 @@ class SourceCatalog:
         return *self.declared.sources, *self.views
 
     def of_now(self) -> SourceCatalog:
-        """The catalog of a view that is made now."""
+        """Return the catalog of a view that is created now."""
         return SourceCatalog(self.declared, dict(self.views))
 
 
 class SourceLookup:
-    """The sources of one view, each looked up when its compilation asks for it, and remembered."""
+    """The sources of one view, each looked up when its compilation needs it, and cached."""
 
     def __init__(self, catalog: SourceCatalog, resolver: Resolver) -> None:
         self._catalog, self._resolver = catalog, resolver
@@ -73,55 +73,55 @@ class SourceLookup:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all."""
+        """The names of all sources."""
         return self._catalog.names
 
     @property
     def views(self) -> frozenset[str]:
-        """Those that are views."""
+        """The names of sources that are views."""
         return frozenset(self._catalog.views)
 
     @property
     def invariant(self) -> frozenset[str]:
-        """Those that are declared not to change."""
+        """The names of sources that are declared invariant."""
         return self._catalog.declared.invariant()
 
     def schema(self, name: str) -> StructType | None:
-        """The schema of one, None where it has none yet or is not declared."""
+        """Return the schema of a source, None if it has none yet or is not declared."""
         if name not in self._schemas:
             self._schemas[name] = self._resolver.schema(self._catalog, name)
         return self._schemas[name]
 
     def peek(self, name: str) -> StructType | None:
-        """The schema of one that the query need not read, None also where it is in error; it is not remembered."""
+        """Return the schema of a source that the query need not read, None also if the lookup fails; not cached."""
         try:
             return self._resolver.schema(self._catalog, name)
         except DeltafoldError:
             return None
 
     def without_data(self, name: str) -> str:
-        """What to say of one that has no schema: why it has none, and what to do."""
+        """Return why a source has no schema, and the fix."""
         return self._catalog.declared.without_data(name)
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """The partition columns of one; of a view, the one that its answer passes on."""
+        """Return the partition columns of a source; of a view, the one that its answer contains."""
         if name in self._catalog.views:
             key = self._resolver.view(self._catalog.views[name]).partition_key
             return () if key is None else (key,)
         return self._catalog.declared.partitioned_by(name)
 
     def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
-        """What is declared of those that a query reads; raises SourceError where it does not fit them."""
+        """Return the declared constraints of sources that a query reads; raises SourceError for missing columns."""
         return self._catalog.declared.constraints(read, self.schema)
 
     def is_current(self, resolver: Resolver) -> bool:
-        """Look again, in another operation, at all that was looked up; whether it is as it was."""
+        """Look everything up again for another operation; return whether all results are the same."""
         self._resolver = resolver
         return all(resolver.schema(self._catalog, name) == schema for name, schema in self._schemas.items())
 
 
 class Resolver:
-    """One operation's look at views, sources and settings, none of which it looks at twice."""
+    """The lookups of one operation: views, sources and settings, each looked up once."""
 
     def __init__(self) -> None:
         self._views: dict[int, ResolvedView] = {}
@@ -129,11 +129,11 @@ class Resolver:
         self._settings: dict[SparkSession, Settings] = {}
 
     def view(self, view: View) -> ResolvedView:
-        """A view with its query and what that reads."""
+        """Return a view with its query and sources."""
         return self._views.setdefault(id(view), ResolvedView(view, self))
 
     def schema(self, catalog: SourceCatalog, name: str) -> StructType | None:
-        """The schema of a source, None where it has none yet or is not declared."""
+        """Return the schema of a source, None if it has none yet or is not declared."""
         if name in catalog.views:
             return self.view(catalog.views[name]).compilation.schema
         if name not in catalog.declared.sources:
@@ -144,7 +144,7 @@ class Resolver:
         return self._schemas[key]
 
     def settings(self, spark: SparkSession) -> Settings:
-        """The settings that answers depend on."""
+        """Return the settings that answers depend on."""
         if spark not in self._settings:
             self._settings[spark] = settings(spark)
         return self._settings[spark]
@@ -152,32 +152,32 @@ class Resolver:
 
 @dataclass(frozen=True)
 class ResolvedView:
-    """A view in one operation: its query compiled over its sources as they are now, and what it reads of them."""
+    """A view in one operation: its query, compiled over its current sources, and its inputs."""
 
     view: View
     resolver: Resolver
 
     @cached_property
     def compilation(self) -> Compilation:
-        """The query; each part of it is compiled when it is asked for."""
+        """The compiled query; each stage runs when it is first needed."""
         view, spark, compiled = self.view, self.view.warehouse.spark, self.view.compiled
         latest, lookup, now = compiled.latest, compiled.lookup, self.resolver.settings(spark)
         if latest is not None and lookup is not None and latest.fits(now) and lookup.is_current(self.resolver):
             return latest
         compiled.lookup = lookup = SourceLookup(view.catalog, self.resolver)
-        options = view.policy, view.publish, lookup, mentions(spark, view.query), now, view.store.journal.built()
+        options = view.policy, view.publish, lookup, mentions(spark, view.query), now, view.store.journal.last_recipe()
         compiled.latest = latest = Compilation(spark, view.name, view.query, *options)
         return latest
 
     def is_of(self, recipe: Recipe) -> bool:
-        """Whether the query is the one that a state was built from; not so where Spark cannot analyse it any more."""
+        """Return whether a state was built from this query; False if Spark cannot analyse it any more."""
         try:
             return self.compilation.query.fingerprint == recipe.fingerprint
         except QueryError:
             return False
 
     def quarantined(self) -> dict[str, int]:
-        """How many rows of each source that the query may read are in quarantine; nothing is compiled for that."""
+        """The rows in quarantine of each source that the query may read; compiles nothing."""
         catalog, latest = self.view.catalog, self.view.compiled.latest
         named = mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
         return catalog.declared.quarantined(named.among(catalog.names))
@@ -196,46 +196,48 @@ class ResolvedView:
 
     @cached_property
     def partition_key(self) -> str | None:
-        """The answer's column that holds a partition of a source as it is."""
+        """The answer's column that contains a partition column of a source unchanged."""
         return self.compilation.partition_key
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What a refresh reads: tables, and views that it refreshes first."""
+        """The inputs of a refresh: tables, and views that it refreshes first."""
         return Inputs(self.view.name, self.tables, {name: view.below for name, view in self.views.items()})
 
     @cached_property
     def refresh(self) -> Refresh:
-        """What refreshes the view."""
+        """The refresh protocol for the view."""
         return Refresh(self.view.store, self.compilation.mode_policy, self.inputs, self.view.on_change)
 
     @cached_property
     def below(self) -> UpstreamView:
-        """The view as another one reads it."""
+        """The view as an input of another view."""
         columns = tuple(column.name for column in self.compilation.columns)
         return UpstreamView(self.view.store, columns, self.refresh.inputs, self.refresh.reach)
 
     @property
     def choice(self) -> Choice:
-        """How the next refresh would run, with the views below as they stand."""
+        """Predict the mode of the next refresh, with the views below at their current versions."""
         finished = {name: Published(each.view.store) for name, each in self.views.items()}
-        answers = {name: each.table for name, each in finished.items() if each.is_there}
+        answers = {name: each.table for name, each in finished.items() if each.exists}
         read, journal = self.compilation.query.sources, self.view.store.journal
-        return foreseen(self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning)
+        return predict_choice(
+            self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning
+        )
 
     def batch(self, versions: Mapping[str, int]) -> DataFrame:
-        """The batch query at these versions, on the batch queries of the views that it reads, not on their tables.
+        """Return the batch query at these versions, over the batch queries of the views that it reads.
 
-        versions: of all base sources, by the way to them.
+        versions: of all base sources, by their path through the views.
         """
-        frames = {name: table.scanned(versions[name]) for name, table in self.tables.items()}
+        frames = {name: table.scan(versions[name]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
             frames[name] = view.batch(below)
         return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
 
     def check_unchanged(self) -> None:
-        """Refuse to compare what was built from another query, here or below; raises ChangedQueryError."""
+        """Raise ChangedQueryError if the state, of this view or one below, was built from another query."""
         for each in (*self._chain, self):
             store = each.view.store
             entry = Published(store).entry
@@ -244,6 +246,6 @@ class ResolvedView:
 
     @cached_property
     def _chain(self) -> tuple[ResolvedView, ...]:
-        """The views below, at any depth, each once and before all that read it."""
+        """Yield the views below, at any depth, each once and before its readers."""
         found = [each for view in self.views.values() for each in (*view._chain, view)]
         return tuple({id(each.view): each for each in found}.values())

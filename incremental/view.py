@@ -1,6 +1,6 @@
-"""The public View: one batch query whose answer is kept current.
+"""Define the public View: one batch query whose answer is maintained.
 
-It is made by `Warehouse.view` (api.py).
+`Warehouse.view` (api.py) creates it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from incremental.operations.verify import verify
 from incremental.refresh.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from incremental.store.journal import Entry, base_versions
-from incremental.store.publisher import addressed
+from incremental.store.publisher import find_address
 from incremental.store.snapshot import Published
 from incremental.store.view_store import Store
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """A maintained view; nothing is read before `refresh`.
+    """A maintained view; no data is read before `refresh`.
 
-    catalog: the sources that its query may read; compiled: the latest compilation of it.
+    catalog: the sources that its query may read; compiled: its latest compilation.
     """
 
     warehouse: Warehouse
@@ -76,7 +76,7 @@ class View:
         return resolved.compilation.explain(resolved.choice, trace)
 
     def description(self) -> Description:
-        """The compiled view as plain data, for an orchestrator's graph."""
+        """Return the compiled view as plain data, for an orchestrator's graph."""
         resolved = self._resolved
         return resolved.compilation.description(resolved.choice)
 
@@ -86,17 +86,17 @@ class View:
         progress: Progress | None = None,
         chunk: int | None = None,
     ) -> Report:
-        """One epoch, up to the sources' latest versions or the given ones; finishes an interrupted epoch first.
+        """Refresh to the sources' latest versions or the given ones, after finishing an interrupted epoch.
 
-        chunk: bytes of source files that one epoch takes in; a larger change, a first load above all, takes several.
-        The views that its query reads go to the same versions first; `versions` may name what only they read.
-        Raises RefusedError, SourceError, BusyError, ChangedQueryError; nothing is half done after any of them.
+        chunk: bytes of source files per epoch; a larger change, typically the first load, is split into several epochs.
+        The views that its query reads are refreshed to the same versions first; `versions` may name sources that only
+        they read. Raises RefusedError, SourceError, BusyError, ChangedQueryError; all of them leave the old answer.
         """
         check_versions(versions)
         return self._run(versions, progress, False, checked(chunk))
 
     def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
-        """Build the state anew as the next generation; readers keep the old one until it is complete."""
+        """Rebuild the state as the next generation; readers keep the old one until it is complete."""
         return self._run(None, progress, True, checked(chunk))
 
     def _run(
@@ -107,11 +107,11 @@ class View:
             return refresh.run(versions, progress, rebuild, chunk)
 
     def answer(self) -> DataFrame:
-        """The answer of the last finished epoch in the query's order; that of the old query until a rebuild is done."""
-        return self._answered(self._resolved, *self._published.seen())
+        """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""
+        return self._answered(self._resolved, *self._published.read_consistently())
 
     def _answered(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
-        """The answer in the table of an epoch."""
+        """Return the answer in the table of an epoch."""
         built = self.store.journal.recipe(entry.intent.fingerprint)
         if built is not None and not resolved.is_of(built):
             return rows.select(*(quoted(name) for name, _ in built.columns))
@@ -120,67 +120,67 @@ class View:
 
     @property
     def address(self) -> Address:
-        """Where the answer of the last finished epoch is: table, version, columns; raises StateError before one."""
-        return addressed(self.store.folder, self.name, self.publish_as)
+        """The address of the last finished epoch's answer: table, version, columns; StateError before epoch 1."""
+        return find_address(self.store.folder, self.name, self.publish_as)
 
     @property
     def path(self) -> str:
-        """The ordinary Delta table that holds the answer of the last finished epoch; a rebuild begins another."""
+        """The path of the Delta table with the last finished epoch's answer; a rebuild writes another table."""
         return self._published.table.path
 
     @property
     def versions(self) -> dict[str, int]:
-        """The Delta version of every base source that the last finished epoch stands for; raises StateError before one.
+        """The Delta version of every base source in the last finished epoch; raises StateError before epoch 1.
 
-        A source that only a view below reads is named by the way to it: `totals/orders`.
+        A source that only a view below reads is named by its path: `totals/orders`.
         """
         return base_versions(self._published.entry.intent.sources)
 
     def batch(self, versions: Mapping[str, int] | None = None) -> DataFrame:
-        """The batch query's answer, by running it: on the versions of the last finished epoch, or on the given ones.
+        """Run the batch query at the versions of the last finished epoch, or at the given ones.
 
-        versions: of all base sources, named as `versions` names them. A view below stands for its own batch query.
+        versions: of all base sources, by the names in `versions`. A view below is replaced by its own batch query.
         """
         return self._resolved.batch(self.versions if versions is None else versions)
 
     def verify(self, share: float = 1.0) -> Verification:
         """Compare the view with the batch query at its last epoch's versions, duplicates counted.
 
-        share: the part of the keys (without any, of the rows) to compare; another one after each epoch.
-        Raises ChangedQueryError where the view, or one that it reads, was built from another query, SourceError where a
-        source is another table than the one of its last epoch.
+        share: the share of the keys (of the rows, if there is no key) to compare; each epoch has another sample.
+        Raises ChangedQueryError if the view, or one that it reads, was built from another query, SourceError if a
+        source is another table than in its last epoch.
         """
         resolved = self._resolved
         resolved.check_unchanged()
-        entry, rows = self._published.seen()
+        entry, rows = self._published.read_consistently()
         intent = entry.intent
         resolved.inputs.check({name: pin for name, pin in intent.sources.items() if name not in resolved.views})
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
         return verify(intent, versions, resolved.batch(versions), self._answered(resolved, entry, rows), sample)
 
     def history(self) -> tuple[Report, ...]:
-        """The reports of all finished epochs, oldest first."""
+        """Return the reports of all finished epochs, oldest first."""
         return tuple(entry.report for entry in self.store.journal.entries() if entry.report is not None)
 
     def status(self) -> Status:
-        """Age and lag of the last epoch, sizes of the tables, what is unfinished or quarantined; runs no query."""
+        """Return age and lag of the last epoch, table sizes, unfinished work and quarantined rows; runs no query."""
         return replace(status_with_metrics(self.store, self._base), quarantined=self._resolved.quarantined())
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
-        """Compact tables and landed sources; remove what neither a view nor a version of these hours needs."""
+        """Compact tables and landed sources; remove files that no view and no version of the last `hours` needs."""
         resolved = self._resolved
         return upkeep(self.store, resolved.compilation.mode_policy, resolved.inputs, retention_hours, progress)
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
-        """Go back to a finished epoch, as a new generation; the next refresh goes forward from there."""
+        """Roll back to a finished epoch, as a new generation; the next refresh continues from there."""
         return self._rollback.to(epoch, generation, progress)
 
     def rebucket(self, buckets: int, progress: Progress | None = None) -> Report:
-        """Store states and view in so many buckets, as a new generation; no source is read."""
+        """Rewrite states and view with a number of buckets, as a new generation; no source is read."""
         return self._rollback.rebucket(buckets, progress)
 
     def branch(self, name: str, into: Warehouse | None = None) -> View:
-        """Another view, of this warehouse or `into`, that begins with the last epoch and goes its own way."""
+        """Create a view in this warehouse or `into` that starts from the last epoch and is maintained separately."""
         made = (into or self.warehouse).view(name, self.query, self.policy, self.publish, self.on_change)
         create_branch(self.store, made.store, self._resolved.inputs)
         return made
@@ -188,42 +188,42 @@ class View:
     def drop(self, force: bool = False) -> None:
         """Remove the view's states, tables, journal and SQL view; raises StateError while it has branches.
 
-        force: also while another view, refreshed anywhere or declared in this process, reads it: rebuild that then.
+        force: drop it even if another view, refreshed anywhere or declared in this process, reads it; rebuild that one.
         """
         drop_view(self.store, () if force else readers(self.folder), force)
         forget(self.folder)
         self.warehouse.forget(self.name)
 
     def reads(self, folder: Path) -> bool:
-        """Whether the query reads the view in a folder as a source."""
+        """Return whether the query reads the view in a folder as a source."""
         names = {name for name, view in self.catalog.views.items() if view.folder == folder}
         return bool(names) and not names.isdisjoint(self._resolved.compilation.query.sources)
 
     @property
     def folder(self) -> Path:
-        """Where all is kept of the view."""
+        """The folder with the view's journal and tables."""
         return self.store.folder.resolve()
 
     @property
     def store(self) -> Store:
-        """Where its journal and its tables are."""
+        """The store of its journal and tables."""
         warehouse = self.warehouse
         folder = warehouse.root / "views" / self.name
         return Store(warehouse.spark, folder, self.name, warehouse.lake, warehouse.tuning, self.publish_as)
 
     @property
     def current(self) -> bool:
-        """Whether no row has come or gone since the last finished epoch."""
+        """Whether no source row was added or removed since the last finished epoch."""
         return self.status().current
 
     @property
     def schema(self) -> StructType:
-        """The columns of the answer with Spark's types, any of which may be NULL."""
+        """The columns of the answer with Spark's types, all nullable."""
         return self._resolved.compilation.schema
 
     @property
     def _resolved(self) -> ResolvedView:
-        """The view as it is now: asked for once in an operation."""
+        """Resolve the view and its sources for one operation."""
         return Resolver().view(self)
 
     @property
@@ -236,7 +236,7 @@ class View:
         return Published(self.store)
 
     def _base(self, way: str) -> VersionedTable:
-        """A table by the way to it (see refresh/upstream.py)."""
+        """Return a base table by its path through the views (see refresh/upstream.py)."""
         source, _, rest = way.partition("/")
         if rest and source in self.catalog.views:
             return self.catalog.views[source]._base(rest)
@@ -249,7 +249,7 @@ class View:
 
 
 def check_versions(versions: object) -> None:
-    """Refuse versions that are not numbers by source; raises QueryError."""
+    """Raise QueryError for versions that are not numbers by source."""
     given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
     if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
         raise QueryError(
@@ -258,9 +258,7 @@ def check_versions(versions: object) -> None:
 
 
 def checked(chunk: int | None) -> int | None:
-    """The bytes of a part; raises QueryError for none."""
+    """Return the bytes of a part; raises QueryError for less than 1."""
     if chunk is not None and chunk < 1:
-        raise QueryError(
-            f"a change cannot be taken in parts of {chunk} bytes. Give 1 or more, or None for all at once."
-        )
+        raise QueryError(f"invalid chunk of {chunk} bytes. Give 1 or more, or None for no limit.")
     return chunk

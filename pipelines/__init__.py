@@ -1,1 +1,1 @@
-"""Declared pipelines, one folder each, and the command line that runs them."""
+"""Declare pipelines, one folder each, and run them from the command line."""

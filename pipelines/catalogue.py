@@ -1,4 +1,4 @@
-"""Find the declared pipelines of a folder, and open the view of one.
+"""Find the declared pipelines of a folder, and open their views.
 
 A pipeline is a folder with a pipeline.yaml and one query (`queries`). Loading reads and checks text only: it starts no
 Spark, imports no pyspark and runs no query.py.
@@ -65,7 +65,7 @@ def load(name: str, folder: Path | None = None) -> Pipeline:
 
 
 def _check_published_once(home: Path, publish_as: str) -> None:
-    """Refuse a SQL view that another pipeline of the folder is published as, too."""
+    """Raise DeclarationError for a `publish_as` that another pipeline of the folder has too."""
     for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
         known = reading.declares(other, "publish_as")
         if other.parent != home and isinstance(known, str) and is_same_name(known, publish_as):
@@ -95,7 +95,7 @@ def survey_pipelines(folder: Path | None = None) -> dict[str, Pipeline | Declara
 
 @dataclass(frozen=True)
 class _Loader:
-    """Loads pipelines of one folder, each once, however many others read its view."""
+    """Loads the pipelines of one folder, each once, also if several others read its view."""
 
     folder: Path
     names: tuple[str, ...]
@@ -136,7 +136,7 @@ class _Loader:
         return Pipeline(name, home, declaration, query, loaded)
 
     def _check_below(self, place: str, view: str, above: tuple[str, ...]) -> None:
-        """Refuse a pipeline that cannot be read; above: those that would, the last of them itself."""
+        """Raise DeclarationError for a missing pipeline or a cycle; above: its readers, the last of them itself."""
         if view in above:
             cycle = " → ".join([*above[above.index(view) :], view])
             raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}). Remove one.")
@@ -147,7 +147,7 @@ class _Loader:
 
 
 def start(pipeline: Pipeline) -> SparkSession:
-    """Return the Spark session that a pipeline asks for."""
+    """Return the Spark session that a pipeline declares."""
     from incremental.spark import session
 
     part = pipeline.declaration.spark
@@ -156,7 +156,7 @@ def start(pipeline: Pipeline) -> SparkSession:
 
 
 def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
-    """Return what the doctor finds, for a pipeline's warehouse and Spark or for the default ones."""
+    """Return the doctor's findings, for a pipeline's warehouse and Spark or for the default ones."""
     from incremental.spark import doctor
 
     if pipeline is None:
@@ -169,8 +169,8 @@ def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:
     """Return the pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError).
 
-    opened: those that are open in this Spark already, by name, to which this one and those below it are added: each is
-    compiled once, however many of the pipelines that are opened one after another read it.
+    opened: pipelines that are open in this Spark already, by name; this one and those below it are added. Each is
+    compiled once, also if several pipelines read it.
     """
     from incremental.api import Warehouse
 
@@ -188,15 +188,15 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
 
 
 def address(pipeline: Pipeline) -> Address:
-    """Return where the answer is now; starts no Spark. Raises StateError before the first refresh."""
-    from incremental.store.publisher import addressed
+    """Return the current address of the answer; starts no Spark. Raises StateError before the first refresh."""
+    from incremental.store.publisher import find_address
 
     folder = Path(pipeline.warehouse) / "views" / pipeline.name
-    return addressed(folder, pipeline.name, pipeline.declaration.publish_as)
+    return find_address(folder, pipeline.name, pipeline.declaration.publish_as)
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
-    """Land the dropped files of every source; returns what changed.
+    """Land the dropped files of every source; returns one landing per source.
 
     partitions: land just these, even if they look unchanged; by default every partition whose files changed.
     """
@@ -207,7 +207,7 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
 
 
 def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) -> tuple[Landing, ...]:
-    """Land quarantined rows again, of one source or of all, by the schema that is declared now."""
+    """Land quarantined rows again, of one source or of all, by the current schema."""
     return tuple(warehouse.replay(name) for name in ([quarantining(pipeline, source)] if source else pipeline.landed))
 
 
@@ -223,7 +223,7 @@ def quarantining(pipeline: Pipeline, source: str) -> str:
 def refresh(
     pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
 ) -> Report:
-    """Refresh or rebuild the view, in parts of the given or the declared size, if there is one; write its plan down."""
+    """Refresh or rebuild the view, in batches of the given or declared size, if any; store its description."""
     asked = chunk or pipeline.declaration.chunk
     most = None if asked is None else sizes.bytes_of(asked)
     report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
@@ -238,13 +238,15 @@ def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landi
 
 
 def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
-    """Return the state of a pipeline as plain data: that of View.status, and `state` in a word or two.
+    """Return the state of a pipeline as plain data: View.status, and a summary in `state`.
 
     opened: as of `open`.
-    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have moved on) or up to date.
+    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed) or up to date.
     """
     warehouse, view = open(pipeline, spark, opened)
-    status = replace(view.status(), quarantined=warehouse.quarantined())  # of what it lands, though no query reads it
+    status = replace(
+        view.status(), quarantined=warehouse.quarantined()
+    )  # also of landed sources that the query does not read
     word = "up to date" if status.current else "behind"
     if status.unfinished is not None:
         word = "interrupted"
@@ -255,12 +257,12 @@ def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | Non
 
 
 def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
-    """Return the state of a pipeline with its name; for a failing or invalid one the problem.
+    """Return the state of a pipeline with its name; the problem for an invalid or failing one.
 
     opened: as of `open`, of one Spark for all pipelines.
     """
     if isinstance(pipeline, Exception):
-        return {"name": name, "state": "not declared well", "problem": str(pipeline)}
+        return {"name": name, "state": "invalid declaration", "problem": str(pipeline)}
     try:
         return {"name": name} | pipeline_state(pipeline, start(pipeline), opened)
     except DeltafoldError as error:
@@ -268,7 +270,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
 
 
 def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
-    """Return what a pipeline declares, as plain data."""
+    """Return a pipeline's declaration as plain data."""
     if isinstance(pipeline, Exception):
         return {"name": name, "problem": str(pipeline)}
     return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}

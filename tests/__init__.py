@@ -1,1 +1,1 @@
-"""The tests, one folder for each room."""
+"""The tests, one folder for each package."""

@@ -1,4 +1,4 @@
-"""What all tests share: one quiet Spark with Delta Lake for the whole run, started when the first test asks for it."""
+"""Define the fixtures of all tests: one quiet Spark with Delta Lake for the whole run, started at its first use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is marked `night` to `--long` (see tests/night.py)."""
+    """Skip tests marked `night` unless `--long` is given (see tests/night.py)."""
     if not config.getoption("--long"):
         left = [item for item in items if item.get_closest_marker("night")]
         config.hook.pytest_deselected(items=left)
@@ -40,13 +40,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
-    """Whether whole matrices are asked for, not samples."""
+    """Whether whole matrices are run, not samples."""
     return bool(request.config.getoption("--long"))
 
 
 @pytest.fixture
 def regenerate(request: pytest.FixtureRequest) -> bool:
-    """Whether expected texts are to be rewritten from what is found."""
+    """Whether expected texts are rewritten from the actual ones."""
     return bool(request.config.getoption("--regenerate-golden"))
 
 
@@ -67,7 +67,7 @@ def spark(long: bool) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def sandbox(spark: SparkSession, tmp_path: Path) -> MemorySandbox:
-    """A warehouse over tables in memory: what a test takes unless it is about Delta."""
+    """A warehouse over tables in memory, for every test that is not about Delta itself."""
     from tests.sandbox import MemorySandbox
 
     return MemorySandbox(spark, tmp_path)
@@ -75,7 +75,7 @@ def sandbox(spark: SparkSession, tmp_path: Path) -> MemorySandbox:
 
 @pytest.fixture
 def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
-    """The same over Delta tables, ten times slower."""
+    """A warehouse over Delta tables, ten times slower."""
     from tests.sandbox import DeltaSandbox
 
     return DeltaSandbox(spark, tmp_path)
@@ -83,7 +83,7 @@ def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
 
 @pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """Every warehouse that is opened in the test has its tables in memory, whoever opens it."""
+    """Make every warehouse in the test have its tables in memory, also those that commands open."""
     from incremental import api
     from incremental.lake.memory.lake import MemoryLake
 

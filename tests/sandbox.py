@@ -1,7 +1,7 @@
-"""A warehouse in a fresh folder, sources that others write, and the check after each refresh: in memory or on Delta.
+"""Set up a warehouse in a new folder with sources to write to, and check each refresh, in memory or on Delta.
 
 Both sandboxes have the same verbs and drive the same Warehouse; a test moves from one to the other by its fixture,
-`sandbox` (in memory, about ten times faster) or `delta`. What needs Delta itself: SQL beyond `MemorySandbox.sql`,
+`sandbox` (in memory, about ten times faster) or `delta`. Delta itself is needed for SQL beyond `MemorySandbox.sql`,
 files on the disk, and whatever the contract of the lakes (incremental/lake/memory) says is not like Delta.
 """
 
@@ -40,10 +40,10 @@ Step = tuple[Any, ...]
 
 
 class Sandbox(ABC):
-    """Sources, views and what tests do to them."""
+    """Sources and views, and the operations of tests on them."""
 
     lake: Lake
-    deletion_vectors = True  # of tables that are made from now on
+    deletion_vectors = True  # for tables that are created from now on
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self._views = spark, folder, 0
@@ -52,11 +52,11 @@ class Sandbox(ABC):
     def opened(
         self, folder: str = "warehouse", spark: SparkSession | None = None, tuning: Tuning | None = None
     ) -> Warehouse:
-        """A warehouse as another process opens it, or one beside it."""
+        """Open the warehouse as another process does, or another warehouse beside it."""
         return Warehouse(spark or self.spark, self.folder / folder, tuning, self.lake)
 
     def tune(self, **numbers: Any) -> None:
-        """Give the warehouse other sizes and limits from now on."""
+        """Set other sizes and limits of the warehouse."""
         self.warehouse.tuning = replace(self.warehouse.tuning, **numbers)
 
     def path(self, name: str) -> str:
@@ -72,7 +72,7 @@ class Sandbox(ABC):
         self.declare(name, invariant)
 
     def declare(self, name: str, invariant: bool = False) -> None:
-        """Declare a table that is there."""
+        """Declare an existing table."""
         self.warehouse.source(name, Delta(self.path(name), invariant=invariant))
 
     def insert(self, name: str, schema: str, rows: Sequence[Any], mode: str = "append") -> None:
@@ -86,16 +86,16 @@ class Sandbox(ABC):
         return self
 
     def view(self, query: Any, name: str = "v", **options: Any) -> View:
-        """The view of this name, by this query from now on."""
+        """Declare or redefine the view of this name, with this query."""
         return self.warehouse.view(name, query, **options)
 
     def another(self, query: Any, **options: Any) -> View:
-        """A view beside those that were made so before."""
+        """Declare a view with a new name."""
         self._views += 1
         return self.view(query, f"v{self._views}", **options)
 
     def do(self, *steps: Step) -> None:
-        """Do some steps, one after the other."""
+        """Run steps one after the other."""
         for verb, name, what, *more in steps:
             match verb:
                 case "insert":
@@ -113,14 +113,14 @@ class Sandbox(ABC):
 
     @abstractmethod
     def write(self, name: str, frame: DataFrame, mode: str = "append", partition: str | None = None) -> None:
-        """Write a frame to a table of others; mode `reshape`: overwrite it with other columns or another partition."""
+        """Write a frame to an external table; mode `reshape`: overwrite it with other columns or another partition."""
 
     @abstractmethod
     def sql(self, text: str, **paths: str) -> None:
         """Run a statement in which {name} is the table of that source; paths: of other tables, such as a view's."""
 
     def remove(self, folder: str) -> None:
-        """Remove a table, or all tables in a folder, as somebody does who knows nothing of them."""
+        """Remove a table, or all tables in a folder, as an outsider would."""
         shutil.rmtree(self.folder / folder)
 
     @abstractmethod
@@ -128,12 +128,12 @@ class Sandbox(ABC):
         """Remove the files of older versions of a source at once."""
 
     def read(self, text: str, versions: Mapping[str, int] | None = None) -> DataFrame:
-        """A query in which {name} is the table of that source, at its latest version or at one of `versions`."""
+        """Run a query in which {name} is the table of that source, at its latest version or at one of `versions`."""
         names = set(re.findall(r"\{(\w+)\}", text))
         tables = {name: self.table(name) for name in names}
         latest = {name: table.version() or 0 for name, table in tables.items()}
         chosen = latest | dict(versions or {})
-        frames: dict[str, Any] = {name: tables[name].scanned(chosen[name]) for name in names}
+        frames: dict[str, Any] = {name: tables[name].scan(chosen[name]) for name in names}
         return self.spark.sql(text, **frames)
 
 
@@ -202,7 +202,7 @@ class MemorySandbox(Sandbox):
         self._written(name).remove_older(0)
 
     def beside(self, name: str) -> MemorySandbox:
-        """Another sandbox, in a folder of this one's."""
+        """Return another sandbox in a subfolder."""
         return MemorySandbox(self.spark, self.folder / name)
 
     def _insert(self, name: str, columns: str | None, query: str) -> None:
@@ -217,7 +217,7 @@ class MemorySandbox(Sandbox):
 
 
 def sandbox_of(spark: SparkSession, folder: Path, lake: Lake) -> Sandbox:
-    """A sandbox over tables of a lake that are there."""
+    """Return a sandbox over existing tables of a lake."""
     return MemorySandbox(spark, folder, lake) if isinstance(lake, MemoryLake) else DeltaSandbox(spark, folder)
 
 
@@ -231,7 +231,7 @@ def checked(view: View, **options: Any) -> Report:
 
 @contextmanager
 def as_if_large(view: View) -> Generator[None]:
-    """Every other refresh in memory reads within a few ranges of the change's keys, as it does of large inputs."""
+    """Make every other refresh in memory restrict its reads to key ranges, as for large inputs."""
     warehouse, tuning = view.warehouse, view.warehouse.tuning
     if isinstance(warehouse.lake, MemoryLake) and len(view.history()) % 2:
         warehouse.tuning = replace(tuning, prune_above_bytes=0, range_slices=3)
@@ -242,7 +242,7 @@ def as_if_large(view: View) -> Generator[None]:
 
 
 def confirm(view: View) -> None:
-    """The answer has the batch query's rows and types; independent of the product's own verifier."""
+    """Assert that the answer has the batch query's rows and types, without the product's own verifier."""
     expected = view.batch()
     answer = view.answer()
     assert types(answer) == types(expected)

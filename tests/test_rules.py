@@ -1,4 +1,4 @@
-"""The rules of the code, which are the same for all rooms."""
+"""Check the rules that all code must fulfil."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ CODE = sorted(
     for room in ("incremental", "pipelines", "assets", "benchmarks", "tests")
     for path in (PROJECT / room).rglob("*.py")
 )
-LONGEST_MODULE, LONGEST_FUNCTION = 300, 40
+LONGEST_MODULE, LONGEST_FUNCTION, LARGEST_FOLDER = 300, 40, 15
 OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
 SAYING_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|base|common|misc)(_|$)")
 ADDRESS = re.compile(
@@ -53,12 +54,12 @@ def test_rooms_look_one_way() -> None:
 
 
 def test_modules_are_small_and_say_what_they_are() -> None:
-    """Protects from modules that nobody finds their way in."""
+    """Protects from modules that are too long or have no docstring."""
     assert not [f"{path.relative_to(PROJECT)}: {wrong}" for path in CODE for wrong in faults(path)]
 
 
 def faults(path: Path) -> Iterator[str]:
-    """What is wrong with a module's docstring, name or size; tests may be long."""
+    """Yield the faults of a module's docstring, name or size; tests may be long."""
     text = path.read_text()
     tree = ast.parse(text)
     if not ast.get_docstring(tree):
@@ -73,8 +74,14 @@ def faults(path: Path) -> Iterator[str]:
                 yield f"{node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
 
 
+def test_folders_are_small() -> None:
+    """Protects from packages with too many modules to survey."""
+    sizes = Counter(path.parent.relative_to(PROJECT) for path in CODE)
+    assert not [f"{folder}: {size} modules" for folder, size in sizes.items() if size > LARGEST_FOLDER]
+
+
 def imports(path: Path) -> set[str]:
-    """The packages that a module imports, wherever in it."""
+    """Return the packages that a module imports, anywhere in it."""
     nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes]
     return {name.partition(".")[0] for name in names}
@@ -82,7 +89,7 @@ def imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", ["incremental", "pipelines", "assets"])
 def test_data_is_never_code(room: str) -> None:
-    """Protects from files that, being read, run what somebody wrote into them."""
+    """Protects from file formats whose reading executes their content."""
     for path in (PROJECT / room).rglob("*.py"):
         assert not imports(path) & OF_CODE, path
         assert "yaml.load(" not in path.read_text(), path

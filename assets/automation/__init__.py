@@ -1,1 +1,1 @@
-"""Start runs: schedules, and sensors that look at folders and tables without a JVM."""
+"""Start runs by schedules, and by sensors that read folders and tables without a JVM."""

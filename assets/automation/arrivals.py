@@ -1,9 +1,8 @@
 """Request one run for the partition folders that were added, changed or removed since the last look.
 
-However many partitions are new, changed or gone, one run takes them: its range goes from the first of them to the
-last, and it lands those whose files changed (`changed_only`). Keys of dynamic partitions are registered on the way.
-The cursor records what was seen, so a request is made once; if one is lost or repeated, the run itself finds what there
-is to land.
+One run lands all of them: its range goes from the first to the last changed partition, and it lands those whose files
+changed (`changed_only`). Keys of new dynamic partitions are registered first. The cursor records the folders' state, so
+each change is requested once; if a request is lost or repeated, the run itself finds the partitions to land.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +23,14 @@ Seen = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What is to be done about the folders: a run, and the dynamic partitions to register before it."""
+    """The reaction to changed folders: a run, and the dynamic partitions to register before it."""
 
     request: dg.RunRequest
     new_keys: Sequence[str]
 
 
 def look(pipeline: Pipeline, now: datetime) -> Seen:
-    """Return what lies in the folders of a pipeline's Files sources, without days that are no partition yet."""
+    """Return the signatures of partition folders by source and key, without future days."""
     seen: dict[str, Mapping[str, str]] = {}
     for name in pipeline.landed:
         files = pipeline.declaration.sources[name].files
@@ -44,7 +43,7 @@ def look(pipeline: Pipeline, now: datetime) -> Seen:
 
 
 def changed_keys(before: Seen, after: Seen) -> Sequence[str]:
-    """Return the keys, over all sources, whose files changed between two looks, in order."""
+    """Return the keys of all sources whose signatures differ between two ticks, in order."""
     changed = {
         key
         for source in before.keys() | after.keys()
@@ -57,7 +56,7 @@ def changed_keys(before: Seen, after: Seen) -> Sequence[str]:
 def request(
     pipeline: Pipeline, changed: Sequence[str], refreshed: Sequence[dg.AssetKey], instance: dg.DagsterInstance
 ) -> Arrivals:
-    """Return the one run that lands what changed and refreshes.
+    """Return the run that lands the changed partitions and refreshes.
 
     Args:
         pipeline: the pipeline, which lands at least one source.
@@ -79,7 +78,7 @@ def request(
 
 
 def _order(pipeline: Pipeline, cut: Sequence[str], instance: dg.DagsterInstance) -> tuple[Sequence[str], Sequence[str]]:
-    """Return all partition keys in Dagster's order, and those of them that are new to it."""
+    """Return all partition keys in Dagster's order, and those that Dagster does not know yet."""
     partitions = partitions_of(pipeline)
     if isinstance(partitions, dg.DynamicPartitionsDefinition):
         known = instance.get_dynamic_partitions(pipeline.name)

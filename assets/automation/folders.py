@@ -38,7 +38,7 @@ def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
         prefix = f"{column}="
         children = [child for child in folder.iterdir() if child.name.startswith(prefix) and child.is_dir()]
         folders = {unquote(child.name.removeprefix(prefix)): child for child in children}
-    # The same facts as those by which a landing knows whether a partition has changed.
+    # The same file properties by which a landing detects a changed partition.
     found = {key: data_files(folders[key]) for key in sorted(folders)}
     return {key: _digest(files) for key, files in found.items() if files}
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 
 import dagster as dg
-from dagster._utils.schedules import cron_string_iterator  # there is no public way to read a cron text
+from dagster._utils.schedules import cron_string_iterator  # Dagster has no public parser of cron texts
 
-_FRIDAY = datetime(2024, 1, 5, tzinfo=UTC).timestamp()  # a weekend follows soon
+_FRIDAY = datetime(2024, 1, 5, tzinfo=UTC).timestamp()  # a day shortly before a weekend
 _TICKS = 600  # a weekend of half-hourly ticks, a month of hourly ones, more than a year of daily ones
 
 

@@ -42,7 +42,7 @@ def schedule_of(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Sche
 def _due(
     pipeline: Pipeline, refreshed: Sequence[dg.AssetKey], context: dg.ScheduleEvaluationContext
 ) -> dg.RunRequest | dg.SkipReason:
-    """Return what a tick starts."""
+    """Return the run that a tick starts, or the reason for none."""
     now = context.scheduled_execution_time
     if not pipeline.partitioned:
         return dg.RunRequest()

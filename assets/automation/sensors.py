@@ -1,9 +1,9 @@
 """Start a run when data arrives: the sensors of all pipelines. None of them starts a JVM.
 
     <name>_folders    new, changed or removed partition folders of the Files sources: one run that lands and refreshes
-    <name>_tables     a new version of a Delta table that others write: an event on that table's asset; a table
-                      declared by its name in the catalog is watched where the last refresh found it, since only Spark
-                      can ask the catalog
+    <name>_tables     a new version of an external Delta table: an event on that table's asset; a table
+                      declared by its name in the catalog is watched at the location that the last refresh found, since
+                      only Spark can query the catalog
     <name>_follow     a view that is behind its sources' events: one refresh
 
 The first two watch the outside and are off until they are switched on (Dagster's pages, Automation). The third one is
@@ -22,7 +22,7 @@ from assets.automation.folders import delta_version
 from assets.steps import epochs
 from pipelines.catalogue import Pipeline
 
-INTERVAL = 30  # seconds between two looks
+INTERVAL = 30  # seconds between two ticks
 
 
 def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.SensorDefinition:
@@ -37,14 +37,14 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
         name=f"{pipeline.name}_folders",
         job_name=keys.update_job(pipeline.name),
         minimum_interval_seconds=INTERVAL,
-        description=f"Lands what is dropped for {pipeline.name}, then refreshes: one run for all that came.",
+        description=f"Lands new and changed files for {pipeline.name}, then refreshes, in one run.",
     )
     def folders(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         before: arrivals.Seen = json.loads(context.cursor or "{}")
         after = arrivals.look(pipeline, datetime.now(UTC))
         changed = arrivals.changed_keys(before, after)
         if not changed:
-            return dg.SkipReason(f"No file came, went or changed for {', '.join(pipeline.landed)}.")
+            return dg.SkipReason(f"No files were added, changed or removed for {', '.join(pipeline.landed)}.")
         found = arrivals.request(pipeline, changed, refreshed, context.instance)
         new = [dg.AddDynamicPartitionsRequest(pipeline.name, found.new_keys)] if found.new_keys else []
         return dg.SensorResult(
@@ -55,10 +55,14 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
 
 
 def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Watch the Delta tables that a pipeline reads and others write; `invariant` ones never change."""
+    """Watch the external Delta tables that a pipeline reads, without `invariant` ones, which never change."""
     watched = watched_tables(pipeline)
     by_name = [name for name in watched if pipeline.declaration.sources[name].table]
-    named = f" It looks for {', '.join(by_name)} where the last refresh found the table's name." if by_name else ""
+    named = (
+        f" The location of {', '.join(by_name)} is the one that the last refresh found in the catalog."
+        if by_name
+        else ""
+    )
 
     @dg.sensor(
         name=f"{pipeline.name}_tables",
@@ -94,12 +98,12 @@ def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         description=f"Refreshes {pipeline.name} after a landing, a backfill or a new version of what it reads.",
     )
     def follow(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        # Asked first: what ends between the two questions is then seen at the next tick, and nothing is missed.
+        # Queried first: work that ends between the two queries is then found at the next tick.
         waiting = following.under_way(pipeline, context.instance)
         events = following.last_events(pipeline, context.instance)
         late = following.behind(events, following.consumed_versions(pipeline, context.instance))
         if not late:
-            return dg.SkipReason(f"{pipeline.name} has consumed all that its sources have.")
+            return dg.SkipReason(f"{pipeline.name} is up to date with its sources.")
         if waiting:
             return dg.SkipReason(f"{pipeline.name} is behind {', '.join(late)}; {waiting} must end first.")
         return dg.RunRequest(run_key=" ".join(f"{name}:{events[name].number}" for name in sorted(events)))

@@ -25,7 +25,7 @@ WHOLE = "100%"
 
 
 class CheckConfig(dg.Config):
-    """How one run checks."""
+    """Configuration of the check in one run."""
 
     sample: str | None = Field(
         default=None, description="The share of keys to compare, such as 1%; by default as the pipeline declares."
@@ -58,7 +58,7 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 
 def check_job(pipeline: Pipeline) -> "UnresolvedAssetJobDefinition":
-    """Return the job that compares all of a view, and does nothing else."""
+    """Return the job that only compares all of a view with the batch query."""
     return dg.define_asset_job(
         keys.check_job(pipeline.name),
         selection=dg.AssetSelection.checks(dg.AssetCheckKey(keys.view(pipeline.name), CHECK)),

@@ -1,8 +1,8 @@
-"""Materialise what an epoch of a view wrote: its state tables, then the view, with metadata and data versions.
+"""Materialise the tables of an epoch: the states, then the view, with metadata and data versions.
 
-A step of a run yields such results for its own view, and Dagster adds the versions of what they were made from. For the
-views below, and for a refresh outside of Dagster's runs, `materialisations` gives events with the same tags, so that
-Dagster finds them as fresh as those of a run.
+A step of a run yields such results for its own view, and Dagster adds the versions of their inputs. For the views
+below, and for a refresh outside of Dagster's runs, `materialisations` gives events with the same tags, so that Dagster
+treats them as those of a run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.definitions import data_version as tags  # the names of the tags that a run sets have no public home
+from dagster._core.definitions import data_version as tags  # the names of the tags that a run sets are not public
 
 from assets import keys, locations, metadata
 from assets.following import last_materialisation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from incremental.api import View
 
 Input = tuple[str, int | None]
-"""The data version of an asset, and the number of its event where it is stored already."""
+"""The data version of an asset, and the number of its event if that is stored already."""
 
 
 def materialisations(
@@ -38,11 +38,11 @@ def materialisations(
     Args:
         pipeline: the pipeline whose view it is.
         view: the view after the epoch.
-        report: what the refresh did.
-        instance: what the sources' last events say is read from it.
-        more: metadata of the view in place of the report's own.
+        report: of the refresh.
+        instance: to read the sources' last events from.
+        more: metadata of the view instead of the report's.
     """
-    description, version = view.description(), metadata.stand(report.generation, report.epoch)
+    description, version = view.description(), metadata.data_version(report.generation, report.epoch)
     view_metadata = {**view_with_versions(pipeline, view, description, report), **(more or {})}
     shown = {**states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
     given: dict[dg.AssetKey, Input] = {}
@@ -55,7 +55,7 @@ def materialisations(
 
 
 def states_with_versions(pipeline: Pipeline, description: Description) -> dict[dg.AssetKey, metadata.Metadata]:
-    """Return the metadata of each state table, and of the asset that stands for all while the plan is unknown."""
+    """Return the metadata of each state table, and of the single state asset while the plan is unknown."""
     whole = {keys.state(pipeline.name): metadata.state_metadata(description)} if description.states else {}
     return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
 
@@ -73,7 +73,7 @@ def view_with_versions(pipeline: Pipeline, view: "View", description: Descriptio
 def moved_below(
     pipeline: Pipeline, view: "View", report: Report, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    """Return the events of the views below that a refresh moved to other epochs, the lowest first."""
+    """Return the events of the views below that a refresh took to other epochs, the lowest first."""
     done = {each.view: each for each in report.below}
     for name, (below, its_view) in descriptions.chain(pipeline, view).items():
         if name in done and done[name].verdict != "nothing to do":
@@ -81,12 +81,14 @@ def moved_below(
 
 
 def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:
-    """Return the tags for the views that an asset was made from, which a refresh moved in the same step.
+    """Return the tags for an asset's input views that were refreshed in the same step.
 
-    Dagster itself tags the versions that it has looked up before the step, and would find the asset outdated at once.
+    Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated at once.
     """
-    stands = {keys.view(each.view): metadata.stand(each.generation, each.epoch) for each in report.below}
-    return {tags.get_input_data_version_tag(key): stand for key, stand in stands.items() if key in _inputs_of(spec)}
+    versions = {keys.view(each.view): metadata.data_version(each.generation, each.epoch) for each in report.below}
+    return {
+        tags.get_input_data_version_tag(key): version for key, version in versions.items() if key in _inputs_of(spec)
+    }
 
 
 def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:
@@ -94,12 +96,12 @@ def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:
 
 
 def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMaterialization:
-    """Return the event of a Delta table that others write.
+    """Return the event of an external Delta table.
 
     Args:
         key: the asset of the table.
         version: the version that it has.
-        how: how that is known, in a few words.
+        how: the origin of that knowledge, in a few words.
     """
     return dg.AssetMaterialization(
         key,
@@ -110,7 +112,7 @@ def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMateriali
 
 
 def made(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
-    """Return the tags of a materialisation: its data version, and what it was made from."""
+    """Return the tags of a materialisation: its data version, and those of its inputs."""
     found = {
         tags.DATA_VERSION_TAG: version,
         tags.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",

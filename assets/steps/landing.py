@@ -2,9 +2,9 @@
 
 A run lands all the partitions that it was launched with in one call; a backfill over a range is one run. A partition
 is replaced as a whole, so landing it again is an exact correction, and landing an unchanged one has no effect. With
-`changed_only`, as the sensor asks, the folder decides what is landed, and the run's partitions are those known to equal
-their folders afterwards. A single partition without files fails: somebody asked for it. In a range, days without files
-are common and stay empty; one that was landed before is removed.
+`changed_only`, which the sensor sets, only partitions whose files changed are landed; afterwards all partitions of the
+run equal their folders. A run of one partition without files fails, since it was requested explicitly. In a range, days
+without files are common and stay empty; one that was landed before is removed.
 """
 
 import dagster as dg
@@ -18,11 +18,11 @@ from pipelines.catalogue import Pipeline
 
 
 class LandingConfig(dg.Config):
-    """How one run lands."""
+    """Configuration of the landing in one run."""
 
     changed_only: bool = Field(
         default=False,
-        description="Land every partition whose files changed, instead of each of the run's partitions in any case.",
+        description="Land only partitions whose files changed, instead of all of the run's partitions.",
     )
 
 
@@ -51,7 +51,7 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
                 landed = warehouse.land(source)
             else:
                 there = set(warehouse.partitions(source))
-                # where none of them is, this says so
+                # raises if none of them has files
                 landed = warehouse.land(source, [key for key in chosen if key in there] or chosen)
         for key in chosen:
             context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)

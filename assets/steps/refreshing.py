@@ -1,9 +1,9 @@
 """Define the step that refreshes a pipeline's view and materialises its state and view assets.
 
-The step is not partitioned: it consumes whatever has been landed, from the last epoch's versions to the newest ones.
-It materialises the view also when nothing changed, with that verdict and the data version it had: the view is up to
-date, which is what freshness asks, and nothing downstream takes it for new. The views that its query reads are
-refreshed first, in the same step; those that changed are materialised too.
+The step is not partitioned: it consumes all landed changes, from the last epoch's versions to the newest ones. It
+materialises the view also if nothing changed, with that verdict and the same data version: so freshness finds the view
+up to date, and downstream assets do not count it as new. The views that its query reads are refreshed first, in the
+same step; those that changed are materialised too.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from pipelines.catalogue import Pipeline
 
 
 class RefreshConfig(dg.Config):
-    """How one run refreshes."""
+    """Configuration of the refresh in one run."""
 
     rebuild: bool = Field(
         default=False, description="Rebuild the state from the sources, as after a change of the query."
@@ -59,10 +59,10 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         context.log.info(report.sentence)
         if known is None or known.states != description.states:
             context.log.info("The state tables are new: reload the code location to see them.")
-        version = dg.DataVersion(metadata.stand(report.generation, report.epoch))
+        version = dg.DataVersion(metadata.data_version(report.generation, report.epoch))
         shown = {**epochs.states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
         for spec in shown_assets:
-            if spec.key in shown:  # a plan that has changed since the code was loaded may lack a state
+            if spec.key in shown:  # a plan that changed since the code was loaded may lack a state
                 tags = epochs.versions_below(spec, report)
                 yield dg.MaterializeResult(
                     asset_key=spec.key, metadata=shown[spec.key], data_version=version, tags=tags

@@ -21,7 +21,7 @@ def specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpe
     """
     sources = list(source_keys(pipeline).values())
     if known is None:
-        states = {keys.state(pipeline.name): "The state; its tables show after the first refresh and a reload."}
+        states = {keys.state(pipeline.name): "The state; its tables are shown after the first refresh and a reload."}
     else:
         states = {
             keys.state(pipeline.name, state.name): f"State by {', '.join(state.keys) or 'no key'}."
@@ -45,7 +45,7 @@ def specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpe
                 description=text,
                 group_name=pipeline.name,
                 kinds={"deltalake"},
-                skippable=True,  # a plan that has changed since the code was loaded may not have this table any more
+                skippable=True,  # a plan that changed since the code was loaded may not have this table any more
             )
             for key, text in states.items()
         ),

@@ -1,8 +1,8 @@
 """Define the job that maintains a pipeline's tables, `maintain_<pipeline>`, and its schedule.
 
-It compacts the tables and removes old files that no reader needs; no row changes, so no asset is materialised, and the
-step's output shows what was done. A declared `maintain` is on from the start; without one there is a weekly schedule,
-which is off until somebody turns it on. Ticks are UTC.
+It compacts the tables and removes old files that no reader needs. No row changes, so no asset is materialised; the
+step's output shows the rewritten and removed files. A declared `maintain` is on from the start; without one there is a
+weekly schedule, which is off until it is turned on. Ticks are UTC.
 """
 
 import dagster as dg
@@ -16,20 +16,20 @@ WEEKLY = "0 3 * * 0"
 
 
 class UpkeepConfig(dg.Config):
-    """How one run keeps the tables."""
+    """Configuration of the maintenance in one run."""
 
     retention_hours: float = 168
 
 
 def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
-    """Return the job of one step that maintains a pipeline's tables; it shares the pool of the refresh."""
+    """Return the job with one step that maintains a pipeline's tables, in the pool of the refresh."""
 
     @dg.op(
         name=keys.maintain_op(pipeline.name),
         out=dg.Out(dg.Nothing),
         pool=pipeline.name,
         retry_policy=CRASHES,
-        description=f"Compacts the tables of {pipeline.name} and removes old files that nobody needs.",
+        description=f"Compacts the tables of {pipeline.name} and removes old files that no reader needs.",
     )
     def maintain(context: dg.OpExecutionContext, config: UpkeepConfig, spark: SparkResource) -> None:
         with failures(pipeline):
@@ -40,7 +40,7 @@ def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
 
     @dg.job(
         name=keys.maintain_job(pipeline.name),
-        description=f"Keeps the tables of {pipeline.name} in order: compaction, and removal of old files.",
+        description=f"Maintains the tables of {pipeline.name}: compaction, and removal of old files.",
     )
     def job() -> None:
         maintain()
@@ -58,5 +58,5 @@ def upkeep_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:
         job_name=keys.maintain_job(pipeline.name),
         execution_timezone="UTC",
         default_status=running if declared else stopped,
-        description=f"Keeps the tables of {pipeline.name} in order: {declared or f'{WEEKLY}, once it is turned on'}.",
+        description=f"Maintains the tables of {pipeline.name}: {declared or f'{WEEKLY}, once it is turned on'}.",
     )

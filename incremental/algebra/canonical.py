@@ -1,7 +1,7 @@
 """The canonical text of plans and accumulators, whose hashes warehouses store as fingerprints and digests.
 
-The text is frozen: a change of it would tell every existing view that its query changed. It therefore keeps the names
-of classes, fields and sentences of the release that introduced it, whatever they are called elsewhere in the code;
+The text is frozen: if it changed, every existing view would be refused as having another query. It therefore keeps the
+names of classes, fields and sentences of its first release, whatever they are called elsewhere in the code;
 renaming a class or rewording a message never touches this module, and tests/algebra/test_canonical.py pins its output.
 
 - fingerprint (`Query.fingerprint`): the translated plan, before any pass, with the answer's columns and the settings;

@@ -1,4 +1,4 @@
-"""Declared constraints as facts, and what follows from them for a plan.
+"""Represent declared constraints as facts, and derive from them which terms of a plan's change are empty.
 
 With o₀ ⊆ rows before a refresh, o₁ after it, and a foreign key l.fk → o.pk that is valid before and after:
 
@@ -7,7 +7,7 @@ With o₀ ⊆ rows before a refresh, o₁ after it, and a foreign key l.fk → o
 | only adds rows to o | before(l) ⋈ Δo = ∅ | l₀ refers to keys of o₀, and no added row has one of these |
 | only removes rows from o | after(l) ⋈ Δo = ∅ | l₁ refers to keys of o₁, and no removed row has one of these |
 
-where o is read row by row, and l through any operators that pass the key columns on. NULL refers to nothing.
+where o is read row by row, and l through any operators that keep the key columns. NULL refers to no row.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def resolve_foreign_key(
 
 
 def check_key_columns(name: str, columns: Iterable[str], what: str, types: Types) -> None:
-    """Refuse columns that a source lacks, or whose values Spark cannot group by; raises SourceError."""
+    """Raise SourceError for columns that a source lacks, or whose values Spark cannot group by."""
     if name not in types:
         return
     for column in columns:

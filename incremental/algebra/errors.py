@@ -1,4 +1,4 @@
-"""The errors that callers can act on, one class for each kind of remedy.
+"""Define the errors that callers can act on, one class for each kind of fix.
 
 `str(error)` is the complete message, `what: cause. fix.`; no traceback is needed to understand it.
 """
@@ -25,7 +25,7 @@ class DeltafoldError(Exception):
 
 
 class DeltafoldWarning(UserWarning):
-    """Something that goes on otherwise than it was asked to; the message is complete, as an error's is."""
+    """Work that continues in another way than requested; the message has cause and fix, like an error's."""
 
 
 class SourceError(DeltafoldError):
@@ -49,7 +49,7 @@ class StorageError(DeltafoldError):
 
 
 class CatalogError(DeltafoldError):
-    """The catalog does not hold a view's SQL name: another's has it, a database or a permission is missing."""
+    """A view's SQL name cannot be used: it is taken, or a database or a permission is missing."""
 
 
 class QueryError(DeltafoldError):
@@ -58,9 +58,9 @@ class QueryError(DeltafoldError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why one node cannot be maintained incrementally, and the way out.
+    """Why one node cannot be maintained incrementally, and the fix.
 
-    node: the operator as explain prints it; because: the reason; instead: what the user can do.
+    node: the operator as explain prints it; because: the reason; instead: the fix.
     """
 
     node: str

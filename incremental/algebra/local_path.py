@@ -1,6 +1,6 @@
-"""Accept the path of a folder of this machine, and refuse the URI of any other place.
+"""Accept the path of a local folder, and refuse any other URI.
 
-Python takes `s3a://bucket/folder` for the relative local path `s3a:/bucket/folder`, and would make that folder.
+Python reads `s3a://bucket/folder` as the relative local path `s3a:/bucket/folder`, and would create that folder.
 `file:///folder` is a local path, spelt as Spark spells it: all that follows the empty host is the path, verbatim.
 """
 
@@ -13,22 +13,22 @@ from pathlib import Path
 from incremental.algebra.errors import DeltafoldError, SourceError
 from incremental.algebra.secrets import mask_secrets
 
-URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)  # one letter is a drive
+URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)  # a single letter is a Windows drive
 FILE_URI = re.compile(r"\s*file:(?://localhost/+|/+)", re.IGNORECASE)
 ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 def is_uri(address: str) -> bool:
-    """Whether an address begins with a scheme (`s3a:/`, `file:/`), which no path of this machine does."""
+    """Return whether an address begins with a scheme (`s3a:/`, `file:/`), which no path of this machine does."""
     return URI.match(address) is not None
 
 
 def local_path(
     what: str, address: str | os.PathLike[str], kind: type[DeltafoldError] = SourceError, *, home: bool = False
 ) -> Path:
-    """Return the absolute local path of an address; raise `kind` for a URI of another place.
+    """Return the absolute local path of an address; raises `kind` for any other URI.
 
-    what: how the message names it, such as `warehouse`; home: `~` is the home folder.
+    what: its name in the message, such as `warehouse`; home: `~` is the home folder.
     """
     text = os.fspath(address)
     if fault := uri_fault(text):
@@ -49,7 +49,7 @@ def plain(address: str) -> str:
 
 
 def uri_fault(address: str) -> str:
-    """Return why an address is not the path of a folder of this machine, and what to do, or nothing."""
+    """Return why an address is not the path of a local folder, and the fix; empty if it is one."""
     found = URI.match(address)
     if found is None:
         return "a path with :// in it is a misplaced URI. Name a local folder" if "://" in address else ""

@@ -1,7 +1,7 @@
 """Flatten a tree of inner joins into one product, and order its inputs for the change of any one of them.
 
 The change of one input is joined with the others one at a time, each by the conditions that connect it to the columns
-known so far; so a small change never waits for the join of everything that did not change.
+known so far; so a small change never requires a join of unchanged inputs with each other.
 """
 
 from __future__ import annotations

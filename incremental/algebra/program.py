@@ -1,4 +1,4 @@
-"""The compiled program, the interface between the compiler and the runtime, and its expected cost.
+"""Define the compiled program, the interface between compiler and runtime, and its expected cost.
 
 A program is the split q = a ∘ h: `states` lists every homomorphism with its merge, inputs first; `answer` is the plan
 over their tables that computes the view.

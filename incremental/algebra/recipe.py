@@ -1,6 +1,6 @@
-"""Everything that a stored answer depends on, in readable form, and the differences between two such recipes.
+"""Record everything that a stored answer depends on, in readable form, and compare two such recipes.
 
-The fingerprint decides whether a state fits a query; the recipe explains what changed. It is stored beside the journal
+The fingerprint decides whether a state belongs to a query; the recipe explains the changes. It is stored in the journal
 for each fingerprint and is bounded: a long line is cut, and only the first lines of a long plan are kept.
 """
 
@@ -57,7 +57,7 @@ class Current:
 
 
 def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return what happened to the source columns that a recipe reads; now: the types of all columns of the sources."""
+    """Return the changes of the source columns that a recipe reads; now: the types of all columns of the sources."""
     lines: list[str] = []
     for source, columns in old.sources.items():
         for name, type_then in columns.items():

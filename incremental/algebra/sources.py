@@ -72,8 +72,8 @@ class Files:
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default);
     primary_key, foreign_keys, append_only: as of a Delta table;
-    malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a table of its own with file,
-    line and reason (`quarantine`), of which a source may have `quarantine_limit` at once: more stop the landing.
+    malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a quarantine table with file,
+    line and reason (`quarantine`); more than `quarantine_limit` rows in it stop the landing.
     """
 
     path: str
@@ -108,15 +108,17 @@ SourceDeclaration = Delta | Files
 
 
 def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[str, str]) -> str:
-    """What is wrong with how malformed rows are to be dealt with, and what to do, or nothing."""
+    """Return why the declared handling of malformed rows is invalid, and the fix; empty if it is valid."""
     if malformed not in ("fail", "quarantine"):
         return f"malformed is `fail` or `quarantine`, not {malformed!r}. Choose one of them"
     if malformed == "fail":
         return ""
     if limit < 1:
-        return f"a quarantine cannot hold {limit} rows at most. Give 1 or more, or use `malformed: fail`"
+        return f"invalid quarantine_limit {limit}. Give 1 or more, or use `malformed: fail`"
     if format == "parquet":
-        return "a Parquet file is read whole or not at all, so no row of it is quarantined. Use `malformed: fail`"
+        return (
+            "rows of a Parquet file cannot be quarantined: it is read completely or not at all. Use `malformed: fail`"
+        )
     lines = {name.lower(): value.lower() for name, value in options.items()}
     if format == "json" and lines.get("multiline") == "true":
         return "JSON over several lines is read whole or not at all. Write a line a row, or use `malformed: fail`"
@@ -124,14 +126,14 @@ def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[s
 
 
 def is_name(name: object) -> bool:
-    """Whether something can name a source or a view, and so a folder."""
+    """Return whether something can name a source or a view, and so a folder."""
     return isinstance(name, str) and name.isidentifier() and not name.startswith("__") and len(name) <= 128
 
 
 def check_declaration(declared: SourceDeclaration) -> None:
-    """Refuse constraints that contradict themselves, whatever the source holds; raises SourceError."""
+    """Raise SourceError for constraints that contradict each other, whatever rows the source has."""
     if has_password(declared.address):
-        raise SourceError(f"the address {mask_secrets(declared.address)} of a source holds a password. {INSTEAD}.")
+        raise SourceError(f"the address {mask_secrets(declared.address)} of a source contains a password. {INSTEAD}.")
     object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "a primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:
@@ -144,7 +146,7 @@ def check_declaration(declared: SourceDeclaration) -> None:
 
 
 def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """Column names as a tuple; raises SourceError where one comes twice, or a text stands for the list of them."""
+    """Return column names as a tuple; raises SourceError for duplicates, and for a text instead of a list."""
     if isinstance(cast("object", columns), str):
         raise SourceError(f"{what} is a tuple of column names. Write ({columns!r},) instead of {columns!r}.")
     if len(set(columns)) < len(columns):
@@ -153,7 +155,7 @@ def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
 
 
 def declared(name: str, declaration: object) -> SourceDeclaration:
-    """The declaration, unchanged; raises SourceError for something else, such as a bare path."""
+    """Return the declaration, unchanged; raises SourceError for something else, such as a bare path."""
     if isinstance(declaration, Delta | Files):
         return declaration
     given = type(declaration).__name__

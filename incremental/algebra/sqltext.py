@@ -1,4 +1,4 @@
-"""Names, texts and types in Spark SQL."""
+"""Write names and texts in Spark SQL, and inspect its types."""
 
 from __future__ import annotations
 

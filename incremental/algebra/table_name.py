@@ -6,12 +6,12 @@ import re
 
 from incremental.algebra.sqltext import quoted
 
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what SQL takes without backquotes
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # valid in SQL without backquotes
 PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 
 def table_name_parts(name: str) -> tuple[str, ...] | None:
-    """The parts of a name without their backquotes; None if it is not a name."""
+    """Return the parts of a name without their backquotes; None if it is not a name."""
     found, start = list[str](), 0
     while part := PART.match(name, start):
         text, start = part[0], part.end()
@@ -25,12 +25,12 @@ def table_name_parts(name: str) -> tuple[str, ...] | None:
 
 
 def table_name_of(parts: tuple[str, ...]) -> str:
-    """The name with these parts, in backquotes where they need them."""
+    """Return the name with these parts, in backquotes where they need them."""
     return ".".join(part if PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 
 def table_name_fault(name: object) -> str | None:
-    """What is wrong with the name of a table, whatever the catalog has, and what to do; None if nothing is."""
+    """Return why a table's name is invalid in any catalog, and the fix; None if it is valid."""
     parts = table_name_parts(name) if isinstance(name, str) else None
     if parts is None:
         how = "Write `catalog.schema.table` or `schema.table`, and backquotes around a part with other characters"

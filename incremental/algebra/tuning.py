@@ -1,4 +1,4 @@
-"""The numbers that trade reading against planning: sizes, limits and waits, in one frozen record."""
+"""Define the tunable sizes, limits and waits in one frozen record."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ MB = 1 << 20
 class Tuning:
     """Sizes and limits of one warehouse; a test passes another one and patches nothing.
 
-    prune_above_bytes: a smaller input is read whole, since finding out which part of it matters takes longer.
-    broadcast_rows: fewer rows are sent to every task that reads the other side.
+    prune_above_bytes: a smaller input is read completely, since finding the relevant part takes longer.
+    broadcast_rows: fewer rows are broadcast to the tasks that read the other side.
     change_bytes: a change that Spark expects to be larger is not computed ahead of its join.
-    range_slices, range_intervals: into how many slices the range of a key is cut, and how many intervals of them a
-    condition may have.
-    rewrite_files, rewrite_bytes: a state or a view of no more files and bytes is rewritten whole, not merged.
-    local_bytes, local_rows: a change that reads no more bytes is computed by one task, and so many rows of it are held
-    by the driver.
-    reported_partitions: a report names no more partitions of an answer; beyond that it names none.
-    bucket_bytes, buckets: a new state gets one bucket for so many bytes of its sources, at most so many.
-    change_share: the share of a source that is expected to change, before any epoch has shown it.
-    switch_below: policy auto changes the mode if the other one is expected to cost less than this share.
-    trial_factor: a recompute that was never timed is expected to cost at most so many times its least.
-    new_table_seconds: what creating the table of an answer takes, beyond replacing its rows.
-    recent_epochs, timed_epochs: how many epochs of the journal are read, and how many of a mode correct its estimate.
-    lock_seconds: how long to wait for another process that works on the same view.
+    range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
+    condition.
+    rewrite_files, rewrite_bytes: a state or a view of at most so many files and bytes is rewritten, not merged.
+    rewrite_touched_bytes: the touched buckets of a larger state are rewritten by one task up to this size.
+    local_bytes, local_rows: a change that reads at most so many bytes is computed by one task, and at most so many
+    rows of it are kept in the driver.
+    reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
+    bucket_bytes, buckets: a new state gets one bucket per `bucket_bytes` of its sources, at most `buckets`.
+    change_share: the expected share of changed bytes of a source, before the first epoch.
+    switch_below: policy auto changes the mode if the other one is expected to take less than this share of time.
+    trial_factor: a recompute that was never timed is expected to take at most this multiple of its least estimate.
+    new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
+    recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
+    lock_seconds: the time to wait for another process that works on the same view.
     """
 
     prune_above_bytes: int = 32 * MB
@@ -36,6 +37,7 @@ class Tuning:
     range_intervals: int = 16
     rewrite_files: int = 4
     rewrite_bytes: int = 16 * MB
+    rewrite_touched_bytes: int = 64 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
     reported_partitions: int = 1000

@@ -1,4 +1,4 @@
-"""Estimate the cost of a refresh and of a full recompute from the sizes of the sources; nothing is read for it.
+"""Estimate the cost of a refresh and of a full recompute from the sizes of the sources, without reading data.
 
 | node | bytes read for its change |
 | --- | --- |
@@ -11,9 +11,9 @@
 | groupwise operator | its own, and twice all of its input |
 | state | its own; all of its input again if groups may have to be recomputed |
 
-What is needed before and after is read once where it is large and the change is small (dataflow/pruning.py). In a join
-by key, the intervals of the change's keys restrict what is read of the other inputs to the part UNSKIPPED (measured on
-TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and measured
+Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning.py). In a
+join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED (measured
+on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and measured
 epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is unknown in
 advance: `least` is the cost of a recompute without them.
 """
@@ -25,15 +25,15 @@ from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateR
 from incremental.algebra.product import flatten_joins
 from incremental.algebra.program import Estimate, OwnTable, Program, State, Volume
 
-MERGE_SECONDS = 1.4  # one Delta MERGE of a state, with the work around it
-REWRITE_SECONDS = 0.4  # the same of a small state, which is rewritten
+MERGE_SECONDS = 1.4  # one Delta MERGE of a state, its preparation included
+REWRITE_SECONDS = 0.4  # one rewrite of a small state
 SMALL_STATE = 16e6  # bytes
 PUBLISH_SECONDS = 0.3  # one commit of a table that is only appended to or replaced
 RECOMPUTE_SECONDS = 0.5  # running a query, comparing its answer with the view, and one commit
 TERM_SECONDS = 0.15  # planning and starting one more term of a change
-SCAN_BYTES = 100e6  # read in a second
+SCAN_BYTES = 100e6  # bytes read in a second
 OPERATOR_BYTES = 80e6  # in a second, for each join, grouping or window of the whole query, beyond reading them
-STATE_RATIO = 0.05  # bytes of a state to those of its input
+STATE_RATIO = 0.05  # ratio of a state's bytes to its input's
 UNSKIPPED = 0.6
 REWOUND_BYTES, FEW_BYTES = 32e6, 5e6  # an input that is read once for before and after, and a change that allows it
 INEXACT = ("float", "double", "<", "collate", "variant")  # types of which equal values may differ in their bits
@@ -80,7 +80,7 @@ class _CostModel:
         return self._source_bytes(plan) if isinstance(plan, SourceRead) else sum(map(self._batch_bytes, plan.children))
 
     def _operator_bytes(self, plan: Plan) -> float:
-        """Return the bytes that all operators of the batch query take from their inputs, added up."""
+        """Return the sum of the bytes that the operators of the batch query read from their inputs."""
         match plan:
             case StateRead():
                 state = self._states[plan.state]
@@ -100,7 +100,7 @@ class _CostModel:
         return self._volume.total[leaf.relation] * self._read_share(leaf)
 
     def _read_share(self, leaf: SourceRead) -> float:
-        """Return the part of a source's bytes that one occurrence reads."""
+        """Return the share of a source's bytes that one occurrence reads."""
         return len(leaf.fields) / max(1, self._volume.columns[leaf.relation])
 
     def _change(self, plan: Plan) -> tuple[float, float]:
@@ -164,5 +164,5 @@ class _CostModel:
 
 
 def _unskipped(join: Join) -> float:
-    """Return the part of a join's other inputs that is read for a change."""
+    """Return the share of a join's other inputs that is read for a change."""
     return UNSKIPPED if join.keys else 1.0

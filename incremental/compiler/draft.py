@@ -1,4 +1,4 @@
-"""The state of a compilation: what the passes hand on to each other."""
+"""Define the draft of a program, which the compiler's passes transform one after the other."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from incremental.algebra.alignment import Equality, Undecided
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Plan
+from incremental.algebra.plan.alignment import Equality, Undecided
 from incremental.algebra.program import Program, Publication, State, Verdict
 
 Outputs = tuple[tuple[Column, str], ...]
@@ -19,9 +19,9 @@ Publish = Literal["auto", "table"]
 
 @dataclass(frozen=True)
 class Draft:
-    """A query between two passes; every pass is a pure function that returns another draft.
+    """A query between two passes; every pass is a pure function from draft to draft.
 
-    plan: what is left to compile: the whole query, or, once its states are split off, the answer over them;
+    plan: the plan to compile: the whole query, or, once its states are split off, the answer over them;
     refusals: the reasons against it found so far, at first its expressions without a fixed value;
     invariant: the sources that are declared never to change; facts: the declared constraints of its sources;
     views: the sources that are answers of other views; equality: decides which of its expressions are equal.

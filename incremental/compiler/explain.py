@@ -29,7 +29,7 @@ def explain_program(name: str, program: Program) -> str:
 
 
 def explain_refusal(name: str, refusals: Sequence[Refusal], policy: str = "incremental") -> str:
-    """Return that a query is refused, or recomputed under another policy, and the reasons."""
+    """Return the text for a query that is refused, or recomputed under another policy, with the reasons."""
     verdict = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
     return "\n".join([f"view {name}: {verdict}", *(f"  {refusal}" for refusal in refusals)])
 
@@ -49,7 +49,7 @@ def explain_passes(draft: Draft) -> str:
 
 
 def draft_lines(draft: Draft) -> list[str]:
-    """Return what the passes have made of a query: its states, its publication and its plan."""
+    """Return the draft of a query after some passes: its states, its publication and its plan."""
     lines: list[str] = []
     for state in draft.states:
         lines += [

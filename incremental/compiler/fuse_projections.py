@@ -1,4 +1,4 @@
-"""Pass: fuse projections that only choose columns into those below them (MRQL section 6, rule for two cMaps).
+"""Pass: fuse projections that only select columns into those below them (MRQL section 6, rule for two cMaps).
 
 π u (π l (R))  →  π u∘l (R)   if every item of u is a column of l
 π columns (R)  →  R           if it changes nothing

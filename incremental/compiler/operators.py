@@ -1,4 +1,4 @@
-"""The rule of each kind of operator: the source of explain and of the documented table of operators.
+"""List the rule of each kind of operator, for explain and for the documented table of operators.
 
 `python -m incremental.compiler.operators` prints the table.
 """
@@ -13,7 +13,7 @@ from incremental.algebra.monoids.kinds import Group, Monoid, Recomputed
 
 @dataclass(frozen=True)
 class Operator:
-    """A kind of operator: how it is maintained, the state stored for it, what is read, and what deletions do."""
+    """A kind of operator: its maintenance, the state stored for it, the reads, and the effect of deletions."""
 
     name: str
     rule: str

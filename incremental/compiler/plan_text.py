@@ -1,4 +1,4 @@
-"""Print plans: one operator a line, the answer first, each indented below the operator that reads it."""
+"""Print plans: one operator per line, the answer first, each indented below the operator that reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pass: refuse a query that cannot be maintained incrementally, with every reason and its way out.
+"""Pass: refuse a query that cannot be maintained incrementally, with every reason and its fix.
 
 It runs before anything is split, so that a refused query touches no data.
 """
@@ -33,7 +33,7 @@ from incremental.algebra.sqltext import first_unstored_type, is_unordered
 from incremental.algebra.traversal import walk
 from incremental.compiler.draft import Draft, Outputs
 
-# the reason, and the way out
+# the reason, and the fix
 UNDETERMINED: Mapping[Undetermined, tuple[str, str]] = {
     "limit without order": (
         "which rows it keeps is undefined without an order",
@@ -67,7 +67,7 @@ CONVERSIONS = {
 
 
 def refuse_unmaintainable(draft: Draft) -> Draft:
-    """Return the query as it is; raises RefusedError with every reason against maintaining it."""
+    """Return the query unchanged; raises RefusedError with every reason against maintaining it."""
     reasons = draft.refusals + find_refusals(draft.plan)
     reasons += tuple(refuse_unstorable_answer(answer_columns(draft.outputs)))
     if reasons:
@@ -101,7 +101,7 @@ def _refuse_node(node: Plan) -> Iterable[Refusal]:
 
 
 def explain_unsupported(node: Unsupported) -> tuple[str, str]:
-    """Return why a node has no incremental rule, and the way out."""
+    """Return why a node has no incremental rule, and the fix."""
     because, instead = UNSUPPORTED[node.reason]
     return because.format(node.subject), instead
 

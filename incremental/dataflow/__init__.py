@@ -1,1 +1,1 @@
-"""The change of a plan: incremental rules for each operator, partial aggregates, merges and publication."""
+"""Compute the change of a plan: incremental rules per operator, partial aggregates, merges and publication."""

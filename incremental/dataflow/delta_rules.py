@@ -1,4 +1,4 @@
-"""The change of a plan, from what its leaves were, are and how they changed (DESIGN section 5; DBSP section 3).
+"""Compute the change of a plan from its leaves before, after and their changes (DESIGN section 5; DBSP section 3).
 
 `before`, `after` and `change` of any node are lazy relations, and `after = before + change`.
 
@@ -12,7 +12,7 @@
 | with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) if rows of l were only added (constraints.py) |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
 
-What is read of `before` and `after` is restricted by pruning.py, which changes no answer.
+pruning.py restricts the reads of `before` and `after`, without changing an answer.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ Term = tuple[Sequence[Column], Relation]
 
 
 class DeltaRules:
-    """Before, after and change of plans over given leaves.
+    """Computes before, after and change of plans over leaves.
 
-    facts: the declared constraints before and after; repeats: plans that are asked for their change several times.
+
+    facts: constraints that hold before and after; repeats: plans whose change is needed several times.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class DeltaRules:
         self._inner = InnerJoins(lowering, self, pruning, facts)
 
     def changed(self, plan: Plan) -> bool:
-        """True if anything the plan reads changed."""
+        """Return whether any leaf of the plan changed."""
         if isinstance(plan, SourceRead | StateRead):
             return self._leaves.changed(plan)
         return any(self.changed(child) for child in plan.children)
 
     def before(self, plan: Plan) -> Relation:
-        """The rows before this refresh."""
+        """Return the rows before this refresh."""
         if self._leaves.initial:
             return self._lowering.empty(plan.columns)
         if isinstance(plan, SourceRead | StateRead):
@@ -84,13 +85,13 @@ class DeltaRules:
         return self._lowering.rows(plan, [self.before(child) for child in plan.children])
 
     def after(self, plan: Plan) -> Relation:
-        """The rows after this refresh."""
+        """Return the rows after this refresh."""
         if isinstance(plan, SourceRead | StateRead):
             return self._leaves.after(plan)
         return self._lowering.rows(plan, [self.after(child) for child in plan.children])
 
     def change(self, plan: Plan) -> Relation | None:
-        """The Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
+        """Return the Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
         if self._leaves.initial:
             return self.after(plan)
         if not self.changed(plan):
@@ -127,14 +128,14 @@ class DeltaRules:
                 assert_never(plan)
 
     def direction(self, plan: Plan) -> Direction | None:
-        """Whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
+        """Return whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
         source = find_only_source(plan)
         return None if source is None else self._leaves.direction(source)
 
     def _reference_direction(
         self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]
     ) -> Direction | None:
-        """The direction of a plan that another one refers to by a foreign key; None if unknown, or without a key."""
+        """Return the direction of the plan that a foreign key refers to; None if unknown, or without such a key."""
         if find_reference(self._facts, referring, referred, keys) is None:
             return None
         return self.direction(referred)
@@ -153,7 +154,7 @@ class DeltaRules:
         return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
 
     def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:
-        """A full join is the left join, and the right side's rows without a partner."""
+        """Return the change of a full join: a left join, and the right side's rows without a match."""
         left = None if left is None else self._pruning.once(node.left.columns, left)
         right = None if right is None else self._pruning.once(node.right.columns, right)
         matched = self._preserved(replace(node, kind="left"), left, right, node.columns)
@@ -168,7 +169,7 @@ class DeltaRules:
     def _preserved(
         self, node: Join, left: Relation | None, right: Relation | None, columns: tuple[Column, ...]
     ) -> Relation | None:
-        """J(Δl, before(r)) + J(l', after(r)) − J(l', before(r))."""
+        """Return J(Δl, before(r)) + J(l', after(r)) − J(l', before(r))."""
         terms: list[Term] = []
         direction = self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
         if left is not None:
@@ -179,7 +180,7 @@ class DeltaRules:
         return self._lowering.union(columns, terms) if terms else None
 
     def _joined_with_left_change(self, node: Join, direction: Direction | None) -> Relation:
-        """before(r), or what a foreign key makes of it."""
+        """Return J(Δl, r) with before(r), or with the side that a foreign key allows instead."""
         if direction == "added":
             return self.after(node.right)
         mirrored = [(other, one) for one, other, _ in node.keys]
@@ -188,7 +189,7 @@ class DeltaRules:
         return self.before(node.right)
 
     def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
-        """J(l', after(r)) − J(l', before(r))."""
+        """Return J(l', after(r)) − J(l', before(r))."""
         change = self._pruning.once(node.right.columns, change, self._pruning.is_small(node.right))
         reach = self._pruning.right_change(node, change)
         if reach is None:
@@ -201,7 +202,7 @@ class DeltaRules:
         return [(columns, new), self._lowering.negated(columns, old)]
 
     def _groupwise(self, node: GroupwiseOp, change: Relation) -> Relation | None:
-        """F(after ⋉ K) − F(before ⋉ K); of all rows if F has no key."""
+        """Return F(after ⋉ K) − F(before ⋉ K); over all rows if F has no key."""
         child = node.child
         if not node.keys:
             after, before = self.after(child), self.before(child)
@@ -219,5 +220,5 @@ class DeltaRules:
 
 
 def swapped(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:
-    """The equalities of a join whose sides change places."""
+    """Return the equalities of a join with left and right exchanged."""
     return tuple((right, left, null_safe) for left, right, null_safe in keys)

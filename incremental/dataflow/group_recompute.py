@@ -1,4 +1,4 @@
-"""Recompute the groups whose value a deletion may have changed, from the rows that they have now."""
+"""Recompute the groups whose value a deletion may have changed, from their current rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from incremental.spark.checkpoint import Checkpoints
 
 @dataclass(frozen=True)
 class GroupRecompute:
-    """checkpoints: frames computed once until the epoch ends."""
+    """Recomputes groups of states; checkpoints: frames computed once until the epoch ends."""
 
     lowering: Lowering
     rules: DeltaRules
@@ -43,14 +43,14 @@ class GroupRecompute:
         touched, ranges = self.pruning.keys_with_ranges(layout.state.input, layout.state.keys, named, small)
         fresh = self._fresh(layout, self.pruning.of_keys(layout.state.keys, touched, ranges))
         keys = touched.toDF(*layout.keys)
-        if layout.state.recompute_always:  # what has no rows any more is not among the fresh, and goes
+        if layout.state.recompute_always:  # a group without rows is not recomputed, and so it is deleted
             fresh = keys = keep(fresh)
         same = [kept[quoted(name)].eqNullSafe(keys[quoted(name)]) for name in layout.keys]
         untouched = kept.join(keys, on=same, how="left_anti")
         return keep(untouched.unionByName(fresh))
 
     def _fresh(self, layout: Layout, restrict: Restrict | None = None) -> DataFrame:
-        """h of all rows that a state has now, or of those of some groups."""
+        """Return h of all current rows of a state's input, or of those of some groups."""
         state = layout.state
         rows = self.rules.after(state.input)
         if restrict is not None:

@@ -1,4 +1,4 @@
-"""The change of a tree of inner joins: one term for each input that changed.
+"""Compute the change of a tree of inner joins: one term for each changed input.
 
     Δ(r1 ⋈ … ⋈ rn)  =  Σi  after(r1) ⋈ … ⋈ after(ri-1) ⋈ Δri ⋈ before(ri+1) ⋈ … ⋈ before(rn)
 
@@ -6,8 +6,8 @@ The order of the inputs is free. If a declared foreign key refers from l to o an
 first, and its term before(l) ⋈ Δo is empty; if they were only removed, l goes first, and after(l) ⋈ Δo is empty
 (algebra/constraints.py).
 
-A term begins with its change and is joined with the other inputs one at a time, each restricted by pruning.py to what
-the rows so far can match; the term ends where no rows are left.
+A term begins with its change and is joined with the other inputs one at a time, each restricted by pruning.py to the
+rows that the term so far can match; the term ends if it has no rows.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from incremental.dataflow.pruning import Pruning
 
 
 class Rules(Protocol):
-    """Before, after and change of the inputs."""
+    """The interface to before, after and change of the inputs."""
 
     def before(self, plan: Plan) -> Relation:
-        """The rows before this refresh."""
+        """Return the rows before this refresh."""
         ...
 
     def after(self, plan: Plan) -> Relation:
-        """The rows after this refresh."""
+        """Return the rows after this refresh."""
         ...
 
     def change(self, plan: Plan) -> Relation | None:
-        """The Z-set between them; None if nothing changed."""
+        """Return the Z-set between them; None if nothing changed."""
         ...
 
     def direction(self, plan: Plan) -> Direction | None:
-        """Whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
+        """Return whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
         ...
 
 
 class InnerJoins:
-    """Changes of inner joins; facts: the declared constraints that hold before and after."""
+    """Computes changes of inner joins; facts: the declared constraints that hold before and after."""
 
     def __init__(self, lowering: Lowering, rules: Rules, pruning: Pruning, facts: Sequence[Constraint] = ()) -> None:
         self._lowering, self._rules, self._pruning, self._facts = lowering, rules, pruning, facts
 
     def change(self, node: Join) -> Relation | None:
-        """The sum of the terms of the inputs that changed."""
+        """Return the sum of the terms of the inputs that changed."""
         joined = flatten_joins(node)
         rank, empty = self._order(joined)
         changes = [None if i in empty else self._rules.change(plan) for i, plan in enumerate(joined.inputs)]
@@ -60,7 +60,7 @@ class InnerJoins:
         return self._lowering.union(node.columns, found) if found else None
 
     def _order(self, joined: Product) -> tuple[tuple[int, ...], frozenset[int]]:
-        """The rank of each input, and the inputs whose terms a foreign key empties in that order."""
+        """Return the rank of each input, and the inputs whose terms a foreign key empties in that order."""
         earlier: list[tuple[int, int]] = []
         wanted: list[tuple[int, tuple[int, int]]] = []
         for referring, referred, _ in joined.references(self._facts):
@@ -74,7 +74,7 @@ class InnerJoins:
     def _term(
         self, node: Join, joined: Product, rank: tuple[int, ...], start: int, change: Relation
     ) -> Relation | None:
-        """Δ of one input, joined with after of the inputs before it and before of those behind it."""
+        """Join Δ of one input with `after` of the inputs before it and with `before` of those behind it."""
         needed = joined.needed(node.columns)
         columns = [column for column in joined.inputs[start].columns if column.name in needed]
         steps = joined.steps(start)

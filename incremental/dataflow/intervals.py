@@ -1,7 +1,7 @@
-"""Intervals that hold all values of a key, and little beside them.
+"""Find intervals that contain all values of a key, and few others.
 
-A change is seldom spread evenly: today's rows, and a correction of last spring. One range from the least to the
-greatest key would cover what lies between, so the range is cut into slices, and those without a row are left out.
+A change is rarely spread evenly: today's rows, and a correction of last spring. One range from the lowest to the
+highest key would also contain the keys in between, so it is divided into slices, and slices without rows are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Range:
-    """All values of one key lie between two numbers of its scale; count: the slices that it is cut into."""
+    """A range of one key as two numbers of its scale; count: the number of slices that it is divided into."""
 
     key: Column
     scale: Scale
@@ -50,12 +50,12 @@ class Range:
 
     @property
     def slices(self) -> Column:
-        """An aggregate: the numbers of the slices that have a value."""
+        """An aggregate: the numbers of the slices that contain a value."""
         above = self.scale.column(self.key) - F.lit(Decimal(self.least)).cast("decimal(38,0)")
         return F.collect_set(F.call_function("div", above, F.lit(Decimal(self.width)).cast("decimal(38,0)")))
 
     def intervals(self, slices: Sequence[int], most: int) -> tuple[Interval, ...]:
-        """Cover these slices with at most so many intervals."""
+        """Cover these slices with at most `most` intervals."""
         found: list[Interval] = []
         for first, last in runs(slices, most):
             low, high = self.least + first * self.width, self.least + (last + 1) * self.width - 1
@@ -64,7 +64,7 @@ class Range:
 
 
 def scale(type_: str) -> Scale | None:
-    """The scale of a type; None for one whose values cannot be numbered exactly."""
+    """Return the scale of a type; None for one whose values cannot be numbered exactly."""
     if type_ in INTEGERS:
         return Scale(int, str, lambda key: key.cast("decimal(38,0)"))
     if type_ == "date":
@@ -85,7 +85,7 @@ def scale(type_: str) -> Scale | None:
 
 
 def range_of(key: Column, type_: str, least: str, greatest: str, slices: int) -> Range | None:
-    """The range of a key's values; None if they cannot be numbered, or are too few to cut into so many slices."""
+    """Return the range of a key's values; None if they cannot be numbered, or are fewer than the slices."""
     known = scale(type_)
     try:
         ends = None if known is None else (known.number(least), known.number(greatest))
@@ -95,14 +95,14 @@ def range_of(key: Column, type_: str, least: str, greatest: str, slices: int) ->
 
 
 def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list[tuple[Interval, ...]]:
-    """Find the intervals of each key, at most so many, in one Spark job over computed rows."""
+    """Find the intervals of each key, at most `most`, in one Spark job over computed rows."""
     row = frame.agg(*(each.slices.alias(f"slices_{i}") for i, each in enumerate(ranges))).first()
     assert row is not None
     return [each.intervals(row[f"slices_{i}"], most) for i, each in enumerate(ranges)]
 
 
 def runs(slices: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """The first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
+    """Return the first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
     known = sorted(slices)
     gaps = [(before, after) for before, after in pairwise(known) if after > before + 1]
     widest = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[: most - 1])

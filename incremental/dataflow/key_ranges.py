@@ -1,4 +1,4 @@
-"""The ranges in which the keys of a small change lie, as literal conditions on what the change is joined with.
+"""Restrict a relation by the ranges of a small change's keys, as literal conditions.
 
 Delta skips files by such conditions; Spark's own optimiser does not derive them across a join.
 """
@@ -26,7 +26,7 @@ SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # typ
 
 @dataclass(frozen=True)
 class KeyRanges:
-    """The number of rows, and the intervals that hold the values of each key (None: unknown)."""
+    """The number of rows, and the intervals that contain the values of each key (None: unknown)."""
 
     rows: int
     intervals: tuple[tuple[Interval, ...] | None, ...]
@@ -38,14 +38,14 @@ def expected_bytes(frame: DataFrame) -> int:
 
 
 def range_measures(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[Column]:
-    """Return the aggregates over a frame that tell the ranges of its keys; its columns have the plan's names."""
+    """Return the aggregates over a frame that give the ranges of its keys; its columns have the plan's names."""
     chosen = skippable(lowering, frame, keys)
     ends = [end(key).cast("string").alias(f"{end.__name__}_{i}") for i, key in chosen for end in (F.min, F.max)]
     return [F.count(F.lit(1)).alias("rows"), *ends, *(F.count(key).alias(f"known_{i}") for i, key in chosen)]
 
 
 def skippable(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[tuple[int, Column]]:
-    """Return the keys by whose ranges Delta can skip files, with their places."""
+    """Return the keys by whose ranges Delta can skip files, with their positions."""
     known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
     return [(i, lowering.over(frame, key)) for i, key in known]
 
@@ -60,7 +60,7 @@ def key_ranges(
 ) -> KeyRanges:
     """Find the ranges of the keys of computed rows.
 
-    row: the values of their measures. narrowed: what is joined is so large that a Spark job pays off, which finds
+    row: the values of their measures. narrowed: the joined relation is large enough for a Spark job that finds
     several intervals of a key; None for one interval. nulls_match: a NULL key equals another.
     """
     chosen = skippable(lowering, frame, keys)
@@ -80,7 +80,7 @@ def key_ranges(
 
 
 def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], ranges: KeyRanges) -> Relation:
-    """Filter a relation to the rows whose keys lie in the ranges of the keys that they are to equal."""
+    """Filter a relation to the rows whose keys are within the ranges of the keys that they are compared with."""
     plan = relation.plan
     for key, intervals in zip(keys, ranges.intervals, strict=True):
         if intervals is not None and SKIPPABLE.fullmatch(key.type):
@@ -91,7 +91,7 @@ def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Sc
 
 
 def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
-    """Build the condition that a key lies in an interval."""
+    """Build the condition that a key is within an interval."""
     expressions, value = lowering.catalyst.expressions, lowering.expression(key)
     low, high = (catalyst.parsed(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
     return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))

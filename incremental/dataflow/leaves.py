@@ -1,4 +1,4 @@
-"""The interface through which the rules read the leaves of a plan: sources and states."""
+"""Define the interface through which the rules read the leaves of a plan: sources and states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from incremental.dataflow.lowering import Relation
 
 Leaf = SourceRead | StateRead
 Direction = Literal["added", "removed"]
-"""What happened to all rows of a change that goes one way only."""
+"""The direction of a change whose rows were all added or all removed."""
 
 
 class Leaves(Protocol):
@@ -21,7 +21,7 @@ class Leaves(Protocol):
         ...
 
     def changed(self, leaf: Leaf) -> bool:
-        """True if its rows may differ between before and after."""
+        """Return whether its rows may differ between before and after."""
         ...
 
     def before(self, leaf: Leaf) -> Relation:
@@ -33,15 +33,15 @@ class Leaves(Protocol):
         ...
 
     def change(self, leaf: Leaf) -> Relation:
-        """The Z-set from before to after; asked only if it changed."""
+        """Return the Z-set from before to after; asked only if it changed."""
         ...
 
     def direction(self, leaf: SourceRead) -> Direction | None:
-        """Whether its changed rows were all added or all removed; None if unknown or mixed."""
+        """Return whether its changed rows were all added or all removed; None if unknown or mixed."""
         ...
 
     def bytes(self, leaf: Leaf) -> int:
-        """The approximate size of its table."""
+        """Return the approximate size of its table."""
         ...
 
     def bytes_read(self, plan: Plan) -> int:

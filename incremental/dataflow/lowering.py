@@ -1,7 +1,7 @@
 """Lower plans of the algebra to Catalyst plans, and those to DataFrames.
 
-Every column of a plan keeps one Catalyst attribute, the one its expressions already refer to, so the user's expressions
-are used as they are; only the leaves are renamed. A *weighted* relation carries the reserved weight column too. Nodes
+Every column of a plan has one Catalyst attribute, the one its expressions already refer to, so the user's expressions
+are used unchanged; only the leaves are renamed. A *weighted* relation has the reserved weight column too. Nodes
 are built directly: a DataFrame call for each would cost a hundred times more analysis.
 """
 
@@ -48,7 +48,7 @@ JOIN_TYPES = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A lowered plan; weighted: it carries the weight column and is a Z-set."""
+    """A lowered plan; weighted: it has the weight column and is a Z-set."""
 
     plan: J
     weighted: bool = False
@@ -65,7 +65,7 @@ class Lowering:
         self.weight = self.attribute(Column(WEIGHT, "bigint"))
 
     def attribute(self, column: Column) -> J:
-        """The attribute of a column; columns that the compiler made get one at first sight."""
+        """Return the attribute of a column; a column that the compiler added gets one at its first use."""
         if column.name not in self._attributes:
             self._attributes[column.name] = self.fresh(column.name, self.data_type(column.type))
         return self._attributes[column.name]
@@ -75,7 +75,7 @@ class Lowering:
         return catalyst.sql(self.spark).types.DataType.fromDDL(text)
 
     def expression(self, scalar: Scalar) -> J:
-        """A scalar over the attributes of its columns."""
+        """Return a scalar over the attributes of its columns."""
         match scalar:
             case Reference(column=column):
                 return self.attribute(column)
@@ -87,7 +87,7 @@ class Lowering:
                 assert_never(scalar)
 
     def leaf(self, frame: DataFrame, columns: Sequence[tuple[str, Column]], weighted: bool) -> Relation:
-        """A DataFrame's columns under the plan's attributes; weighted: it has the weight column too."""
+        """Return a DataFrame's columns under the plan's attributes; weighted: it has the weight column too."""
         plan = catalyst.analysed(frame)
         given = {str(a.name()): a for a in catalyst.sequence(plan.output())}
         items = [catalyst.alias(self.spark, given[name], self.attribute(column)) for name, column in columns]
@@ -101,13 +101,13 @@ class Lowering:
         return Relation(self.project(named, catalyst.analysed(frame)))
 
     def empty(self, columns: Sequence[Column]) -> Relation:
-        """No rows of these columns."""
+        """Return a relation with these columns and no rows."""
         nil = catalyst.vector(self.spark, [])
         output = catalyst.vector(self.spark, [self.attribute(column) for column in columns])
         return Relation(self._logical.LocalRelation(output, nil, False, catalyst.none(self.spark)))
 
     def linear(self, node: Plan, child: Relation) -> Relation:
-        """A unary operator that distributes over union, on rows or on a Z-set."""
+        """Return a unary operator that distributes over union, on rows or on a Z-set."""
         carried = [self.weight] if child.weighted else []
         match node:
             case Project(items=items):
@@ -128,7 +128,7 @@ class Lowering:
     def union(self, columns: Sequence[Column], terms: Sequence[tuple[Sequence[Column], Relation]]) -> Relation:
         """Terms one after the other, their columns matched by position; weighted if any of them is.
 
-        The first gives the identities, as in Spark; one that has the wanted ones stays as it is.
+        The first term gives the attribute ids, as in Spark; a term that has the required ids is not changed.
         """
         weighted = any(relation.weighted for _, relation in terms)
         (first, relation), *others = terms
@@ -144,13 +144,13 @@ class Lowering:
         )
 
     def negated(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
-        """Rows with weight -1 each, as a term of a union."""
+        """Return rows with weight -1 each, as a term of a union."""
         minus = catalyst.alias(self.spark, catalyst.parsed(self.spark, "-1L"), self.weight)
         plan = self.project([*(self.attribute(column) for column in columns), minus], rows.plan)
         return columns, Relation(plan, True)
 
     def join(self, node: Join, left: Relation, right: Relation) -> Relation:
-        """A join of which at most one side is weighted."""
+        """Return a join of which at most one side is weighted."""
         if node.kind == "existence":
             assert node.exists is not None
             join_type = self.catalyst.plans.ExistenceJoin(self.attribute(node.exists))
@@ -159,7 +159,7 @@ class Lowering:
         return self.joined(left, right, join_type, [] if node.condition is None else [self.expression(node.condition)])
 
     def product(self, left: Relation, right: Relation, conditions: Sequence[Scalar]) -> Relation:
-        """An inner join of which at most one side is weighted."""
+        """Return an inner join of which at most one side is weighted."""
         inner = catalyst.module(self.catalyst.plans, "Inner")
         return self.joined(left, right, inner, [self.expression(each) for each in conditions])
 
@@ -175,7 +175,7 @@ class Lowering:
         return Relation(plan, left.weighted or right.weighted)
 
     def aggregate(self, node: Aggregate, child: Relation) -> Relation:
-        """A group-by as Spark itself runs it, over rows."""
+        """Return a group-by as Spark itself runs it, over rows."""
         keys = [self.attribute(column) for column in node.keys]
         calls = [catalyst.alias(self.spark, call.handle, self.attribute(call.column)) for call in node.calls]
         grouped = self._logical.Aggregate(
@@ -184,7 +184,7 @@ class Lowering:
         return Relation(grouped)
 
     def over(self, frame: DataFrame, expression: J) -> SparkColumn:
-        """An expression over a frame whose columns have the names of the plan's."""
+        """Return an expression over a frame whose columns have the names of the plan's."""
         given = {str(a.name()): a for a in catalyst.sequence(catalyst.analysed(frame).output())}
 
         def named(node: J) -> J | None:
@@ -221,7 +221,7 @@ class Lowering:
                 assert_never(node)
 
     def frame(self, relation: Relation, outputs: Sequence[tuple[Column, str]]) -> DataFrame:
-        """A DataFrame with the given columns under new names, and the weight if the relation has one."""
+        """Return a DataFrame with the given columns under new names, and the weight if the relation has one."""
         named = [(self.attribute(column), name) for column, name in outputs]
         items = [catalyst.alias(self.spark, a, self.fresh(name, a.dataType())) for a, name in named]
         if relation.weighted:
@@ -229,7 +229,7 @@ class Lowering:
         return catalyst.frame(self.spark, self.project(items, relation.plan))
 
     def substituted(self, scalar: Scalar, values: Mapping[str, J]) -> J:
-        """A scalar with columns replaced by expressions."""
+        """Return a scalar with columns replaced by expressions."""
 
         def replace(node: J) -> J | None:
             return values.get(str(node.name())) if catalyst.kind(node) == "AttributeReference" else None
@@ -247,28 +247,28 @@ class Lowering:
         return catalyst.alias(self.spark, self.expression(item.scalar), self.attribute(item.column))
 
     def _as(self, given: J, target: J) -> J:
-        """An attribute under another identity, or as it is."""
+        """Return an expression as an attribute; unchanged if it is that attribute already."""
         return given if given.equals(target) else catalyst.alias(self.spark, given, target)
 
     def _weight_of(self, relation: Relation, target: J) -> J:
-        """The weight of a relation's rows, 1 each where it has none."""
+        """Return the weight of a relation's rows, 1 each where it has none."""
         if relation.weighted:
             return self._as(self.weight, target)
         return catalyst.alias(self.spark, catalyst.parsed(self.spark, "1L"), target)
 
     def _renewed(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
-        """The relation under new identities, so that two terms of a union never share one."""
+        """Return the relation with new attribute ids, so that two terms of a union never share one."""
         items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
         if weighted:
             items.append(self._weight_of(relation, self.fresh(WEIGHT, self.weight.dataType())))
         return catalyst.analysed(catalyst.frame(self.spark, self.project(items, relation.plan)))
 
     def project(self, items: Sequence[J], plan: J) -> J:
-        """A projection of Catalyst expressions."""
+        """Return a projection of Catalyst expressions."""
         return self._logical.Project(self._vector(items), plan)
 
     def fresh(self, name: str, data_type: J) -> J:
-        """An attribute with an identity of its own."""
+        """Return an attribute with a new id."""
         identifier = catalyst.module(self.catalyst.expressions, "NamedExpression").newExprId()
         return catalyst.attribute(self.spark, name, data_type, True, identifier)
 

@@ -23,7 +23,7 @@ from incremental.spark import catalyst
 from incremental.spark.checkpoint import in_one_task, planned_at_once
 
 REPLACE = "__replace"
-BY_WRITER = ", by Delta's writer"  # a path that was not the shortest
+BY_WRITER = ", by Delta's writer"  # added to the path in the report if the commit was not direct
 
 
 class Merge:
@@ -33,11 +33,11 @@ class Merge:
         self._lowering, self.layout = lowering, layout
 
     def first(self, table: Table, homomorphic: DataFrame, mark: Mark, name_mapping: bool) -> None:
-        """The first epoch: the table is h of everything."""
+        """Write the first epoch: the table is h of all rows."""
         table.append(self._written(self._complete(homomorphic)), mark, BUCKET, name_mapping)
 
     def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark) -> None:
-        """A Delta MERGE of the touched buckets."""
+        """Merge the touched buckets by a Delta MERGE."""
         update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merged(n)) for n in self._stored}}
         update |= self._answers(self._merged)
         insert = {
@@ -51,16 +51,29 @@ class Merge:
             Clause("update", None, quoted_values(update)),
             Clause("insert", f"u.{ROWS} > 0" if self.layout.keys else None, quoted_values(insert)),
         ]
-        literals = ", ".join(str(bucket) for bucket in buckets)
-        condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
+        condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
         table.merge(homomorphic, condition, clauses, mark)
 
     def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, few: bool) -> bool:
-        """Read all, merge, write all, in one commit; returns whether by a direct one.
+        """Read, merge and rewrite the whole table in one commit; returns whether it was a direct one.
 
-        few: one task holds the change, and needs no shuffle.
+        few: the change is in one partition, and needs no shuffle.
         """
-        stored, change = table.at(version), homomorphic
+        return table.overwrite(self._rewritten(table.at(version), homomorphic, few), mark, BUCKET)
+
+    def rewrite_buckets(
+        self, table: Table, version: int, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark
+    ) -> bool:
+        """Read the touched buckets, merge a change of few rows, write them, in one direct commit.
+
+        Returns False, with nothing written, if the table cannot be written so.
+        """
+        condition = in_buckets(buckets)
+        stored = table.in_partitions(version, condition)
+        return table.replace_partitions(self._rewritten(stored, homomorphic, True), condition, mark, BUCKET)
+
+    def _rewritten(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
+        """Return stored rows with the change merged into them."""
         if few:
             stored, change = in_one_task(stored, change)
         joined = stored.alias("t").join(
@@ -71,8 +84,10 @@ class Merge:
         columns = {name: F.expr(self._either(name)) for name in (*self.layout.keys, *self._stored, ROWS, BUCKET)}
         columns |= answers
         rows = kept.select(*(columns[name].alias(name) for name in self.layout.columns))
-        written = planned_at_once(sorted_by(rows.coalesce(1), self.layout.keys)) if few else self._written(rows)
-        return table.overwrite(written, mark, BUCKET)
+        if not few:
+            return self._written(rows)
+        order = [BUCKET, *self.layout.keys] if self.layout.buckets > 1 else self.layout.keys
+        return planned_at_once(sorted_by(rows.coalesce(1), order))
 
     def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
         """Return the keys of groups that still have rows and whose value a deletion may have changed."""
@@ -89,7 +104,7 @@ class Merge:
         ]
         joined = homomorphic.alias("u").join(stored.alias("t"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same_key}"))
         reached = joined.where(" OR ".join(f"({test})" for test in tests))
-        if self.layout.keys:  # the one row of a total stays when its last row goes
+        if self.layout.keys:  # the one row of a total remains when the last input row is removed
             reached = reached.where(f"t.{ROWS} + u.{ROWS} > 0")
         return reached.select(*(F.col(f"u.{quoted(name)}") for name in self.layout.keys))
 
@@ -119,7 +134,7 @@ class Merge:
         return f"u.{ROWS} IS NULL OR ({new}) OR (t.{ROWS} IS NOT NULL AND NOT ({self._gone}))"
 
     def _merged(self, name: str) -> str:
-        """A stored column of a group that both sides have."""
+        """Return SQL for a stored column of a group that both sides have."""
         if name in self.layout.keys or name == BUCKET:
             return f"t.{quoted(name)}"
         if name == ROWS:
@@ -131,7 +146,7 @@ class Merge:
         return f"CAST(if(u.{REPLACE}, u.{quoted(name)}, {part.merge.format(**sides)}) AS {part.type})"
 
     def _either(self, name: str) -> str:
-        """A stored column of a group that one side or both have."""
+        """Return SQL for a stored column of a group that one side or both have."""
         one, other, both = f"t.{quoted(name)}", f"u.{quoted(name)}", self._merged(name)
         return f"CASE WHEN u.{ROWS} IS NULL THEN {one} WHEN t.{ROWS} IS NULL THEN {other} ELSE {both} END"
 
@@ -140,7 +155,7 @@ class Merge:
         return {name: catalyst.column(self._lowering.spark, value) for name, value in values.items()}
 
     def _complete(self, homomorphic: DataFrame) -> DataFrame:
-        """h of everything as stored rows, with the answers in place."""
+        """Return h of all rows as rows of the state, with the answer columns."""
         answers = self._answers(quoted)
         columns = {name: F.col(quoted(name)) for name in (*self.layout.keys, *self._stored, ROWS, BUCKET)} | answers
         rows = homomorphic.where(f"{ROWS} > 0") if self.layout.keys else homomorphic
@@ -152,6 +167,11 @@ class Merge:
     @staticmethod
     def _sql(text: str) -> Column:
         return F.expr(text)
+
+
+def in_buckets(buckets: Sequence[int]) -> str:
+    """Return the SQL condition of the rows in some buckets."""
+    return f"{BUCKET} IN ({', '.join(map(str, buckets))})"
 
 
 def quoted_values(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:

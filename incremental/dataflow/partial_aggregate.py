@@ -26,7 +26,7 @@ TOUCHED = "__touched"
 
 
 def aggregate_change(layout: Layout, change: DataFrame, lowering: Lowering) -> DataFrame:
-    """h of a change; plain rows count as weight 1."""
+    """Compute h of a change; rows without a weight count as 1."""
     weighted = WEIGHT in change.columns
     state = layout.state
     if weighted and any(slot.accumulator.unit_weights for slot in state.slots):
@@ -50,7 +50,7 @@ def aggregate_change(layout: Layout, change: DataFrame, lowering: Lowering) -> D
 
 
 def measure(slot: Slot, part: Component, weight: str, lowering: Lowering, change: DataFrame) -> Column:
-    """One column of h; an aggregate without a merge has no value for a Z-set, whose groups are recomputed."""
+    """Return one column of h; NULL for a Z-set if the aggregate has no merge, since its groups are recomputed."""
     if not isinstance(slot.accumulator, Recomputed):
         return F.expr(lift_sql(slot, part, weight))
     if weight == quoted(WEIGHT):
@@ -59,20 +59,20 @@ def measure(slot: Slot, part: Component, weight: str, lowering: Lowering, change
 
 
 def lift_sql(slot: Slot, part: Component, weight: str) -> str:
-    """One column of h as SQL."""
+    """Return SQL for one column of h."""
     arguments = dict(zip("xy", (quoted(column.name) for column in slot.call.arguments), strict=False))
     return f"CAST({part.lift.format(w=weight, **arguments)} AS {part.type})"
 
 
 def unit_weights(change: DataFrame) -> DataFrame:
-    """Each row as often as its weight says, with weight 1 or -1."""
+    """Repeat each row as often as its weight, with weight 1 or -1."""
     copies = F.expr(f"explode(array_repeat(CAST(sign({WEIGHT}) AS BIGINT), CAST(abs({WEIGHT}) AS INT)))")
     return change.select(*(F.col(quoted(c)) for c in change.columns if c != WEIGHT), copies.alias(WEIGHT))
 
 
 @dataclass(frozen=True)
 class TouchedGroups:
-    """What h found: groups, the rows of the change, the buckets, and whether a deletion may reach a group's value.
+    """The groups that h touched: their number, the rows of the change, the buckets, and possible effects of deletions.
 
     partitions: of the groups, where the state holds the answer and a partition key (None: unknown).
     """
@@ -86,23 +86,23 @@ class TouchedGroups:
 
 @dataclass(frozen=True)
 class Homomorphic:
-    """h of a change, computed once, and what it found."""
+    """h of a change, computed once, and the groups that it touches."""
 
     rows: DataFrame
     found: TouchedGroups
 
 
 def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
-    """The change of a state's input without rows that cancel, where they could mislead a monoid without inverse.
+    """Cancel equal rows in the change of a state's input, if they could mislead a monoid without inverse.
 
-    A row that one term adds and another removes was never there; one that was only written again costs time.
+    A row that one term adds and another removes has not changed; a row that was only rewritten costs time.
     """
     loose = [column.name for column in state.reads if is_unordered(column.type)]
     if WEIGHT not in change.columns or state.invertible or not cancels(state.input):
         return change
     if loose and state.recompute_always:
-        return change  # nothing is taken from it but which groups it touches
-    # only a count reads a map or a variant of these states: whether it is NULL
+        return change  # only the touched groups are needed
+    # these states read a map or a variant only by count, which tests for NULL
     exact = [F.col(quoted(column.name)) for column in state.reads if column.name not in loose]
     known = [F.isnull(quoted(name)).alias(f"__null_{i}") for i, name in enumerate(loose)]
     values = [F.first(quoted(name)).alias(name) for name in loose]
@@ -111,16 +111,16 @@ def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
 
 
 def cancels(plan: Plan) -> bool:
-    """Whether a change of the plan may have equal rows that come and go."""
+    """Return whether a change of the plan may have equal rows that are added and removed."""
     nodes = tuple(walk(plan))
     loose = any(is_unordered(column.type) for node in nodes if isinstance(node, SourceRead) for column in node.columns)
     return loose or any(isinstance(node, Join | GroupwiseOp) for node in nodes)
 
 
 def touched_measures(layout: Layout, partition_key: str | None, most: int) -> list[Column]:
-    """Return the aggregates over h that tell what it found.
+    """Return the aggregates over h that measure the touched groups.
 
-    partition_key: the answer's column that holds a partition; most: the partitions that are named.
+    partition_key: the answer's column that contains a partition; most: the largest number of reported partitions.
     """
     seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
     seen = "true" if layout.state.recompute_always else seen
@@ -134,6 +134,6 @@ def touched_measures(layout: Layout, partition_key: str | None, most: int) -> li
 
 
 def touched_groups(found: Mapping[str, Any], most: int) -> TouchedGroups:
-    """Return what h found, by the values of its measures."""
+    """Return the touched groups from the values of their measures."""
     named = known_partitions(found["partitions"], most)
     return TouchedGroups(found["groups"], found["rows"], tuple(sorted(found["buckets"])), found["reached"], named)

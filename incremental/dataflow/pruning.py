@@ -1,7 +1,7 @@
-"""Restrict what a refresh reads of `before` and `after` to the rows that a change can reach.
+"""Restrict the reads of `before` and `after` to the rows that a change can affect.
 
 The rules (delta_rules.py, inner_joins.py) are equations; this module decides what is computed once, which ranges of
-keys become literal conditions, and what is broadcast. Leaving all of it out changes no answer, only what is read.
+keys become literal conditions, and what is broadcast. Without it, answers are the same, but more is read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Restrict = Callable[[Relation], Relation]
 
 @dataclass(frozen=True)
 class Reach:
-    """The rows of an input that a change can reach; few: the change is small enough to broadcast."""
+    """The rows of an input that a change can affect; few: the change is small enough to broadcast."""
 
     restrict: Restrict
     few: bool
@@ -58,7 +58,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class JoinReach:
-    """What the changed rows of a join's right side can reach.
+    """The rows of a join that the changed rows of its right side can affect.
 
     left: restricts the left side to the rows that a changed row matches; right: restricts the right side to the rows
     that can match those.
@@ -70,29 +70,29 @@ class JoinReach:
 
 @dataclass(frozen=True)
 class ProductTerm:
-    """The rows of a product's term so far; few: so few that the next large input is restricted to what they match."""
+    """A product's term so far; few: it has so few rows that the next large input is restricted to their matches."""
 
     rows: Relation
     few: bool
 
     def joined(self, rows: Relation) -> ProductTerm:
-        """The term after one more input."""
+        """Return the term after one more input."""
         return ProductTerm(rows, self.few)
 
 
 class Pruning:
-    """Reads of one refresh, restricted; checkpoints: frames computed once until the epoch ends."""
+    """Restricts the reads of one refresh; checkpoints: frames computed once until the epoch ends."""
 
     def __init__(self, lowering: Lowering, leaves: Leaves, checkpoints: Checkpoints, tuning: Tuning) -> None:
         self._lowering, self._leaves, self._checkpoints, self._tuning = lowering, leaves, checkpoints, tuning
         self._semijoin = Semijoin(lowering)
 
     def pays_off(self, plan: Plan) -> bool:
-        """True if the plan's inputs are large enough for pruning to pay off."""
+        """Return whether the plan's inputs are large enough for pruning to pay off."""
         return self._bytes(plan) > self._tuning.prune_above_bytes
 
     def is_small(self, plan: Plan) -> bool:
-        """True if one task computes all of the plan sooner than several that exchange rows."""
+        """Return whether the plan is so small that one task computes it faster than several with a shuffle."""
         return self._bytes(plan) <= self._tuning.local_bytes
 
     def change_once(self, plan: Plan, change: Relation) -> Relation:
@@ -103,7 +103,7 @@ class Pruning:
         return self.once(plan.columns, change, small)
 
     def once(self, columns: Sequence[Column], rows: Relation, small: bool = False) -> Relation:
-        """The same rows, computed once for all their uses; small: now, by one task."""
+        """Compute rows once for all their uses; small: now, in one task."""
         frame, keep = self._frame(columns, rows), self._checkpoints
         return self._relation(columns, keep.small(frame) if small else keep.keep(frame), rows.weighted)
 
@@ -125,7 +125,7 @@ class Pruning:
         return self._relation(node.left.columns, rows, change.weighted), right
 
     def right_change(self, node: Join, change: Relation) -> JoinReach | None:
-        """What the changed rows of a join's right side reach; None where there are no rows after all."""
+        """Return the rows that a join's right side affects; None if it has no changed rows after all."""
         touched = self._semijoin.touched(node, change)
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
         left_keys, right_keys = [one for one, _ in plain], [other for _, other in plain]
@@ -150,7 +150,7 @@ class Pruning:
         return JoinReach(left, Reach(right, few))
 
     def groups(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
-        """The rows of a plan that share the keys of changed rows; None where there are no changed rows after all."""
+        """Return the rows of a plan that share the keys of changed rows; None if there are no changed rows."""
         named = [(column, column.name) for column in keys]
         frame, small = self._lowering.frame(Relation(change.plan), named), self.is_small(plan)
         distinct = (frame.coalesce(1) if small else frame).distinct()
@@ -175,13 +175,13 @@ class Pruning:
         return restrict
 
     def rewinds(self, plan: Plan) -> bool:
-        """True if `before` of a plan is computed from `after` by taking back the change, so that it is read once."""
+        """Return whether `before` of a plan is computed from `after` minus the change, so that it is read once."""
         return self.pays_off(plan) and is_rewindable(plan.columns)
 
     def after_and_before(
         self, plan: Plan, change: Relation, reach: Reach, after: Relation, before: Callable[[], Relation]
     ) -> tuple[Relation, Relation]:
-        """What a change reaches in a plan, after and before it; a large plan is read once where few rows changed."""
+        """Return the affected rows of a plan, after and before; a large plan is read once if few rows changed."""
         new = reach.restrict(after)
         if not (reach.few and self.rewinds(plan)):
             return new, reach.restrict(before())
@@ -189,7 +189,7 @@ class Pruning:
         return new, rewind(self._lowering, plan.columns, new, reach.restrict(change))
 
     def product_term(self, columns: Sequence[Column], inputs: Sequence[Plan], change: Relation) -> ProductTerm:
-        """A term of a product that begins with a change and meets these inputs."""
+        """Return the term of a product that begins with a change and is joined with these inputs."""
         few = any(map(self.pays_off, inputs)) and (
             expected_bytes(self._frame(columns, change)) <= self._tuning.change_bytes
         )
@@ -198,7 +198,7 @@ class Pruning:
     def next_input(
         self, term: ProductTerm, columns: Sequence[Column], step: JoinStep, plan: Plan, side: Relation, mixed: bool
     ) -> tuple[ProductTerm, Relation] | None:
-        """The term and its next input, restricted to what the term's few rows can match; None where none are left.
+        """Return the term and its next input, restricted to matches of the term's few rows; None if there are none.
 
         mixed: the term and the input produce the same columns, which Spark would confuse.
         """
@@ -230,7 +230,7 @@ class Pruning:
     def _computed(
         self, frame: DataFrame, keys: Sequence[Scalar], narrow: bool, small: bool = False, nulls_match: bool = False
     ) -> tuple[DataFrame, KeyRanges]:
-        """A frame computed once, and the ranges of its keys."""
+        """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
         rows, found = self._checkpoints.measured(frame, measures, small)
         return rows, self._ranges(rows, keys, found, narrow, nulls_match)
@@ -241,21 +241,21 @@ class Pruning:
         return key_ranges(self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match)
 
     def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:
-        """Rows as a frame with the columns' own names."""
+        """Return rows as a frame with the columns' own names."""
         return self._lowering.frame(rows, [(column, column.name) for column in columns])
 
     def _relation(self, columns: Sequence[Column], frame: DataFrame, weighted: bool) -> Relation:
-        """The rows of such a frame."""
+        """Return the rows of such a frame."""
         return self._lowering.leaf(frame, [(column.name, column) for column in columns], weighted)
 
 
 def is_rewindable(columns: Sequence[Column]) -> bool:
-    """True if rows that count as equal are the same bits, so that any of them can be the one that is taken back."""
+    """Return whether equal rows have the same bits, so that any of them can be subtracted."""
     return all(is_exact(T.DataType.fromDDL(column.type)) for column in columns)
 
 
 def rewind(lowering: Lowering, columns: Sequence[Column], after: Relation, change: Relation) -> Relation:
-    """Compute the rows before a change from those after it, among which is every row that the change added."""
+    """Compute the rows before a change from those after it, which contain every row that the change added."""
     names = [column.name for column in columns]
 
     def frame(relation: Relation) -> DataFrame:
@@ -270,7 +270,7 @@ def rewind(lowering: Lowering, columns: Sequence[Column], after: Relation, chang
 
 
 def is_exact(data_type: T.DataType) -> bool:
-    """True if equal values of the type are the same bits: not so for floats, nor for collated strings."""
+    """Return whether equal values of the type have the same bits, unlike floats and collated strings."""
     if isinstance(data_type, T.StringType):
         return data_type.collation == "UTF8_BINARY"
     return isinstance(data_type, EXACT_TYPES)

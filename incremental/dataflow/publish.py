@@ -1,7 +1,7 @@
 """Apply the change of an answer to a view's own table, as one commit that never rewrites the table.
 
-The view is a bag: equal rows are told apart by `__copy`, so a weight change inserts or deletes particular copies. A new
-copy is numbered by its epoch, so that an insertion never has to read the table.
+The view is a bag: equal rows differ in `__copy`, so a weight change inserts or deletes particular copies. A new copy is
+numbered by its epoch, so that an insertion never has to read the table.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ COPIES_PER_EPOCH = 1 << 32
 
 
 def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
-    """How a view's rows are stored, which lie as they come."""
+    """Return the storage of a view's rows, which are not sorted."""
     bucket = f"CAST(pmod(hash({', '.join(quoted(name) for name in columns)}), {buckets}) AS INT)"
     return Stored((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
 
 
 @dataclass(frozen=True)
 class BagChange:
-    """What a change does: rows that come or go, those deleted, their buckets, the partitions of all (None: unknown)."""
+    """The size of a change: rows added or removed, rows deleted, their buckets, all partitions (None: unknown)."""
 
     rows: int
     deleted: int
@@ -46,7 +46,7 @@ class BagChange:
 
 
 class Bag:
-    """The view table of one view; partition_key: the column that tells of which partition a row is."""
+    """The table of one view; partition_key: the column that contains the partition of a row."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Bag:
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
     def publish(self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, name_mapping: bool) -> bool:
-        """Apply a consolidated change, computed once, to the version `before`; moved: what it does.
+        """Apply a consolidated change, computed once, to the version `before`; moved: its size.
 
-        Returns False where Delta's writer was needed though the table was there.
+        Returns False if an existing table was written by Delta's writer instead of a direct commit.
         """
         inserted = self._inserted(change, mark.epoch)
         if before is None or not moved.deleted:
@@ -104,12 +104,12 @@ class Bag:
         return self._table.overwrite(planned_at_once(rows) if few else rows, mark, BUCKET)
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
-        """Let the table have the rows of a consolidated answer, in one commit that writes all of them."""
+        """Replace all rows of the table by those of a consolidated answer, in one commit."""
         self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
 
     @property
     def measures(self) -> list[Column]:
-        """The aggregates over a consolidated change that tell what it does."""
+        """The aggregates over a consolidated change that measure it."""
         return [
             F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
             F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
@@ -118,13 +118,13 @@ class Bag:
         ]
 
     def moved(self, found: Mapping[str, Any]) -> BagChange:
-        """What a consolidated change does, by the values of its measures."""
+        """Return the size of a consolidated change from the values of its measures."""
         named = known_partitions(found["partitions"], self._tuning.reported_partitions)
         return BagChange(found["rows"], found["deleted"], tuple(sorted(found["buckets"])), named)
 
     @property
     def small(self) -> bool:
-        """Whether writing all of the table is cheaper than finding what to write."""
+        """Whether rewriting the whole table is cheaper than finding the rows to change."""
         files, size = self._table.size()
         return files <= self._tuning.rewrite_files and size <= self._tuning.rewrite_bytes
 

@@ -1,6 +1,6 @@
-"""Semi-joins that restrict a relation to the rows that touched rows or keys can match.
+"""Restrict a relation by a semi-join to the rows that touched rows or keys can match.
 
-NULL equals NULL, and the right side gets attributes of its own: a touched row may come from the very input that is
+NULL equals NULL. The right side gets attributes of its own, since a touched row may be from the input that is
 restricted.
 """
 
@@ -18,26 +18,26 @@ from incremental.spark.catalyst import J
 
 
 class Semijoin:
-    """Semi-joins over the attributes of one lowering."""
+    """Builds semi-joins over the attributes of one lowering."""
 
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._expressions = lowering.catalyst.expressions
 
     def touched(self, node: Join, change: Relation) -> DataFrame:
-        """The rows of a join's right side that were added or removed, without their weights."""
+        """Return the rows of a join's right side that were added or removed, without their weights."""
         named = [(column, column.name) for column in node.right.columns]
         return self._lowering.frame(Relation(change.plan), named)
 
     def matched(self, node: Join, left: Relation, touched: DataFrame, few: bool) -> Relation:
-        """The rows of the left side that some touched row of the right side matches; few: broadcast them."""
+        """Return the rows of the left side that some touched row of the right side matches; few: broadcast them."""
         plan, by_name = self._right_side(node, touched, few)
         if node.condition is None:
             return self._semi(left, plan, [])
         return self._semi(left, plan, [self._lowering.substituted(node.condition, by_name)])
 
     def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
-        """The rows of the right side that can match those of `matched`; all of them if the join has no equality."""
+        """Return the right rows that can match those of `matched`; all of them if the join has no equality."""
         if not node.keys:
             return right
         plan, by_name = self._right_side(node, touched, few)
@@ -45,7 +45,7 @@ class Semijoin:
         return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs])
 
     def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, few: bool = False) -> Relation:
-        """The rows whose key is among the touched ones; `touched` has the keys in the same order."""
+        """Return the rows whose key is among the touched ones; `touched` has the keys in the same order."""
         if not keys:
             return relation
         plan, renamed = self._renamed(touched, few)
@@ -57,7 +57,7 @@ class Semijoin:
         return plan, {column.name: a for column, a in zip(node.right.columns, renamed, strict=True)}
 
     def _renamed(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
-        """A frame's plan under new attributes, and these."""
+        """Return a frame's plan under new attributes, and these."""
         plan = catalyst.analysed(frame)
         given = catalyst.sequence(plan.output())
         fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]

@@ -44,7 +44,7 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program, state: State, buckets: int) -> Layout:
-        """How a state of a program is stored."""
+        """Return the layout of a state of a program."""
         shows = program.publication
         return cls(state, shows if isinstance(shows, InPlace) and shows.state == state.name else None, buckets)
 
@@ -53,11 +53,11 @@ class Layout:
         return self.in_place.items if self.in_place else ()
 
     def key(self, column: Column) -> str:
-        """The stored name of a key column."""
+        """Return the stored name of a key column."""
         return self._keys[column]
 
     def key_shown(self, name: str | None) -> str | None:
-        """The stored name of the key column that an answer column published in place shows; None where none is."""
+        """Return the stored name of the key column that an answer column shows; None if it shows none."""
         shown = {item.column.name: item.scalar.column for item in self._items if isinstance(item.scalar, Reference)}
         return self._keys.get(shown[name]) if name in shown else None
 
@@ -84,12 +84,12 @@ class Layout:
 
     @property
     def merged(self) -> tuple[str, ...]:
-        """What ⊗ merges by, and what it merges: the keys and the monoids' columns."""
+        """The columns of ⊗: the keys, by which it merges, and the monoids' columns."""
         return (*self.keys, *(name for _, _, name in self.parts))
 
     @property
     def watched(self) -> tuple[tuple[Slot, Component, str], ...]:
-        """Every column of the change that only tells whether a deletion reaches a group."""
+        """Every column of the change that only shows whether a deletion may change a group's value."""
         return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.accumulator.watched)
 
     @property
@@ -100,18 +100,18 @@ class Layout:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The table's columns in order: what readers look for first, what is ours last."""
+        """The table's columns in order: those of readers first, reserved ones last."""
         answers = [item.column.name for item in self._items]
         hidden_keys = [name for name in self.keys if name not in answers]
         return (*answers, *hidden_keys, ROWS, *(name for _, _, name in self.parts), BUCKET)
 
     @property
     def stored(self) -> Stored:
-        """What others need to know of it."""
+        """The storage of the table: columns, sort columns, bucket."""
         return Stored(self.columns, self.keys, self.bucket_sql)
 
     def call_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
-        """The answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
+        """Return the answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
         values: dict[str, J] = {}
         for slot in self.state.slots:
             parts = {part.name: sql_of(slot.stored(part)) for part in slot.accumulator.components}
@@ -128,7 +128,7 @@ class Layout:
         return values
 
     def answer_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
-        """The answer columns kept in place, by name, from stored key and monoid columns."""
+        """Return the answer columns that are stored in the state, by name, from stored key and monoid columns."""
         if not self.answer_items:
             return {}
         values = self.call_values(lowering, sql_of)

@@ -1,6 +1,6 @@
-"""Find which partitions of an answer an epoch touches, by the values of its partition key.
+"""Find the partitions of an answer that an epoch touches, by the values of its partition key.
 
-They are collected in the aggregation that an epoch makes of its change anyway, so they cost no Spark job.
+They are collected in an aggregation that an epoch runs over its change anyway, so they cost no Spark job.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.sqltext import quoted
 
-NONE = "__HIVE_DEFAULT_PARTITION__"  # what Hive, Spark and Delta call the partition of NULL
+NONE = "__HIVE_DEFAULT_PARTITION__"  # the name of the partition of NULL in Hive, Spark and Delta
 
 
 def partitions(name: str | None, most: int) -> Column:
-    """An aggregate: a column's distinct values as sorted text, at most one more than `most`; NULL for no column."""
+    """Return an aggregate: a column's distinct values as text, at most one more than `most`; NULL for no column."""
     if name is None:
         return F.lit(None).cast("array<string>")
     values = F.collect_set(F.coalesce(F.col(quoted(name)).cast("string"), F.lit(NONE)))
@@ -24,5 +24,5 @@ def partitions(name: str | None, most: int) -> Column:
 
 
 def known_partitions(found: Sequence[str] | None, most: int) -> tuple[str, ...] | None:
-    """The partitions that the aggregate found; None if there is no partition key, or more than `most` were touched."""
+    """Return the partitions in the aggregate's result; None if there is no partition key, or more than `most`."""
     return None if found is None or len(found) > most else tuple(found)

@@ -1,7 +1,7 @@
 """Look up Delta tables by their names in Spark's catalog: the current location of a name, or why it has none.
 
-A name is looked up at each use, so that a table that is created, renamed or pointed elsewhere later is found as a query
-would find it; everything else works by the location. The catalog itself is asked, not Spark's analyser: a temporary
+A name is looked up at each use, so a table that is created, renamed or pointed elsewhere later is found as a query
+would find it; everything else uses the location. The lookup asks the catalog and not Spark's analyser: a temporary
 view does not hide a table, and no relation is built.
 """
 
@@ -34,7 +34,7 @@ IN_MEMORY = (
 
 @dataclass(frozen=True)
 class Lookup:
-    """The result of looking up a name: the location of a Delta table, else None and why, with what to do."""
+    """The result of looking up a name: the location of a Delta table, or None with the cause and the fix."""
 
     location: str | None
     absence: str = ""
@@ -50,7 +50,7 @@ class CatalogTable(Storage):
     @property
     def path(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The current location of the table."""
-        found = self.looked_up()
+        found = self.look_up_once()
         if found.location is None:
             raise SourceError(f"table {self.name} is not in the catalog: {found.absence}.")
         return found.location
@@ -63,14 +63,14 @@ class CatalogTable(Storage):
     @property
     def place(self) -> str:
         """The location of the table; while there is none, its name."""
-        return self.name if self.looked_up().location is None else super().place
+        return self.name if self.look_up_once().location is None else super().place
 
     def version(self) -> int | None:
         """Return the latest version; None if the catalog has no table of this name, or its location has no table."""
-        return None if self.looked_up().location is None else super().version()
+        return None if self.look_up_once().location is None else super().version()
 
-    def looked_up(self) -> Lookup:
-        """Look the name up; a location, once found, is kept by this object."""
+    def look_up_once(self) -> Lookup:
+        """Look the name up; once found, this object caches the location."""
         if self._found is None:
             found = look_up(self.spark, self.name)
             self._found = found.location
@@ -93,7 +93,7 @@ def full_name(spark: SparkSession, name: str) -> str:
 def look_up(spark: SparkSession, name: str) -> Lookup:
     """Find the Delta table that the catalog has under a name.
 
-    Raises SourceError for a view, for a table of another format, and where the catalog gives no answer.
+    Raises SourceError for a view, for a table of another format, and if the catalog does not answer.
     """
     try:
         catalog, identifier = resolve(spark, name)
@@ -105,12 +105,14 @@ def look_up(spark: SparkSession, name: str) -> Lookup:
     except JavaError as error:
         if isinstance(error, PySparkException) and str(error.getCondition()).split(".")[0] in ABSENT:
             return Lookup(None, absence(spark, name))
-        raise SourceError(f"cannot look up table {name}: {cause(error)}. Mend that, or correct the name.") from error
+        raise SourceError(
+            f"cannot look up table {name}: {cause(error)}. Fix the catalog, or correct the name."
+        ) from error
     return Lookup(location_of(name, found))
 
 
 def location_of(name: str, found: J) -> str:
-    """The folder or URI of a Delta table in a catalog; raises SourceError for anything else."""
+    """Return the folder or URI of a Delta table in a catalog; raises SourceError for anything else."""
     kind = str(found.getClass().getName())
     if kind == DELTA_CLASS:
         return str(found.path()).removeprefix("file:")
@@ -127,7 +129,7 @@ def location_of(name: str, found: J) -> str:
 
 
 def absence(spark: SparkSession, name: str) -> str:
-    """Return why the catalog has no table of a name, and what to do."""
+    """Return why the catalog has no table of a name, and the fix."""
     catalog, identifier = resolve(spark, name)
     table, schema = str(identifier.name()), table_name_of((str(catalog.name()), *map(str, identifier.namespace())))
     views = catalyst.session(spark).sessionState().catalog()
@@ -143,9 +145,9 @@ def absence(spark: SparkSession, name: str) -> str:
 
 
 def no_data(source: str, table: VersionedTable) -> str:
-    """Return why a source has no table (yet), and what to do."""
+    """Return why a source has no table (yet), and the fix."""
     if isinstance(table, CatalogTable):
-        found = table.looked_up()
+        found = table.look_up_once()
         because = found.absence or (
             f"there is no Delta table at {found.location}, where the catalog has {table.label}. Restore it, or create "
             "the table again"
@@ -170,7 +172,7 @@ def check_is_path(spark: SparkSession, source: str, declaration: object) -> None
 
 
 def name_in_path(spark: SparkSession, path: str) -> str | None:
-    """Return the name of a catalog table that a relative path ends with, else None."""
+    """Return the catalog table that the last part of a path names, None if there is none."""
     name = path.rpartition("/")[2]
     if "." not in name or table_name_parts(name) is None:
         return None
@@ -183,18 +185,18 @@ def name_in_path(spark: SparkSession, path: str) -> str | None:
 
 
 def resolve(spark: SparkSession, name: str) -> tuple[J, J]:
-    """Return the catalog of a name and Spark's identifier in it, completed as Spark completes it."""
+    """Return the catalog of a name and Spark's identifier in it, completed with the current catalog and schema."""
     found = catalyst.session(spark).sessionState().analyzer().CatalogAndIdentifier()
     pair = found.unapply(catalyst.vector(spark, table_name_parts(name) or ())).get()
     return pair._1(), pair._2()
 
 
 def is_session_catalog(catalog: J) -> bool:
-    """True for the catalog that every session has."""
+    """Return whether this is the catalog that every session has."""
     return str(catalog.name()) == SESSION_CATALOG
 
 
 def is_in_memory(spark: SparkSession) -> bool:
-    """True if the session's own catalog ends with the process."""
+    """Return whether the session's own catalog ends with the process."""
     external = catalyst.session(spark).sharedState().externalCatalog()
     return str(external.unwrapped().getClass().getSimpleName()) == "InMemoryCatalog"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Mark:
     """The mark of a write: its table and generation (`application`), its epoch, and the commit metadata.
 
-    Delta records the first two as `txnAppId` and `txnVersion`, and skips a write that it has already.
+    Delta records the first two as `txnAppId` and `txnVersion`, and skips a write whose pair is already recorded.
     """
 
     application: str
@@ -18,11 +18,11 @@ class Mark:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of a session in which a MERGE carries the mark."""
+        """Return the session settings with which a MERGE carries the mark."""
         return {
             "spark.databricks.delta.write.txnAppId": self.application,
             "spark.databricks.delta.write.txnVersion": str(self.epoch),
             "spark.databricks.delta.commitInfo.userMetadata": self.metadata,
-            # the source of our merges is cached, so Delta need not copy it once more
+            # the source of our merges is checkpointed, so Delta need not copy it
             "spark.databricks.delta.merge.materializeSource": "none",
         }

@@ -1,4 +1,4 @@
-"""The lake that production uses: every table is a Delta table."""
+"""Implement the lake for production: every table is a Delta table."""
 
 from __future__ import annotations
 

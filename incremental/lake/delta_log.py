@@ -1,4 +1,4 @@
-"""Open Delta's log of a table, and look at its latest version: once within a refresh, which holds the view's lock."""
+"""Open Delta's log of a table and read its latest version, listing the log only once within a refresh."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 from incremental.spark.java_errors import causes, first_line
 
-_looked_since: ContextVar[int | None] = ContextVar("looked_since", default=None)
+_cached_since: ContextVar[int | None] = ContextVar("cached_since", default=None)
 
 
 @contextmanager
-def one_look() -> Generator[None]:
-    """Look at each table's log once within the block; the commits of this process are seen without a look."""
-    token = _looked_since.set(int(time.time() * 1000))
+def cached_snapshots() -> Generator[None]:
+    """List each table's log once within the block; commits of this process are seen without listing it again."""
+    token = _cached_since.set(int(time.time() * 1000))
     try:
         yield
     finally:
-        _looked_since.reset(token)
+        _cached_since.reset(token)
 
 
 def latest_snapshot(spark: SparkSession, log: J) -> J:
-    """Return the latest version of a table as its log shows it: as of now, or of the first look of the block."""
-    since, none = _looked_since.get(), catalyst.none(spark)
+    """Return the latest version of a table: as of now, or within `cached_snapshots` as of its first listing."""
+    since, none = _cached_since.get(), catalyst.none(spark)
     return log.update(False, none if since is None else catalyst.some(spark, since), none)
 
 
 def open_log(spark: SparkSession, path: str, label: str) -> J:
-    """Return Delta's log of the table at a path, cached by Delta; label: how errors name the table.
+    """Return Delta's log of the table at a path, cached by Delta; label: the table's name in errors.
 
     Raises SourceError if its file system cannot be reached.
     """

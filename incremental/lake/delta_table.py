@@ -19,23 +19,22 @@ from pyspark.sql.types import StructType
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
 from incremental.lake.delta_log import latest_snapshot, open_log
-from incremental.lake.direct_commit import write_directly
+from incremental.lake.direct_commit import ALL, write_directly
 from incremental.lake.files import (
     Commit,
     File,
     Identity,
     actions_of,
-    as_added,
+    commit_of,
     data_file,
+    files_exist,
     id_of,
     known_files,
     needs_mapping,
     partition_columns,
-    partitionings,
-    rows_in,
     selects,
 )
-from incremental.lake.protocol import Clause, VersionedTable, unreadable
+from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -87,7 +86,7 @@ class DeltaTable:
         """Return Delta's id of the table, which changes when the table is dropped and recreated."""
         return str(self._latest().metadata().id())
 
-    def made_by(self, version: int) -> str:
+    def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
         try:
             changes = self.log.getChanges(version, version, catalyst.none(self.spark), True)
@@ -127,29 +126,20 @@ class DeltaTable:
         return {file.identity: file for file in (data_file(action) for action in actions_of(self._at(version)))}
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
-        """Return the files added and removed by each commit after `before` up to `after`, from the log alone, without
-        Spark jobs.
+        """Return the files added and removed by each commit after `before` up to `after`, without Spark jobs.
 
-        None where the log is not sufficient (a commit was cleaned up, its writer left out file metadata, or it only
-        updates metadata of existing files), and where the partitioning changed: a file is read by the partitions of its
-        time.
+        None where the log is not sufficient: a commit was cleaned up, or `commit_of` cannot read it.
         """
         try:
             changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
             found: list[Commit] = []
             while changes.hasNext():
-                actions = catalyst.sequence(changes.next()._2())
-                if any(columns != self.partitioned_by(before) for columns in partitionings(actions)):
+                commit = commit_of(
+                    self.spark, catalyst.sequence(changes.next()._2()), lambda: self.partitioned_by(before)
+                )
+                if commit is None:
                     return None
-                added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
-                removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
-                if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
-                    return None
-                gone = [data_file(as_added(self.spark, action)) for action in removed]
-                same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
-                if same and added and not gone:
-                    return None
-                found.append(Commit(added, gone, same and rows_in(added) == rows_in(gone)))
+                found.append(commit)
         except JavaError:
             return None
         return found if len(found) == after - before else None
@@ -158,13 +148,7 @@ class DeltaTable:
         """Return whether files and their deletion vectors still exist: a vacuum may have removed what a compaction
         replaced.
         """
-        operations = catalyst.module(catalyst.sql(self.spark).delta.util, "DeltaFileOperations")
-        root = self.log.dataPath()
-        system = root.getFileSystem(self.log.newDeltaHadoopConf())
-        paths = [operations.absolutePath(root.toString(), file.identity[0]) for file in files]
-        vectors = [vector for file in files if (vector := file.action.deletionVector()) is not None]
-        paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
-        return all(system.exists(path) for path in paths)
+        return files_exist(self.spark, self.log, files)
 
     def is_readable(self, version: int) -> bool:
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
@@ -195,7 +179,7 @@ class DeltaTable:
         frames = catalyst.sequence(
             reader.getDeletedAndAddedRows(added, removed, self.log, self._at(version), False, spark)
         )
-        # it gives rows that went and rows that came back, usually one of them none, which takes reading all files
+        # the reader gives deleted and restored rows; usually one kind is empty, yet found only by reading all files
         some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
         return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
 
@@ -207,9 +191,9 @@ class DeltaTable:
             return self._frame(snapshot, files)
         return self._load(version)
 
-    def scanned(self, version: int) -> DataFrame:
+    def scan(self, version: int) -> DataFrame:
         """Return the table as of a version as any other reader sees it: Delta itself finds the files."""
-        self._at(version)  # or says why it cannot be read
+        self._at(version)  # raises if it cannot be read
         return self._load(version)
 
     def _load(self, version: int) -> DataFrame:
@@ -231,20 +215,35 @@ class DeltaTable:
         Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
         how it is partitioned.
         """
+        if self.version() is not None and not reshape:
+            written = write_directly(self, frame, metadata, partition, condition)
+            if written is not None:
+                return written
         options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower(), **STATIC}
         writer = frame.write.format("delta").mode("overwrite").options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
         if self.version() is None and needs_mapping(frame.columns):
             writer = writer.option(*NAME_MAPPING)
-        elif self.version() is not None and condition != "true":
+        elif self.version() is not None and condition != ALL:
             writer = writer.option("replaceWhere", condition)
         writer.save(self.path)
         metrics = tables.DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
         return int(metrics[0].get("numOutputRows", 0)) if metrics is not None else 0
 
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """Return the rows of the partitions that fulfil a condition, by the files that the checksum lists if it can."""
+        snapshot = self._at(version)
+        files = known_files(snapshot)
+        rows = self._load(version) if files is None else self._frame(snapshot, files)
+        return rows.where(condition)
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of some partitions by a direct commit; False, with nothing written, if there can be none."""
+        return write_directly(self, frame, mark, partition, condition) is not None
+
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
-        """One MERGE of `source` (alias u) into the table (alias t)."""
+        """Merge `source` (alias u) into the table (alias t) by Delta's MERGE."""
         session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
         for name, value in mark.settings.items():
             session.conf.set(name, value)
@@ -264,12 +263,13 @@ class DeltaTable:
 
     def touch(self, mark: Mark) -> bool:
         """Make a commit without rows, which only carries the mark; returns whether by a direct one."""
-        if write_directly(self, None, mark):
+        if write_directly(self, None, mark) is not None:
             return True
         return self._write(self.at(int(self._latest().version())).limit(0), mark, "append", None, False)
 
     def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> bool:
-        if self.version() is not None and write_directly(self, frame, mark, partition, mode == "overwrite"):
+        replaced = ALL if mode == "overwrite" else None
+        if self.version() is not None and write_directly(self, frame, mark, partition, replaced) is not None:
             return True
         options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata, **STATIC}
         if self.version() is None:
@@ -281,7 +281,7 @@ class DeltaTable:
         return False
 
     def _frame(self, snapshot: J, files: J) -> DataFrame:
-        """The rows of some of Delta's AddFiles."""
+        """Return the rows of some of Delta's AddFiles."""
         log = self.log
         defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
         return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
@@ -297,4 +297,4 @@ class DeltaTable:
         try:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:
-            raise unreadable(self.label, version) from error
+            raise unreadable_version(self.label, version) from error

@@ -1,7 +1,7 @@
 """Write to a Delta table through Delta's own transaction, without the Spark jobs of its writer.
 
-Delta's writer replays the whole log by Spark jobs to learn which marks a table has and which files an overwrite
-removes. The checksum beside each commit tells both for a small table; where it does not, the caller takes the writer.
+Delta's writer replays the whole log in Spark jobs to find the marks of a table and the files that an overwrite
+removes. For a small table, the checksum beside each commit lists both; if it does not, the caller uses Delta's writer.
 """
 
 from __future__ import annotations
@@ -19,46 +19,67 @@ from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-WRITE_SETTINGS = 4  # of a write's description that are known here: mode, partitions, predicate, metadata
+WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
+
+
+ALL = "true"  # the condition of all rows
 
 
 def write_directly(
-    table: VersionedTable, frame: DataFrame | None, mark: Mark, partition: str | None = None, overwrites: bool = False
-) -> bool:
-    """Add the rows of a frame to a table, or replace all by them; False where the log does not tell enough for that.
+    table: VersionedTable,
+    frame: DataFrame | None,
+    mark: Mark | str,
+    partition: str | None = None,
+    replaced: str | None = None,
+) -> int | None:
+    """Add the rows of a frame to a table, and remove those that they replace, in one commit.
 
-    frame: its session plans the write; None for a commit of the mark alone. partition: the column that the caller
-    takes for the table's partition.
+    frame: its session plans the write; None for a commit of the mark alone. mark: the commit's mark, or its metadata if
+    it may be made twice. partition: the column that the caller takes for the table's partition. replaced: the condition
+    of the partitions whose rows are removed; None removes none.
+
+    Returns the number of rows written. Returns None, with nothing written, if the log does not contain enough for a
+    direct commit.
     """
     session = table.spark if frame is None else frame.sparkSession
     commit = DirectCommit.begin(session, table.path, open_log(session, table.path, table.label), mark)
     if commit is None or not (frame is None or commit.fits(frame, partition)):
-        return False
-    removed = commit.files() if overwrites else None
-    if overwrites and removed is None:
-        return False
-    if not commit.done:
-        commit.finish([] if frame is None else commit.write_files(frame), removed)
-    return True
+        return None
+    if replaced is not None and replaced != ALL and partition is None:
+        return None  # the files of other rows would go too
+    removed = None if replaced is None else commit.files(replaced)
+    if replaced is not None and removed is None:
+        return None
+    if commit.done:
+        return 0
+    added = [] if frame is None else commit.write_files(frame)
+    if not commit.belong(added, replaced):
+        return None  # Delta's writer refuses them
+    commit.finish(added, removed)
+    return sum(int(catalyst.option(file.numLogicalRecords()) or 0) for file in added)
 
 
 @dataclass(frozen=True)
 class DirectCommit:
-    """A transaction that has begun; done: the table has the mark already, and is not written again."""
+    """A transaction in progress; done: the table has the mark already, so nothing is written."""
 
     spark: SparkSession
     path: str
     transaction: J
-    mark: Mark
+    mark: Mark | str
     done: bool
 
     @staticmethod
-    def begin(spark: SparkSession, path: str, log: J, mark: Mark) -> DirectCommit | None:
+    def begin(spark: SparkSession, path: str, log: J, mark: Mark | str) -> DirectCommit | None:
         """Begin at the latest version; None where there is no table, or its checksum does not list the marks."""
         none = catalyst.none(spark)
         transaction = log.startTransaction(none, none)
         checksum = catalyst.option(transaction.snapshot().checksumOpt())
-        marks = None if checksum is None else catalyst.option(checksum.setTransactions())
+        if checksum is None:
+            return None
+        if isinstance(mark, str):
+            return DirectCommit(spark, path, transaction, mark, False)
+        marks = catalyst.option(checksum.setTransactions())
         if marks is None:
             return None
         epochs = [int(each.version()) for each in catalyst.sequence(marks) if str(each.appId()) == mark.application]
@@ -71,31 +92,55 @@ class DirectCommit:
             return False
         return str(snapshot.schema().catalogString()) == str(schema.catalogString())
 
-    def files(self) -> list[J] | None:
-        """Return the files of the table; None where the checksum does not list all of them."""
+    def files(self, condition: str) -> list[J] | None:
+        """Return the files of the partitions that fulfil a condition; None if the checksum does not list all files."""
         snapshot = self.transaction.snapshot()
         found = known_files(snapshot)
         if found is None:
             return None
-        listed = catalyst.sequence(found)
-        whole = int(snapshot.checksumOpt().get().tableSizeBytes())
-        return listed if sum(int(file.size()) for file in listed) == whole else None
+        listed = sum(int(row[0]) for row in self._rows(found).select("size").collect())
+        if listed != int(snapshot.checksumOpt().get().tableSizeBytes()):
+            return None
+        return catalyst.sequence(found) if condition == ALL else self._in_partitions(found, condition)
+
+    def belong(self, added: list[J], condition: str | None) -> bool:
+        """Return whether all written files are in the partitions that are replaced."""
+        if condition is None or condition == ALL or not added:
+            return True
+        return len(self._in_partitions(catalyst.vector(self.spark, added), condition)) == len(added)
+
+    def _rows(self, files: J) -> DataFrame:
+        """Return AddFiles as rows that the driver has, so that no Spark job reads them."""
+        rich = catalyst.module(catalyst.sql(self.spark).delta.implicits, "package").RichAddFileSeq(files)
+        return DataFrame(rich.toDF(catalyst.session(self.spark)), self.spark)
+
+    def _in_partitions(self, files: J, condition: str) -> list[J]:
+        """Return the files whose partition values fulfil a condition, which Spark evaluates without a job."""
+        delta, snapshot = catalyst.sql(self.spark).delta, self.transaction.snapshot()
+        log, parsed = catalyst.module(delta, "DeltaLog"), catalyst.parsed(self.spark, condition)
+        rest = [getattr(log, f"filterFileList$default${i}")() for i in (4, 5)]
+        tests = catalyst.vector(self.spark, [parsed])
+        schema = snapshot.metadata().partitionSchema()
+        rows = log.filterFileList(schema, catalyst.dataset(self._rows(files)), tests, *rest)
+        encoder = catalyst.module(delta.implicits, "package").addFileEncoder()
+        return list(getattr(rows, "as")(encoder).collectAsList())
 
     def write_files(self, frame: DataFrame) -> list[J]:
         """Write the rows of a frame as data files, which no reader sees before the commit."""
         return catalyst.sequence(self.transaction.writeFiles(catalyst.dataset(frame)))
 
     def finish(self, added: list[J], removed: list[J] | None) -> None:
-        """Commit files and mark in one entry of the log; removed: the files that an overwrite replaces."""
+        """Commit files and mark in one version; removed: the files that an overwrite replaces."""
         spark, mark = self.spark, self.mark
-        self.transaction.readTxn().append(mark.application)  # a commit that meets another of this mark is refused
         if removed is not None:
             self.transaction.readWholeTable()
-        now = catalyst.some(spark, int(time.time() * 1000))
-        actions = [catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now)]
-        actions += added + [file.remove() for file in removed or ()]
-        mode = "Append" if removed is None else "Overwrite"
-        self.transaction.commit(catalyst.vector(spark, actions), _description(spark, mode, mark.metadata))
+        actions = added + [file.remove() for file in removed or ()]
+        if isinstance(mark, Mark):
+            self.transaction.readTxn().append(mark.application)  # a commit that meets another of this mark is refused
+            now = catalyst.some(spark, int(time.time() * 1000))
+            actions.insert(0, catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now))
+        mode, metadata = "Append" if removed is None else "Overwrite", mark.metadata if isinstance(mark, Mark) else mark
+        self.transaction.commit(catalyst.vector(spark, actions), _description(spark, mode, metadata))
 
 
 def _description(spark: SparkSession, mode: str, metadata: str) -> J:
@@ -108,6 +153,6 @@ def _description(spark: SparkSession, mode: str, metadata: str) -> J:
 
 @lru_cache(maxsize=2)
 def _settings_of_write(java: catalyst.Package) -> int:
-    """Return how many settings of a write this release of Delta describes."""
+    """Return the number of settings that this release of Delta records of a write."""
     described = java.java.lang.Class.forName("org.apache.spark.sql.delta.DeltaOperations$Write")
     return len(described.getConstructors()[0].getParameterTypes())

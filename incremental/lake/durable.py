@@ -30,8 +30,8 @@ def make_private(folder: Path) -> None:
         place.mkdir(mode=above & 0o777 if above & stat.S_ISGID else PRIVATE, exist_ok=True)
 
 
-def settle(folder: Path) -> None:
-    """Flush the names in a folder to the disk: without it a power cut can undo a rename that readers have seen."""
+def flush_folder(folder: Path) -> None:
+    """Flush a folder's entries to the disk: otherwise a power cut can undo a rename that readers have seen."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,14 +40,14 @@ def settle(folder: Path) -> None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a file atomically, so that the new content survives a power cut. One writer at a time."""
+    """Replace a file atomically; the new content survives a power cut. Needs a lock: one writer at a time."""
     scratch = path.with_suffix(".tmp")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)
-    settle(path.parent)
+    flush_folder(path.parent)
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,21 @@ class Folder:
     path: Path
 
     def remove(self) -> None:
-        """Remove everything in it, logs included; if a crash leaves a part, the next call removes that."""
+        """Remove everything in it, logs included; the next call removes what a crash leaves."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def appear(self, path: Path) -> None:
-        """Make everything in it visible under another path, atomically."""
+    def move_to(self, path: Path) -> None:
+        """Rename the folder, so that all of its content appears at the new path atomically."""
         self.path.rename(path)
-        settle(path.parent)
+        flush_folder(path.parent)
 
 
 @contextmanager
 def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
     """Let one process at a time work in a folder; the operating system frees the lock of a process that died.
 
-    what, work: `view totals`, `refreshed`; timeout: seconds to wait. Raises BusyError after that, and StorageError
-    where files cannot be written, by the work within the block too.
+    what, work: words for the error, such as `view totals`, `refreshed`; timeout: seconds to wait. Raises BusyError
+    after that, and StorageError if files cannot be written, also by the work within the block.
     """
     owner = folder / ".owner"
     with storage_errors(folder):

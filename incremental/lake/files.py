@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 Identity = tuple[str, str]
-UNMAPPED = set(" ,;{}()\n\t=")  # what Parquet and Delta do not allow in a column name without a name mapping
+UNMAPPED = set(" ,;{}()\n\t=")  # characters that Parquet and Delta allow in a column name only with a name mapping
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,38 @@ class Commit:
 
 
 def rows_in(files: Sequence[File]) -> float:
-    """Return the number of rows of some files; NaN, which equals nothing, if a writer left it out."""
+    """Return the number of rows of some files; NaN, which equals nothing, if a writer did not record it."""
     return math.fsum(math.nan if file.rows is None else file.rows for file in files)
+
+
+def commit_of(spark: SparkSession, actions: Sequence[J], partitions: Callable[[], list[str]]) -> Commit | None:
+    """Return the files that a commit added and removed, from its actions; partitions: looks up the partition columns.
+
+    None if the actions are not sufficient (file metadata was left out, or only metadata of existing files changed), or
+    if the partitioning changed: a file is read by the partitions of its time.
+    """
+    if any(columns != partitions() for columns in partitionings(actions)):
+        return None
+    added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
+    removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
+    if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
+        return None
+    gone = [data_file(as_added(spark, action)) for action in removed]
+    same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
+    if same and added and not gone:
+        return None
+    return Commit(added, gone, same and rows_in(added) == rows_in(gone))
+
+
+def files_exist(spark: SparkSession, log: J, files: Sequence[File]) -> bool:
+    """Return whether files of a table, and their deletion vectors, still exist."""
+    operations = catalyst.module(catalyst.sql(spark).delta.util, "DeltaFileOperations")
+    root = log.dataPath()
+    system = root.getFileSystem(log.newDeltaHadoopConf())
+    paths = [operations.absolutePath(root.toString(), file.identity[0]) for file in files]
+    vectors = [vector for file in files if (vector := file.action.deletionVector()) is not None]
+    paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
+    return all(system.exists(path) for path in paths)
 
 
 def partition_columns(metadata: J) -> list[str]:

@@ -1,4 +1,4 @@
-"""Control how the files of a Delta table lie on the disk: partitions, compaction, vacuum, shallow clones.
+"""Control the physical layout of a Delta table: partitions, compaction, vacuum, shallow clones.
 
 A compaction is one commit that changes no row (`dataChange` is false, so that the change feeds of other tools see
 nothing) and keeps the marks of epochs.
@@ -63,7 +63,7 @@ class Storage(DeltaTable):
 
     def remove_older(self, hours: float) -> None:
         """Vacuum: remove the files that no version of the last `hours` uses, rounded up to whole hours."""
-        # in a session of its own: these settings are for nobody else
+        # in a session of its own, so that no other write gets these settings
         spark = catalyst.isolated(self.spark)
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         spark.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # its commits would look like changes
@@ -76,10 +76,10 @@ class Storage(DeltaTable):
         ).collect()
 
     def needed_hours(self, version: int) -> float | None:
-        """Return how many hours a vacuum must retain to keep all files of a version; None if it must not run at all.
+        """Return how many hours a vacuum must retain to keep all files of a version; None if no vacuum may run.
 
-        0 where no later version has removed any. Delta goes by the time when a file was removed, and forgets it after a
-        while; after that it would take the file for one that never was part of the table.
+        0 if no later version has removed any. A vacuum compares the time when a file was removed, which Delta forgets
+        after a while (`deletedFileRetentionDuration`); then it would remove the file as one that no version uses.
         """
         latest = self.version()
         if latest is None or version >= latest:
@@ -114,7 +114,7 @@ class Storage(DeltaTable):
 
     @property
     def _tombstone_hours(self) -> float:
-        """How long Delta knows when a file was removed."""
+        """Return the hours for which Delta's log records when a file was removed."""
         delta = catalyst.sql(self.spark).delta
         millis = delta.DeltaLog.tombstoneRetentionMillis(self._latest().metadata())
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
@@ -127,11 +127,11 @@ def removed_at(action: J) -> float:
 
 
 def arranged(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:
-    """Arrange rows as a state is written: one file per bucket, sorted by lineage key."""
+    """Repartition rows for writing a state: one file per bucket, sorted by lineage key."""
     columns = [BUCKET, *keys] if buckets > 1 else list(keys)
     return sorted_by(rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1), columns)
 
 
 def sorted_by(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Sort the rows of each partition; as they come if there are no columns."""
+    """Sort the rows of each partition by columns, if there are any."""
     return rows.sortWithinPartitions(*(F.col(quoted(name)) for name in columns)) if columns else rows

@@ -1,4 +1,4 @@
-"""The interface of a lake that the other packages use: versioned tables at paths, whatever stores them.
+"""Define the interface of a lake that the other packages use: versioned tables at paths, whatever stores them.
 
 | class | is | implemented by |
 | --- | --- | --- |
@@ -6,7 +6,7 @@
 | VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
 | Table | a table of our own: writes, and the layout of its files | `Storage` (physical_layout.py), `MemoryTable` |
 
-A table of any lake lives in a folder, and is moved, copied or removed with it. tests/lake/test_contract.py runs the
+A table of any lake is a folder, and is moved, copied or removed with it. tests/lake/test_contract.py runs the
 same operations on both implementations and compares the results.
 """
 
@@ -24,10 +24,10 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.files import Commit, File, Identity
 
 HOUR = 3600.0
-MARGIN_HOURS = 1.0  # clocks, and commits that began before an earlier one ended
+MARGIN_HOURS = 1.0  # for differing clocks, and for commits that began before an earlier one ended
 SMALL_FILE = 32 << 20
-MANY_FILES = 4  # small files of one partition that are worth being rewritten as one
-MANY_DELETED = 0.1  # of a partition's rows
+MANY_FILES = 4  # as many small files in one partition are worth compacting
+MANY_DELETED = 0.1  # as large a share of a partition's rows
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class PartitionFiles:
     deleted: int = 0
 
     @property
-    def worn(self) -> bool:
+    def fragmented(self) -> bool:
         """Whether it is fragmented enough for a compaction to pay off."""
         return self.small >= MANY_FILES or self.deleted > MANY_DELETED * self.rows
 
 
-def unreadable(path: str, version: int) -> SourceError:
-    """What to say of a version that is not there, or not any more."""
+def unreadable_version(path: str, version: int) -> SourceError:
+    """Return the error for a version that does not exist, or no longer exists."""
     return SourceError(
         f"version {version} of the Delta table {path} can no longer be read "
         "(its log was cleaned up, or the table was replaced). Rebuild the views that read it."
@@ -109,16 +109,16 @@ class VersionedTable(Protocol):
         """Return the id of the table, which changes when the table is dropped and recreated."""
         ...
 
-    def made_by(self, version: int) -> str:
+    def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it is not known."""
         ...
 
     def schema(self, version: int | None = None) -> StructType:
-        """The schema of a version or of the latest."""
+        """Return the schema of a version or of the latest."""
         ...
 
     def partitioned_by(self, version: int) -> list[str]:
-        """The columns by which the files of a version are partitioned."""
+        """Return the columns by which the files of a version are partitioned."""
         ...
 
     def size(self) -> tuple[int, int]:
@@ -126,7 +126,7 @@ class VersionedTable(Protocol):
         ...
 
     def files(self, version: int) -> dict[Identity, File]:
-        """The data files of a version by identity."""
+        """Return the data files of a version by identity."""
         ...
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
@@ -144,18 +144,18 @@ class VersionedTable(Protocol):
         ...
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """The rows of some files, by the schema of a version."""
+        """Return the rows of some files, by the schema of a version."""
         ...
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """The rows by which the deletion vectors of the same files differ, in `_change_type` delete or insert."""
+        """Return the rows by which the deletion vectors of the same files differ, with a column `_change_type`."""
         ...
 
     def at(self, version: int) -> DataFrame:
-        """The table as of a version; raises SourceError where it can no longer be read."""
+        """Return the table as of a version; raises SourceError where it can no longer be read."""
         ...
 
-    def scanned(self, version: int) -> DataFrame:
+    def scan(self, version: int) -> DataFrame:
         """Return the same rows as any other reader sees them; answers are verified against these."""
         ...
 
@@ -163,7 +163,7 @@ class VersionedTable(Protocol):
 class Table(VersionedTable, Protocol):
     """A table that Deltafold writes. Every method that writes makes at most one commit.
 
-    append, overwrite and touch return whether they took the shortest way, which needs no Spark job beside the writing.
+    append, overwrite and touch return whether the commit was direct: no Spark jobs except those that write the rows.
     """
 
     def epoch(self, application: str) -> int | None:
@@ -185,6 +185,17 @@ class Table(VersionedTable, Protocol):
 
         Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
         how it is partitioned.
+        """
+        ...
+
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """Return the rows of the partitions that fulfil a condition, without a Spark job that finds their files."""
+        ...
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of the partitions that fulfil a condition; skipped where the mark's epoch has been written.
+
+        Returns False, with nothing written, where that would take more than writing and committing the frame.
         """
         ...
 

@@ -20,9 +20,9 @@ MISSING = (
     "TABLE_OR_VIEW_NOT_FOUND",
     "SCHEMA_NOT_FOUND",
     "CATALOG_NOT_FOUND",
-    "REQUIRES_SINGLE_PART_NAMESPACE",  # what Spark says of the first part of a name that is no catalog
+    "REQUIRES_SINGLE_PART_NAMESPACE",  # Spark's error class for a name whose first part is not a catalog
 )
-NOT_A_VIEW = "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"  # what Spark says where it is to describe a Delta table as JSON
+NOT_A_VIEW = "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"  # Spark's error class for DESCRIBE … AS JSON of a Delta table
 NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
 
 
@@ -44,7 +44,7 @@ class SqlView:
     name: str
 
     def entry(self) -> CatalogEntry | None:
-        """Return what the catalog has under the name, None if nothing; one catalog call, no Spark job.
+        """Return the catalog's entry of the name, None if there is none; one catalog call, no Spark job.
 
         Raises CatalogError where the catalog does not answer.
         """
@@ -56,7 +56,7 @@ class SqlView:
                 return None
             if condition(error).startswith(NOT_A_VIEW):
                 return CatalogEntry(False, "", "", {})
-            raise CatalogError(f"Spark cannot look it up ({spark_reason(error)}). Mend that") from error
+            raise CatalogError(f"Spark cannot look it up ({spark_reason(error)}). Fix the catalog") from error
         fields = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
         return CatalogEntry(found.get("type") == "VIEW", *fields)
 
@@ -65,7 +65,7 @@ class SqlView:
     ) -> None:
         """Create the view with these columns, replacing an existing one in one step.
 
-        Raises CatalogError; Spark refuses a name that is taken, with `replace` only one of a table.
+        Raises CatalogError if the name is taken: by anything, or with `replace` by a table.
         """
         listed, how = ", ".join(map(quoted, columns)), "OR REPLACE " if replace else ""
         given = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
@@ -90,7 +90,7 @@ class SqlView:
 
     def _remedy(self, error: Exception) -> str:
         if condition(error).startswith(NO_VIEWS):
-            return "Choose a database of a catalog that holds views"
+            return "Choose a database of a catalog that supports views"
         if condition(error).startswith("TABLE_OR_VIEW_ALREADY_EXISTS"):
             return f"Choose another name, or drop {self.name}"
         return f"Let this user create and replace views in {self._database}"
@@ -104,11 +104,12 @@ class SqlView:
         try:
             known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
         except JavaError as error:
-            raise CatalogError(f"Spark cannot look up {self._database} ({spark_reason(error)}). Mend that") from error
+            reason = spark_reason(error)
+            raise CatalogError(f"Spark cannot look up {self._database} ({reason}). Fix the catalog") from error
         if known:
             return
         kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
-        hint = " (this Spark's catalog is in memory: it has `default`, and what this process created)"
+        hint = " (this Spark's catalog is in memory: it has `default` and the databases that this process created)"
         raise CatalogError(
             f"there is no database {self._database}{hint if kind == 'in-memory' else ''}. Create it, or choose another"
         )
@@ -120,7 +121,7 @@ def columns_of(path: str, columns: Sequence[str]) -> str:
 
 
 def spark_reason(error: Exception) -> str:
-    """Return Spark's reason of an error, as the start of a longer sentence."""
+    """Return the cause of Spark's error without a full stop, to continue a sentence."""
     return cause(error).rstrip(" .;")
 
 

@@ -1,4 +1,4 @@
-"""Wrap a table to show a part of it, such as the answer within a view's table, or some files of a source."""
+"""Wrap a table to expose a part of it, such as the answer within a view's table, or some files of a source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TableView:
 
     @property
     def origin(self) -> VersionedTable:
-        """The table before an epoch."""
+        """The table that has the version before an epoch."""
         return self
 
     @property
@@ -57,53 +57,53 @@ class TableView:
         return self.table.version()
 
     def identity(self) -> str:
-        """The id of the table."""
+        """Return the id of the table."""
         return self.table.identity()
 
-    def made_by(self, version: int) -> str:
+    def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it is not known."""
-        return self.table.made_by(version)
+        return self.table.commit_id(version)
 
     def schema(self, version: int | None = None) -> StructType:
-        """The schema of a version or of the latest."""
+        """Return the schema of a version or of the latest."""
         return self.table.schema(version)
 
     def partitioned_by(self, version: int) -> list[str]:
-        """The columns by which the files of a version are partitioned."""
+        """Return the columns by which the files of a version are partitioned."""
         return self.table.partitioned_by(version)
 
     def size(self) -> tuple[int, int]:
-        """Files and bytes of the latest version."""
+        """Return the files and bytes of the latest version."""
         return self.table.size()
 
     def files(self, version: int) -> dict[Identity, File]:
-        """The data files of a version by identity."""
+        """Return the data files of a version by identity."""
         return self.table.files(version)
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
-        """What each commit between two versions added and removed."""
+        """Return the files added and removed by each commit between two versions."""
         return self.table.commits(before, after)
 
     def present(self, files: Sequence[File]) -> bool:
-        """Whether files can still be read."""
+        """Return whether files can still be read."""
         return self.table.present(files)
 
     def is_readable(self, version: int) -> bool:
-        """Whether a version can still be read."""
+        """Return whether a version can still be read."""
         return self.table.is_readable(version)
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """The rows of some files, by the schema of a version."""
+        """Return the rows of some files, by the schema of a version."""
         return self.table.rows_of(version, files)
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """The rows by which the deletion vectors of the same files differ."""
+        """Return the rows by which the deletion vectors of the same files differ."""
         return self.table.rows_between(version, before, after)
 
     def at(self, version: int) -> DataFrame:
-        """The table as of a version."""
+        """Return the table as of a version."""
         return self.table.at(version)
 
-    def scanned(self, version: int) -> DataFrame:
+    def scan(self, version: int) -> DataFrame:
         """Return the same rows as any other reader sees them."""
-        return self.table.scanned(version)
+        return self.table.scan(version)

@@ -1,9 +1,9 @@
 """Compute the change of a Delta table between two versions as a Z-set, whoever wrote the table.
 
 No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
-one and not the other are read, added files with weight 1, removed files with weight -1. A compaction cancels out. Of a
-file that only got another deletion vector, the rows are read by which the two vectors differ. Where a name now means
-another column of the same files, all files count as removed and added. See DESIGN section 6.
+one and not the other are read, added files with weight 1, removed files with weight -1. A compaction cancels out. If
+only the deletion vector of a file changed, only the rows in which the two vectors differ are read. If a column name now
+means another column of the same files (rename, drop and add), all files count as removed and added.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from incremental.algebra.sqltext import is_unordered, quoted
 from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 
-MOST_COMMITS = 100  # beyond that, comparing two snapshots is cheaper than reading the commits between
+MOST_COMMITS = 100  # beyond, comparing two snapshots is cheaper than reading the commits in between
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The files removed and added between two versions; remapped: names meant other columns of the same files."""
+    """The files removed and added between two versions; remapped: column names meant other columns of the files."""
 
     table: VersionedTable
     before: int | None
@@ -46,9 +46,9 @@ class Difference:
         return not self.removed
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
-        """Return the change of some columns: plain rows if insert-only, else a Z-set; consolidate: equal rows cancel.
+        """Return the change of some columns: plain rows if insert-only, else a Z-set.
 
-        Where Spark cannot compare rows (see `sum_weights`), none cancel.
+        consolidate: sum the weights of equal rows, where Spark can compare rows (see `sum_weights`).
         """
         chosen = [F.col(quoted(name)) for name in columns]
         if self.before is None:
@@ -67,7 +67,7 @@ class Difference:
         return removed, added, old, new
 
     def _parts(self) -> Iterator[DataFrame]:
-        """Rows with weights: of files that came, of files that left, and where only the deletion vector differs."""
+        """Yield rows with weights: of added files, of removed files, and where only the deletion vector differs."""
         assert self.before is not None
         removed, added, old, new = self.sides()
         for table, version, files, weight in (
@@ -82,10 +82,10 @@ class Difference:
 
 
 def sum_weights(change: DataFrame) -> DataFrame:
-    """Sum the weights of equal rows of a Z-set, unless Spark cannot compare them: variants, maps nested in something.
+    """Sum the weights of equal rows of a Z-set; unchanged if Spark cannot compare them (variants, nested maps).
 
-    A map is compared by its entries: Spark sorts those of a map that it groups by, and a query may depend on their
-    order.
+    A map is compared by its entries in order: Spark sorts the entries of a map that it groups by, and a query may
+    depend on their order.
     """
     fields = [field for field in change.schema if field.name != WEIGHT]
     maps = {field.name for field in fields if isinstance(field.dataType, MapType)}
@@ -109,8 +109,8 @@ def file_difference(table: VersionedTable, before: int | None, after: int) -> Di
 
 
 def remapped(table: VersionedTable, before: int, after: int) -> bool:
-    """Return whether the files are read in another way: a column was renamed, or dropped and added again, or the table
-    was.
+    """Return whether column names refer to other columns of the files: a column was renamed, or dropped and added
+    again, or the table was replaced.
     """
     if table.origin is not table or not table.mapped:
         return table.origin is not table
@@ -137,7 +137,7 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
 
 
 def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
-    """Compare the file lists of both versions (the definition); all files of both if read in different ways."""
+    """Compare the file lists of both versions (the definition); all files differ if `remapped`."""
     if before == after and table.origin is table:
         return Difference(table, before, after, (), ())
     apart = before is not None and remapped(table, before, after)
@@ -148,12 +148,12 @@ def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Diffe
 
 
 def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
-    """Compute the same from the files that each commit added and removed; a file that was both is in neither.
+    """Compute the same from the files that each commit added and removed; a file added and then removed cancels.
 
-    A compaction is skipped, unless the files that it replaced can no longer be read. None where a skipped one was
-    undone (RESTORE): its files would be added twice, perhaps with another deletion vector, and the files that it made
-    would be removed, perhaps vacuumed. None also where the log does not list every commit, and where the commits are
-    many or the versions go backwards.
+    A compaction is skipped, unless the files that it replaced can no longer be read. Returns None if a skipped one was
+    undone (RESTORE): its files would be added twice, perhaps with another deletion vector, and the files that it wrote
+    would be removed, perhaps vacuumed. Returns None also if the log does not list every commit, if there are more than
+    MOST_COMMITS, and if the versions go backwards.
     """
     commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
     if commits is None:

@@ -7,7 +7,7 @@
 | SQL text, where the session has SQL functions, or a view that the text names | every source, since these may |
 | a function | those that its parameters name; every source where it has `**tables` |
 
-One source too many costs one look at its schema. Of one too few Spark says that there is no such table.
+A source too many costs one lookup of its schema. For a source too few, Spark reports an unknown table.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ CASE = "spark.sql.caseSensitive"
 WITHOUT_TABLES = {
     "OneRowRelation", "LocalRelation", "ResolvedInlineTable", "UnresolvedInlineTable", "UnresolvedTableValuedFunction",
 }  # fmt: skip
-AT_A_VERSION = {"RelationTimeTravel", "RelationChanges"}  # leaves that hold a table
+AT_A_VERSION = {"RelationTimeTravel", "RelationChanges"}  # leaves that contain a table
 NAMELESS = "PlanWithUnresolvedIdentifier"
-COMPUTED = ""  # stands for the name of such a table
+COMPUTED = ""  # a placeholder for the name of such a table
 Parameter = inspect.Parameter
 
 
@@ -54,13 +54,13 @@ class Mentions:
     views: frozenset[str] = frozenset()
 
     def among(self, declared: Collection[str]) -> tuple[str, ...]:
-        """The declared sources that the query may read."""
+        """Return the declared sources that the query may read."""
         everything = self.everything or not self.views <= {name.lower() for name in declared}
         return tuple(name for name in declared if everything or name.lower() in self.names)
 
 
 def mentions(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Mentions:
-    """What a query names; nothing where Spark cannot parse it, which its analysis reports."""
+    """Return the names in a query; none if Spark cannot parse it, which its analysis reports."""
     if not isinstance(query, str):
         found = parameters(query)
         named = frozenset(name.lower() for name, parameter in found.items() if not is_rest(parameter))
@@ -76,7 +76,7 @@ def mentions(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Ment
 
 
 def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
-    """The names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
+    """Yield the names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
     waiting: list[tuple[J, frozenset[str]]] = [(plan, frozenset())]  # with the names of common tables around
     while waiting:
         node, common = waiting.pop()
@@ -101,7 +101,7 @@ def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
 
 
 def folded(name: str, case_sensitive: bool) -> str:
-    """A name as Spark compares it with that of a common table expression."""
+    """Return a name as Spark compares it with that of a common table expression."""
     return name if case_sensitive else name.lower()
 
 
@@ -111,7 +111,7 @@ def called(
     declared: Iterable[str],
     frame: Callable[[str], DataFrame | None],
 ) -> object:
-    """What a query function returns for the sources that it has parameters for; `**tables` look theirs up when used."""
+    """Call a query function with the sources that its parameters name; `**tables` looks sources up when used."""
     explicit = {name: each for name, each in parameters(query).items() if not is_rest(each)}
     named = {name: made for name in declared if name in explicit and (made := frame(name)) is not None}
     for name in declared:
@@ -120,7 +120,7 @@ def called(
     given = list[DataFrame]()
     for name, parameter in explicit.items():
         if parameter.kind != Parameter.POSITIONAL_ONLY or name not in named:
-            break  # by their place, as far as they go: Python says which is missing
+            break  # by position, as far as given: Python's error names a missing one
         given.append(named.pop(name))
     if any(map(is_rest, parameters(query).values())):
         named |= {name: awaited(spark, name, frame) for name in declared if name not in explicit}
@@ -140,7 +140,7 @@ def awaited(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | N
 
 
 def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters of a function; `**tables` for one that does not show them."""
+    """Return the parameters of a function; `**tables` for one that does not show them."""
     try:
         found = inspect.signature(query).parameters
     except (TypeError, ValueError):
@@ -149,5 +149,5 @@ def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def is_rest(parameter: Parameter) -> bool:
-    """Whether a parameter takes the sources that no other parameter names."""
+    """Return whether a parameter takes the sources that no other parameter names."""
     return parameter.kind == Parameter.VAR_KEYWORD

@@ -23,7 +23,7 @@ UNNESTING = (
     "optimizer:ReplaceDistinctWithAggregate",
     "optimizer:ReplaceDeduplicateWithAggregate",
     "optimizer:RewriteWithExpression",
-    "optimizer:EliminateLimits",  # of an input that has no more rows: any order will do
+    "optimizer:EliminateLimits",  # an order of a one-row input has no effect
 )
 # Each of these may expose a subquery of a subquery, which still contains its own correlation.
 SUBQUERIES = (

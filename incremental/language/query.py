@@ -36,15 +36,15 @@ from incremental.spark.catalyst import J
 Settings = tuple[tuple[str, str], ...]
 QueryText = str | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
-# settings by which functions give something else
+# settings that change the results of functions
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
-UNREAD = "Can't zip RDDs"  # what Spark says when data is asked for that is not there
+UNREAD = "Can't zip RDDs"  # the error of a task that reads the relations without data
 FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """One key of the answer's ORDER BY: a view column, its direction, where NULL stands."""
+    """One key of the answer's ORDER BY: a view column, its direction, the position of NULL."""
 
     name: str
     ascending: bool
@@ -56,7 +56,7 @@ class Query:
     """A translated query.
 
     plan: its algebra; outputs: the plan's column and the user's name of each answer column; ordering: the answer's
-    order; forbidden: expressions without a fixed value; settings: what else the answer depends on (ANSI, time zone);
+    order; forbidden: expressions without a fixed value; settings: those that the answer depends on (ANSI, time zone);
     attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns.
     """
 
@@ -97,9 +97,9 @@ class Query:
 
 @dataclass(frozen=True)
 class Analysis:
-    """A query as Spark analysed it, in a session of its own: enough to know its answer's columns.
+    """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
 
-    relations: the source of each relation, by its number; settings: what else the answer depends on.
+    relations: the source of each relation, by its number; settings: those that the answer depends on.
     """
 
     spark: SparkSession
@@ -114,7 +114,7 @@ class Analysis:
 
     @property
     def replaceable(self) -> bool:
-        """Whether it reads a view of the session or the catalog, which may hold other constants next time."""
+        """Whether it reads a view of the session or the catalog, which may have other constants next time."""
         return reads_views(self.plan, set(self.relations.values()))
 
     @cached_property
@@ -123,7 +123,7 @@ class Analysis:
         return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
 
     def translated(self, names: Sequence[str] = ()) -> Query:
-        """The query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
+        """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
         translation = Translation(self.spark, self.relations, names)
         algebra = translation.translate_query(self.normal)
         check_complete(self.spark, self.normal, self.relations, algebra)
@@ -172,7 +172,7 @@ def analyse(
         found = schema(name)
         if found is None:
             missing[name.lower()] = name
-            clone.catalog.dropTempView(name)  # one of the session would stand for it
+            clone.catalog.dropTempView(name)  # a session view of the same name would hide it
             return None
         made = unread(clone, found)
         relations[relation_number(made)] = name
@@ -190,7 +190,7 @@ def analyse(
 
 
 def unknown_name(error: QueryError) -> str:
-    """The name of the source that a query asks for in vain, if an error is about that; else nothing."""
+    """Return the source or table name that Spark's error reports as unknown; empty for another error."""
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
@@ -198,7 +198,7 @@ def unknown_name(error: QueryError) -> str:
 
 
 def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
-    """Refuse a query that reads a source where the translation does not see it: a change of it would be missed."""
+    """Raise QueryError for a source that is read in a part that is not translated: its changes would be missed."""
     numbers = {
         int(leaf.rdd().id()) for leaf in leaves_with_subqueries(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"
     }
@@ -211,7 +211,7 @@ def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str],
 
 
 def settings(spark: SparkSession) -> Settings:
-    """The settings that an answer depends on: two always, and those that somebody has set."""
+    """Return the settings that an answer depends on: two always, others if they are set explicitly."""
     explicit = catalyst.explicit_settings(spark)
     given = sorted((key, value) for key, value in explicit.items() if key.startswith(MEANING))
     return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *given)
@@ -220,7 +220,7 @@ def settings(spark: SparkSession) -> Settings:
 def evaluate(
     spark: SparkSession, query: QueryText, declared: Collection[str], frame: Callable[[str], DataFrame | None]
 ) -> DataFrame:
-    """The query as Spark itself runs it, over the frames of those declared sources that it may read.
+    """Return the query as a DataFrame over the frames of the declared sources that it may read.
 
     spark: for a query text, a session of its own. frame: that of a source, None where it has none.
     """
@@ -244,26 +244,26 @@ def evaluate(
 
 
 def answered(found: object) -> DataFrame:
-    """What a query function returned; raises QueryError where it is no DataFrame."""
+    """Return the DataFrame of a query function; raises QueryError if it returned anything else."""
     if not isinstance(found, DataFrame):
         raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame. Return the answer.")
     return found
 
 
 def unread(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
+    """Return a frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
     context, rows = cast(Any, spark.sparkContext)._jsc, catalyst.jvm(spark).java.util.ArrayList()
     rdd = context.parallelize(rows, 1).zip(context.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
     return DataFrame(catalyst.session(spark).applySchemaToPythonRDD(rdd, schema.json()), spark)
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame without rows."""
+    """Return a frame without rows."""
     return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
 def relation_number(frame: DataFrame) -> int:
-    """The RDD number of the relation behind a frame, which survives self-joins."""
+    """Return the RDD number of the relation behind a frame, which survives self-joins."""
     plan = catalyst.analysed(frame)
     while catalyst.kind(plan) != "LogicalRDD":
         plan = plan.children().apply(0)
@@ -271,7 +271,7 @@ def relation_number(frame: DataFrame) -> int:
 
 
 def ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
-    """The ORDER BY on top of the query, as far as its keys are answer columns."""
+    """Return the ORDER BY on top of the query, as far as its keys are answer columns."""
     keys: list[Ordering] = []
     while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):
         if catalyst.kind(node) == "Sort":

@@ -1,7 +1,7 @@
-"""Read a query beside the state that is kept of it, so that the state's columns keep their names.
+"""Read a query under the names of its stored state, so that the state's columns keep their names.
 
-Names within a query are no part of its meaning, but states have columns that are named by them: a query that is the
-same under the names that the state was built with keeps these.
+Names within a query do not change its meaning, but the columns of states are named by them: if the query is the same
+under the names of its state, it gets these names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from incremental.language.query import Analysis, Query
 
 @dataclass(frozen=True)
 class ColumnTypes(Mapping[str, Mapping[str, str]]):
-    """The type of each column by source, as recipes have it; a source is looked up when it is asked for.
+    """The type of each column by source, in the form of recipes; a source is looked up at its first use.
 
     schema: that of a source, None where it has none or is not declared.
     """
@@ -41,12 +41,12 @@ class ColumnTypes(Mapping[str, Mapping[str, str]]):
 
 
 def types_of(schema: StructType) -> dict[str, str]:
-    """The type of each column."""
+    """Return the type of each column."""
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def translated(analysis: Analysis, kept: Recipe | None) -> Query:
-    """Translate a query, under the names of the stored state where it is the same query. Raises QueryError."""
+    """Translate a query, under the names of the stored state if it is the same query. Raises QueryError."""
     query = analysis.translated()
     if kept is None or query.fingerprint == kept.fingerprint:
         return query
@@ -56,7 +56,7 @@ def translated(analysis: Analysis, kept: Recipe | None) -> Query:
 
 @contextmanager
 def citing_moved_columns(types: ColumnTypes, kept: Recipe | None) -> Generator[None]:
-    """Add to a QueryError what became of the source columns that the state was built from."""
+    """Add to a QueryError the changes of the source columns that the state was built from."""
     try:
         yield
     except QueryError as error:

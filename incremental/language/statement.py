@@ -20,7 +20,7 @@ CLOCK = re.compile(
 
 
 def check_statement(spark: SparkSession, text: str) -> None:
-    """Refuse a text that does more than read; raises QueryError. Text that cannot be parsed is left to Spark."""
+    """Raise QueryError for a statement other than a query. Text that cannot be parsed is left to Spark."""
     if found := CLOCK.search(COMMENT.sub(" ", text)):
         raise QueryError(
             f"clock in the query: {found[0]} differs from run to run. Compare with a column or a constant instead."

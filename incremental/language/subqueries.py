@@ -1,4 +1,4 @@
-"""Uncorrelated scalar subqueries as plans with exactly one row.
+"""Translate uncorrelated scalar subqueries to plans with exactly one row.
 
 They are joined where a projection, a condition or a group-by reads them; elsewhere they are refused.
 """
@@ -25,11 +25,11 @@ def one_row(spark: SparkSession, node: J) -> J:
     if catalyst.kind(below) == "Aggregate" and below.groupingExpressions().isEmpty():
         return node
     if catalyst.kind(node) == "GlobalLimit" and all(e.foldable() for e in _outputs(node.child().child())):
-        node = node.child().child()  # EXISTS, as Spark writes it: the first of equal rows is as good as all
+        node = node.child().child()  # EXISTS, as Spark writes it: all rows are equal, so one suffices
         single = "min({0})"
     else:
         error = "raise_error('a subquery used as an expression gave more than one row')"
-        # maps and variants have no least value; of a single row any aggregate will do
+        # maps and variants have no minimum; over a single row any aggregate gives its value
         pick = "min({0})" if is_orderable(spark, node.output().apply(0)) else "max_by({0}, 1)"
         single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)

@@ -1,10 +1,10 @@
 """Refuse a query that reads more than its declared sources.
 
-A view is refreshed when the version of a declared source changes. Whatever else a query reads has no version that a
-refresh compares: the view would be computed once and then stay as it is, under any policy. The analysed plan is
-searched, with all subqueries and also where Spark would prune; constant rows are no reads.
+A view is refreshed when the version of a declared source changes. Anything else that a query reads has no version to
+compare: the view would be computed once and then never change, under any policy. The whole analysed plan is searched,
+all subqueries and the parts that Spark would prune included; constant rows are allowed.
 
-| read | way out |
+| read | fix |
 | --- | --- |
 | a Delta table, by its name in the catalog or its path | `Delta(table=…)`, `Delta(path)` |
 | CSV, JSON or Parquet files | `Files(path, format, schema)` |
@@ -32,7 +32,7 @@ CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "Union
 DELTA = "org.apache.spark.sql.delta."
 LANDED = ("csv", "json", "parquet")  # the formats of Files
 PLAIN = re.compile(r"\w+", re.ASCII)
-MOST_PATHS = 3  # paths that a sentence shows
+MOST_PATHS = 3  # the most paths in a sentence
 COPY = "write {} to a Delta table and declare that with Delta(path)"
 
 
@@ -62,7 +62,7 @@ def reads_views(plan: J, sources: Collection[str]) -> bool:
 
 @contextmanager
 def refusing_jobs(spark: SparkSession) -> Generator[None]:
-    """Refuse a query function that runs a Spark job: what it read is a constant of its query from then on.
+    """Refuse a query function that runs a Spark job: the rows that it read become constants of its query.
 
     Raises QueryError at the end of the block. A job on a declared source fails by itself.
     """
@@ -81,13 +81,13 @@ def refusing_jobs(spark: SparkSession) -> Generator[None]:
 
 
 def is_undeclared(leaf: J, relations: Collection[int]) -> bool:
-    """Whether a leaf is neither a declared source nor constant rows."""
+    """Return whether a leaf is neither a declared source nor constant rows."""
     kind = catalyst.kind(leaf)
     return kind not in CONSTANT and not (kind == "LogicalRDD" and int(leaf.rdd().id()) in relations)
 
 
 def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, str]]:
-    """The leaves of plans, each with the outermost view that it is read through, or nothing."""
+    """Yield the leaves of plans, each with the outermost view that it is read through, if any."""
     for node in roots:
         children = catalyst.sequence(node.children())
         if not children:
@@ -97,14 +97,14 @@ def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, st
 
 
 def sentence(spark: SparkSession, leaf: J, view: str) -> str:
-    """What a leaf reads, that it is not declared, and the way out; view: what it is read through."""
+    """Return the sentence for an undeclared read, with its fix; view: the one that it is read through, if any."""
     what, instead = described(spark, leaf)
     through = f" (read through the view {view})" if view else ""
     return f"{what}{through} is not a declared source: {instead}"
 
 
 def described(spark: SparkSession, leaf: J) -> tuple[str, str]:
-    """What a leaf reads, and the way out."""
+    """Return the description of an undeclared read, and its fix."""
     if name := table_name(leaf):
         shown, format_ = ".".join(name), str(catalyst.option(leaf.catalogTable().get().provider()) or "")
         if format_.lower() == "delta":
@@ -128,7 +128,7 @@ def described(spark: SparkSession, leaf: J) -> tuple[str, str]:
 
 
 def of_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
-    """What a relation reads that is no table of the catalog, and the way out."""
+    """Return the description of a relation that is not a catalog table, and its fix."""
     files = catalyst.jvm(spark).java.lang.Class.forName("org.apache.spark.sql.execution.datasources.HadoopFsRelation")
     if not files.isInstance(relation):
         return f"what {catalyst.kind(relation)} reads", COPY.format("it")

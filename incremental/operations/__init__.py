@@ -1,1 +1,1 @@
-"""What is done to a view beside refreshing it: verification, maintenance, rollback, branches, metrics."""
+"""Verify, maintain, roll back, branch and drop views, and write their metrics."""

@@ -1,7 +1,7 @@
 """Create a branch of a view from its last finished epoch, and drop views.
 
-The tables of a branch are shallow clones: Delta tables whose first files are those of the original, which therefore
-remembers the branch (store/dependents.py) and keeps these files until it is dropped. All is made in a hidden folder
+The tables of a branch are shallow clones: Delta tables whose first files are those of the original. The original
+records the branch (store/dependents.py) and keeps these files until it is dropped. A branch is made in a hidden folder
 and appears by one rename, so a crash leaves no half branch.
 """
 
@@ -30,7 +30,7 @@ BRANCHED = "branched"
 def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     """Create the view of `target` as a branch of the view in `store`; inputs: the sources of that view.
 
-    Raises StateError where a view is there already, or there is nothing to begin with.
+    Raises StateError if the target exists already, or the original has no finished epoch.
     """
     if target.folder.exists():
         raise StateError(f"there is a view {target.view} already, in {target.folder}. Choose another name, or drop it.")
@@ -52,7 +52,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
             raise DeltafoldError(
                 f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
             ) from error
-        Folder(scratch.folder).appear(folder)
+        Folder(scratch.folder).move_to(folder)
     with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
         Publisher(target).begin()
 
@@ -60,14 +60,14 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
 def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
     """Remove a view with its tables and its journal.
 
-    declared: the views declared in this process that read it; force: go on though a view reads it.
-    Raises StateError while it has branches or a view reads it, BusyError while it is refreshed. What a crash leaves of
-    it is in a hidden folder, which goes when a view of this name is dropped again.
+    declared: the views declared in this process that read it; force: drop it even if a view reads it.
+    Raises StateError while it has branches or a view reads it, BusyError while it is refreshed. A crash may leave a
+    hidden folder, which the next drop of a view of this name removes.
     """
     if not store.folder.exists():
         if not force:
             check_unread(store, declared)
-        Publisher(store).withdraw()  # the folder may have been removed by hand
+        Publisher(store).drop_sql_views()  # the folder may have been removed by other means
         return
     gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
@@ -75,16 +75,16 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
         readers.check_no_branch(store.view)
         if not force:
             check_unread(store, {*declared, *readers.views(partial(holds, store))})
-        Publisher(store).withdraw()
+        Publisher(store).drop_sql_views()
         gone.remove()
-        Folder(store.folder).appear(gone.path)
+        Folder(store.folder).move_to(gone.path)
     gone.remove()
     if metrics := metrics_of(store):
         metrics.forget()
 
 
 def holds(store: Store, pin: Pin) -> bool:
-    """Return whether a pinned table is one of the view's: a table with another identity belongs to another view."""
+    """Return whether a pinned table belongs to the view; by its id, since another view may have had the name."""
     table = store.table_at(pin.place or "")
     return table.version() is None or table.identity() == pin.identity
 
@@ -108,7 +108,7 @@ def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
         assert version is not None
         table.clone(store.table(entry.intent.generation, name), version)
         after[name] = table.version()
-    # The epoch keeps its number: copies in the view's table are numbered by it.
+    # The epoch keeps its number, from which the copy numbers of equal rows in the view's table are derived.
     intent = replace(entry.intent, view=scratch.view, generation=1, part=None)
     assert entry.report is not None
     sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
@@ -117,5 +117,5 @@ def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
     )
     journal = Journal(scratch.folder / "journal")
     if recipe := store.journal.recipe(intent.fingerprint):
-        journal.keep(recipe)
+        journal.record(recipe)
     journal.finish(intent, report, after)

@@ -1,6 +1,6 @@
-"""Remember which views this process has declared, so that a view is not dropped while one of them reads it.
+"""Record the views that this process has declared, so that a view is not dropped while one of them reads it.
 
-Views that other processes have refreshed are known from the folder of the view that they read (store/dependents.py).
+Views that other processes refreshed are recorded in the folder of the view that they read (store/dependents.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from incremental.algebra.errors import DeltafoldError
 
 
 class DeclaredView(Protocol):
-    """A view as it was declared, refreshed or not."""
+    """A declared view, refreshed or not."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class DeclaredView(Protocol):
         ...
 
 
-DECLARED: WeakValueDictionary[Path, DeclaredView] = WeakValueDictionary()  # the latest of each folder
+DECLARED: WeakValueDictionary[Path, DeclaredView] = WeakValueDictionary()  # the latest declaration for each folder
 
 
 def remember(view: DeclaredView) -> None:

@@ -1,9 +1,9 @@
-"""Maintain the tables of a view: fewer files, the same rows.
+"""Maintain the tables of a view: compact and remove files, without changing rows.
 
 1. compact fragmented partitions: a state's bucket sorted by lineage key, others by Delta's OPTIMIZE; one commit a table
 2. vacuum files that no version within the retention, and no pinned version (operations/retention.py), needs
 3. remove the folders of generations superseded longer ago than the retention, and old journal entries
-Each step is one commit or a removal that can be repeated: after a crash, maintenance is simply run again.
+Each step is one commit or a removal that can be repeated: after a crash, run maintenance again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from incremental.landing.folder import HIVE_NULL
 from incremental.landing.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import update_metrics
-from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
+from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.mode import ModePolicy
@@ -37,7 +37,7 @@ from incremental.telemetry.clock import now, seconds_since
 from incremental.telemetry.events import logged
 
 WEEK_HOURS = 168.0
-KEPT_ENTRIES = 200  # of the journal
+KEPT_ENTRIES = 200  # entries of the journal
 METADATA = '{"deltafold": "upkeep"}'
 
 
@@ -51,44 +51,44 @@ class MaintenanceRun:
     progress: Progress | None = None
 
     def run(self, last: Entry) -> Upkeep:
-        """All steps, the view's lock being held; last: the last epoch, which is finished."""
+        """Run all steps; the caller has the view's lock. last: the last epoch, which is finished."""
         start, generation = time.monotonic(), last.intent.generation
         needs, tables = list(needs_of_view(self.store.folder)), dict[str, TableUpkeep]()
         for name in self.maintenance.tables:
-            self._say(name)
+            self._show_progress(name)
             table, key = self.store.table(generation, name), f"g{generation}/{name}"
-            done = self._compacted(table, self.maintenance.stored(name, 1).sorted_by)
-            tables[name] = self._vacuumed(table, done, [need for need in needs if need.table == key])
+            done = self._compact(table, self.maintenance.stored(name, 1).sorted_by)
+            tables[name] = self._vacuum(table, done, [need for need in needs if need.table == key])
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
             if pin.place is None and (self._root / "landed" / name).is_dir() and table.identity() == pin.identity:
-                self._say(f"landed {name}")
-                tables[f"landed/{name}"] = self._landed(name, table)
+                self._show_progress(f"landed {name}")
+                tables[f"landed/{name}"] = self._maintain_landed(name, table)
                 left_out = self._table("quarantine", name)
                 if left_out.version() is not None:
-                    tables[f"quarantine/{name}"] = self._landed(name, left_out, pinned=False)
-        self._say("what is superseded")
-        generations = self._generations(generation, needs)
-        entries = self.store.journal.forget(KEPT_ENTRIES)
+                    tables[f"quarantine/{name}"] = self._maintain_landed(name, left_out, pinned=False)
+        self._show_progress("superseded generations")
+        generations = self._remove_generations(generation, needs)
+        entries = self.store.journal.prune(KEPT_ENTRIES)
         done = Upkeep(
-            self.store.view, "", self.hours, tables, generations, entries, self._keeps(tables),
+            self.store.view, "", self.hours, tables, generations, entries, self._retention(tables),
             round(time.monotonic() - start, 3), now(),
         )  # fmt: skip
         return replace(done, sentence=summarize_upkeep(done))
 
-    def _compacted(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
+    def _compact(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """Rewrite the fragmented buckets of one of the view's tables."""
         files = table.size()[0]
-        worn = [part.value or "0" for part in table.partitions() if part.worn]
-        if worn and keys:
-            table.sort(worn, keys, METADATA)
-        elif worn:
-            table.compact(f"{BUCKET} IN ({', '.join(worn)})")
-        work = "as it was" if not worn else "sorted" if keys else "compacted"
-        return TableUpkeep(work, len(worn), (files, table.size()[0]), 0, 0)
+        fragmented = [part.value or "0" for part in table.partitions() if part.fragmented]
+        if fragmented and keys:
+            table.sort(fragmented, keys, METADATA)
+        elif fragmented:
+            table.compact(f"{BUCKET} IN ({', '.join(fragmented)})")
+        work = "as it was" if not fragmented else "sorted" if keys else "compacted"
+        return TableUpkeep(work, len(fragmented), (files, table.size()[0]), 0, 0)
 
     def _table(self, folder: str, source: str) -> Table:
-        """A table of a landed source."""
+        """Return a table of a landed source."""
         return self.store.lake.table(self.store.spark, str(self._root / folder / source))
 
     @property
@@ -96,79 +96,83 @@ class MaintenanceRun:
         """The warehouse."""
         return self.store.folder.parents[1]
 
-    def _landed(self, name: str, table: Table, pinned: bool = True) -> TableUpkeep:
-        """Maintain a landed source or its quarantine, under its lock; pinned: views read versions of it."""
+    def _maintain_landed(self, name: str, table: Table, pinned: bool = True) -> TableUpkeep:
+        """Maintain a landed source or its quarantine, under its lock; pinned: views may pin versions of it."""
         with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
             files, column = table.size()[0], table.partition
-            worn = [HIVE_NULL if part.value is None else part.value for part in table.partitions() if part.worn]
-            if worn:
-                whole = column is None
-                table.compact("true" if whole else partition_condition(column, table.schema()[column].dataType, worn))
-            done = TableUpkeep("compacted" if worn else "as it was", len(worn), (files, table.size()[0]), 0, 0)
+            parts = [part for part in table.partitions() if part.fragmented]
+            if parts and column is None:
+                table.compact("true")
+            elif parts and column is not None:
+                values = [HIVE_NULL if part.value is None else part.value for part in parts]
+                table.compact(partition_condition(column, table.schema()[column].dataType, values))
+            done = TableUpkeep("compacted" if parts else "as it was", len(parts), (files, table.size()[0]), 0, 0)
             needs = needs_of_sources(self._root / "views") if pinned else ()
-            return self._vacuumed(table, done, [need for need in needs if need.table == name])
+            return self._vacuum(table, done, [need for need in needs if need.table == name])
 
-    def _vacuumed(self, table: Table, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
+    def _vacuum(self, table: Table, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
         """Remove files that neither the retention nor any reader needs."""
         kept = tuple[str, ...]()
         hours, oldest = self.hours, min(needs, key=lambda need: need.version, default=None)
         if oldest is not None:
             needed = table.needed_hours(oldest.version)
             if needed is None:
-                return replace(done, kept=(f"all files, since {oldest.who} is at its old version {oldest.version}",))
+                return replace(
+                    done, kept=(f"all files, since {oldest.who} still reads the old version {oldest.version}",)
+                )
             if needed > hours:
-                hours, kept = needed, (f"what {oldest.who} needs, which is at version {oldest.version}",)
+                hours, kept = needed, (f"files of version {oldest.version}, which {oldest.who} reads",)
         files, size = table.usage()
         if files > done.files[1]:
             table.remove_older(hours)
-        left, rest = table.usage()
-        return replace(done, removed=files - left, freed=size - rest, kept=kept)
+        files_after, size_after = table.usage()
+        return replace(done, removed=files - files_after, freed=size - size_after, kept=kept)
 
-    def _generations(self, current: int, needs: Sequence[Need]) -> tuple[int, ...]:
+    def _remove_generations(self, current: int, needs: Sequence[Need]) -> tuple[int, ...]:
         """Remove the tables of superseded generations that are old enough and unread."""
         needed = {current, *(int(need.table.partition("/")[0][1:]) for need in needs)}
-        gone: list[int] = []
+        removed: list[int] = []
         for folder in sorted(self.store.folder.glob("g*")):
             number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
             if number in needed or not self._superseded(number):
                 continue
             Folder(folder).remove()
-            gone.append(number)
-        return tuple(gone)
+            removed.append(number)
+        return tuple(removed)
 
     def _superseded(self, generation: int) -> bool:
         """Return whether readers moved to a later generation before the retention began."""
-        since = superseded(self.store.folder, generation)
+        since = superseded_since(self.store.folder, generation)
         return since is not None and seconds_since(since) / HOUR >= self.hours
 
-    def _keeps(self, tables: dict[str, TableUpkeep]) -> tuple[str, ...]:
+    def _retention(self, tables: dict[str, TableUpkeep]) -> tuple[str, ...]:
         return (
-            f"files of versions of the last {self.hours:g} hours, and of the sources of each view's last epoch",
+            f"files of the versions of the last {self.hours:g} hours, and those that each view's last epoch reads",
             *(f"of {name} {kept}" for name, done in tables.items() for kept in done.kept),
-            f"generations that were superseded less than {self.hours:g} hours ago",
+            f"generations superseded less than {self.hours:g} hours ago",
             f"the newest {KEPT_ENTRIES} epochs of the journal",
-            "Delta's logs for 30 days, unless delta.logRetentionDuration says something else",
+            "Delta's logs for 30 days, or as delta.logRetentionDuration is set",
         )
 
-    def _say(self, step: str) -> None:
+    def _show_progress(self, step: str) -> None:
         if self.progress is not None:
-            self.progress(f"upkeep of {step}")
+            self.progress(f"maintain {step}")
 
 
 def upkeep(
     store: Store, mode_policy: ModePolicy, inputs: Inputs, hours: float = WEEK_HOURS, progress: Progress | None = None
 ) -> Upkeep:
-    """Keep a view's tables in order, when nobody else works on it; inputs: what its query reads.
+    """Maintain a view's tables under its lock; inputs: the sources of its query.
 
-    Raises StateError where an epoch is unfinished or there is none, BusyError where another process does not end.
+    Raises StateError if an epoch is unfinished or there is none, BusyError if another process works on the view.
     """
     with update_metrics(store, inputs, attempt=False), logged("upkeep", {"view": store.view}) as work:
-        work.result = done = keep_in_order(store, mode_policy, hours, progress)
+        work.result = done = maintain_locked(store, mode_policy, hours, progress)
     return done
 
 
-def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
-    """Keep a view's tables in order, under its lock."""
+def maintain_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
+    """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     if not 0 <= hours < math.inf:
         raise StateError(f"view {view} cannot retain {hours:g} hours. Give 0 or more.")
@@ -181,7 +185,7 @@ def keep_in_order(store: Store, mode_policy: ModePolicy, hours: float, progress:
         maintenance = mode_policy.of(last.intent.mode)
         if found := redefinition(view, store.journal, last, mode_policy.current, maintenance):
             raise found.refused("Rebuild the view, or restore what changed")
-        Publisher(store).begin()  # no reader may be left at a table that is removed below
+        Publisher(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:
             return MaintenanceRun(store, maintenance, hours, progress).run(last)
         except JavaError as error:

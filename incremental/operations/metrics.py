@@ -1,12 +1,12 @@
 """Write a view's metrics as files for Prometheus' textfile collector.
 
-With DELTAFOLD_METRICS=FOLDER two small files per view are kept there, each written and then renamed: no port listens,
-and nothing is needed beside node_exporter's `--collector.textfile.directory=FOLDER`.
+With DELTAFOLD_METRICS=FOLDER two small files per view are written there, each replaced atomically. There is no port to
+scrape; node_exporter needs `--collector.textfile.directory=FOLDER`.
 
     deltafold-<view>-<digest of its folder>.view.prom       its state: after every operation, and a `status`
     deltafold-<view>-<digest of its folder>.refresh.prom    whether the last refresh or rollback succeeded
 
-An age is `time() - deltafold_epoch_finished_timestamp_seconds`. The lag is measured when the file is written:
+The age is `time() - deltafold_epoch_finished_timestamp_seconds`. The lag is measured when the file is written:
 `deltafold status`, every few minutes, keeps it current if refreshes are rare.
 """
 
@@ -37,25 +37,25 @@ from incremental.store.view_store import Store
 VARIABLE = "DELTAFOLD_METRICS"
 FAMILIES = {
     "epoch": "Number of the last finished epoch.",
-    "generation": "Generation of the last finished epoch; a rebuild begins a new one.",
-    "epoch_finished_timestamp_seconds": "When the last finished epoch ended.",
-    "epoch_seconds": "How long the last finished epoch took.",
+    "generation": "Generation of the last finished epoch; a rebuild starts a new one.",
+    "epoch_finished_timestamp_seconds": "Time when the last finished epoch ended.",
+    "epoch_seconds": "Duration of the last finished epoch.",
     "epoch_change_rows": "Rows of the change in the last finished epoch.",
-    "epoch_groups": "Groups that the last finished epoch touched.",
-    "epoch_rows_read": "Records that the last finished epoch read.",
-    "epoch_rows_written": "Records that the last finished epoch wrote.",
+    "epoch_groups": "Groups touched by the last finished epoch.",
+    "epoch_rows_read": "Records read by the last finished epoch.",
+    "epoch_rows_written": "Records written by the last finished epoch.",
     "epoch_jobs": "Spark jobs of the last finished epoch.",
     "epoch_commits": "Delta commits of the last finished epoch.",
     "epoch_verdict": "1 for the verdict of the last finished epoch.",
-    "epoch_unfinished": "Whether an epoch was interrupted.",
-    "source_lag_versions": "Versions that a source has gone on since the last finished epoch.",
-    "source_lag_rows": "Rows that came to or left a source since then, where its log tells.",
+    "epoch_unfinished": "1 if an epoch was interrupted.",
+    "source_lag_versions": "Versions of a source since the last finished epoch.",
+    "source_lag_rows": "Rows added to and removed from a source since then, if its log records them.",
     "table_files": "Files of a table's latest version.",
     "table_bytes": "Bytes of a table's latest version.",
-    "table_worn_partitions": "Partitions of a table that the next upkeep would rewrite.",
-    "refresh_success": "Whether the last refresh or rollback ended well.",
-    "refresh_timestamp_seconds": "When the last refresh or rollback ended, well or not.",
-    "refresh_seconds": "How long the last refresh or rollback took, well or not.",
+    "table_fragmented_partitions": "Partitions of a table that the next maintenance would rewrite.",
+    "refresh_success": "1 if the last refresh or rollback succeeded.",
+    "refresh_timestamp_seconds": "Time when the last refresh or rollback ended or failed.",
+    "refresh_seconds": "Duration of the last refresh or rollback, also if it failed.",
 }
 GaugeSample = tuple[str, dict[str, str], float]  # family, labels, value
 
@@ -67,19 +67,19 @@ class Metrics:
     folder: Path
     store: Store
 
-    def base_versions(self, status: Status) -> None:
-        """Write the gauges of the state of the view."""
-        done = self.store.journal.arrived()
+    def write_state(self, status: Status) -> None:
+        """Write the gauges of a view's status and of its last finished epoch."""
+        done = self.store.journal.last_complete()
         report = None if done is None else done.report
-        self._write("view", [*standing_of(status), *(() if report is None else epoch_of(report))])
+        self._write("view", [*status_samples(status), *(() if report is None else report_samples(report))])
 
-    def attempted(self, succeeded: bool, seconds: float) -> None:
-        """Write whether the last refresh succeeded."""
+    def write_attempt(self, succeeded: bool, seconds: float) -> None:
+        """Write success, end and duration of a refresh."""
         ended = [("refresh_success", float(succeeded)), ("refresh_timestamp_seconds", time.time())]
         self._write("refresh", [(name, {}, value) for name, value in [*ended, ("refresh_seconds", seconds)]])
 
     def forget(self) -> None:
-        """Remove the files."""
+        """Remove the files of the view."""
         for kind in ("view", "refresh"):
             self._file(kind).unlink(missing_ok=True)
 
@@ -90,14 +90,14 @@ class Metrics:
     def _write(self, kind: str, samples: Sequence[GaugeSample]) -> None:
         own = {"view": self.store.view, "warehouse": str(self.store.folder.resolve().parents[1])}
         try:
-            gauges = registry([(name, own | labels, value) for name, labels, value in samples])
+            gauges = gauges_of([(name, own | labels, value) for name, labels, value in samples])
             write_to_textfile(str(self._file(kind)), gauges)
-        except OSError as error:  # the work itself is done, or has failed for another reason
-            warnings.warn(f"{self._file(kind)} was not written ({error.strerror})", DeltafoldWarning, stacklevel=2)
+        except OSError as error:  # a warning: metrics must not fail the work itself
+            warnings.warn(f"metrics not written: {self._file(kind)}: {error.strerror}", DeltafoldWarning, stacklevel=2)
 
 
 def metrics_of(store: Store) -> Metrics | None:
-    """Return the metrics of a view if they are enabled; raises SetupError for a folder that is not writable."""
+    """Return the metrics of a view, None if disabled; raises SetupError for a folder that is not writable."""
     configured = os.environ.get(VARIABLE)
     if not configured:
         return None
@@ -108,16 +108,16 @@ def metrics_of(store: Store) -> Metrics | None:
 
 
 def status_with_metrics(store: Store, base: Callable[[str], VersionedTable]) -> Status:
-    """Where a view stands, which its metrics tell too; base: the table of a base source by the way to it."""
+    """Return the status of a view and write it as metrics; base: a base source's table, by its path through views."""
     status, metrics = status_of(store, base), metrics_of(store)
     if metrics is not None:
-        metrics.base_versions(status)
+        metrics.write_state(status)
     return status
 
 
 @contextmanager
 def update_metrics(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[None]:
-    """Keep the metrics of a view, and of the views below it, over some work; attempt: the work was to refresh it."""
+    """Write the metrics of a view and of those below it after the block; attempt: the block is a refresh."""
     metrics, start, succeeded = metrics_of(store), time.monotonic(), False
     if metrics is None:
         yield
@@ -127,18 +127,18 @@ def update_metrics(store: Store, inputs: Inputs, attempt: bool = True) -> Genera
         succeeded = True
     finally:
         if attempt:
-            metrics.attempted(succeeded, time.monotonic() - start)
-    measure_refresh(metrics, inputs)
+            metrics.write_attempt(succeeded, time.monotonic() - start)
+    write_states(metrics, inputs)
 
 
-def measure_refresh(metrics: Metrics, inputs: Inputs) -> None:
-    """Write the state of a view and of all views below it."""
+def write_states(metrics: Metrics, inputs: Inputs) -> None:
+    """Write the status of a view and of all views below it."""
     for below in inputs.chain.values():
-        replace(metrics, store=below.store).base_versions(status_of(below.store, below.inputs.bases.__getitem__))
-    metrics.base_versions(status_of(metrics.store, inputs.bases.__getitem__))
+        replace(metrics, store=below.store).write_state(status_of(below.store, below.inputs.bases.__getitem__))
+    metrics.write_state(status_of(metrics.store, inputs.bases.__getitem__))
 
 
-def standing_of(status: Status) -> Iterator[GaugeSample]:
+def status_samples(status: Status) -> Iterator[GaugeSample]:
     """Yield the samples of a status."""
     yield "epoch_unfinished", {}, float(status.unfinished is not None)
     for source, lag in status.lag.items():
@@ -148,10 +148,10 @@ def standing_of(status: Status) -> Iterator[GaugeSample]:
     for table, size in status.tables.items():
         yield "table_files", {"table": table}, size.files
         yield "table_bytes", {"table": table}, size.bytes
-        yield "table_worn_partitions", {"table": table}, size.worn
+        yield "table_fragmented_partitions", {"table": table}, size.fragmented
 
 
-def epoch_of(report: Report) -> Iterator[GaugeSample]:
+def report_samples(report: Report) -> Iterator[GaugeSample]:
     """Yield the samples of a report."""
     for name in ("epoch", "generation"):
         yield name, {}, getattr(report, name)
@@ -161,8 +161,8 @@ def epoch_of(report: Report) -> Iterator[GaugeSample]:
     yield "epoch_verdict", {"verdict": report.verdict}, 1
 
 
-def registry(samples: Sequence[GaugeSample]) -> CollectorRegistry:
-    """Samples as gauges, family by family; bytes of a label that are not UTF-8 become `?`."""
+def gauges_of(samples: Sequence[GaugeSample]) -> CollectorRegistry:
+    """Return samples as gauges by family; bytes of a label that are not UTF-8 become `?`."""
     found = CollectorRegistry()
     for family, description in FAMILIES.items():
         of_family = [(labels, value) for name, labels, value in samples if name == family]

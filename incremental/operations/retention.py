@@ -30,7 +30,7 @@ class Need:
 
 def needs_of_view(folder: Path) -> Iterator[Need]:
     """Return the versions of a view's own tables that its journal, readers and branches need; table: `g1/state_1`."""
-    for entry in standing_entries(Journal(folder / "journal")):
+    for entry in entries_with_pins(Journal(folder / "journal")):
         for name, version in (entry.after or {}).items():
             if version is not None:
                 yield Need(f"g{entry.intent.generation}/{name}", version, "its last epoch")
@@ -39,7 +39,7 @@ def needs_of_view(folder: Path) -> Iterator[Need]:
         for name, version in reader.tables.items():
             if (Path(reader.folder) / "g1").is_dir():
                 yield Need(name, version, f"branch {who}")
-        for entry in standing_entries(reader.journal):
+        for entry in entries_with_pins(reader.journal):
             pin = entry.intent.sources.get(reader.source)
             if pin is not None and pin.place is not None:
                 yield Need(pin.place, pin.after, f"view {who}")
@@ -57,8 +57,8 @@ def needs_of_sources(views: Path) -> Iterator[Need]:
 
 
 def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """The versions of base sources, by the way to them from a view, that it or a view above it may still read."""
-    for entry in standing_entries(Journal(folder / "journal")):
+    """Yield the versions of base sources that a view or one above it may still read, by path from the view."""
+    for entry in entries_with_pins(Journal(folder / "journal")):
         yield folder.name, base_versions(entry.intent.sources)
         if entry.report is None:
             befores = entry.intent.sources.items()
@@ -74,11 +74,11 @@ def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]
                 yield who, stand
 
 
-def superseded(folder: Path, generation: int) -> str | None:
-    """The moment when readers got a later generation of the view in a folder; None where they did not.
+def superseded_since(folder: Path, generation: int) -> str | None:
+    """Return the time when readers were pointed to a later generation of a view; None if they were not.
 
-    The pointer file tells it of the current generation: after a crash readers were pointed there later than its first
-    epoch was finished, and the journal may have forgotten that one.
+    For the current generation it is in the pointer file: after a crash, readers are pointed there later than its first
+    epoch finished, and the journal may have been pruned of that epoch.
     """
     began: dict[int, str] = {}
     for entry in Journal(folder / "journal").entries():
@@ -89,8 +89,8 @@ def superseded(folder: Path, generation: int) -> str | None:
     return min((since for number, since in began.items() if number > generation), default=None)
 
 
-def standing_entries(journal: Journal) -> list[Entry]:
-    """Return the last finished epoch that reached its versions, and the entries begun after it."""
+def entries_with_pins(journal: Journal) -> list[Entry]:
+    """Return the last complete epoch and the entries begun after it, whose pins must stay readable."""
     entries = journal.entries()
     last = max((place for place, entry in enumerate(entries) if entry.complete), default=0)
     return list(entries[last:])

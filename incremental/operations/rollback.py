@@ -40,7 +40,7 @@ MOST_BUCKETS = 4096  # each is a folder and a file
 
 
 class Rollback:
-    """Rolls one view back, or stores its last epoch in other buckets."""
+    """Rolls one view back, or rewrites its last epoch with another number of buckets."""
 
     def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs) -> None:
         self._store, self._mode_policy, self._inputs, self._publisher = store, mode_policy, inputs, Publisher(store)
@@ -48,47 +48,47 @@ class Rollback:
         self._executor = Executor(store, mode_policy, inputs, self._publisher)
 
     def rebucket(self, buckets: int, progress: Progress | None) -> Report:
-        """Store the last epoch in so many buckets; its state is kept and the sources are not read.
+        """Rewrite the last epoch's tables with a number of buckets, without reading the sources.
 
-        Raises StateError where that epoch is unfinished, or there is none, or its buckets are so many already.
+        Raises StateError if that epoch is unfinished, or there is none, or it has this number of buckets already.
         """
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
-            raise StateError(f"view {view} cannot be stored in {buckets} buckets. Give 1 to {MOST_BUCKETS}.")
-        with self._working("rebucket") as work:
+            raise StateError(f"view {view} cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
+        with self._locked("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
                 raise StateError(f"view {view} has no finished epoch. Refresh it first.")
             if last.intent.buckets == buckets:
                 raise StateError(f"view {view} is stored in {buckets} buckets already. Choose another number.")
-            work.result = report = self._again(last, "move it", buckets, progress)
+            work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
         return report
 
     def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
-        """Go back to a finished epoch of a generation, by default the last one's.
+        """Roll back to a finished epoch of a generation, by default the last generation.
 
-        Raises StateError for one that there is not, or whose files are gone, ChangedQueryError for another query's.
+        Raises StateError if there is no such epoch or its files are gone, ChangedQueryError if another query made it.
         """
-        with self._working("rollback") as work:
-            entry = self._entry(epoch, generation)
-            work.result = report = self._again(
+        with self._locked("rollback") as work:
+            entry = self._find_entry(epoch, generation)
+            work.result = report = self._start_generation(
                 entry, f"go back to {describe_epoch(entry)}", entry.intent.buckets, progress
             )
         return report
 
     @contextmanager
-    def _working(self, what: str) -> Generator[Work]:
-        """Hold the view's lock, log what is done, and write its metrics."""
+    def _locked(self, what: str) -> Generator[Work]:
+        """Take the view's lock, log the work, and write the view's metrics after it."""
         store = self._store
         held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
         with update_metrics(store, self._inputs), logged(what, {"view": store.view}) as work, held:
             yield work
 
-    def _again(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
-        """An epoch as the first of a new generation."""
+    def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
+        """Copy an epoch as the first one of a new generation; what: the purpose, for an error."""
         self._publisher.begin()
         maintenance = self._mode_policy.of(entry.intent.mode)
-        self._check_files(entry)  # first, since nobody should restore a query for files that are gone
+        self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
         if found := self._planner.redefinition(entry):
             raise found.refused(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
@@ -96,9 +96,9 @@ class Rollback:
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
         number = self._store.unused_generation()
         begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
-        return self._copied(entry, maintenance, replace(begun, buckets=buckets), progress)
+        return self._commit_copy(entry, maintenance, replace(begun, buckets=buckets), progress)
 
-    def _entry(self, epoch: int, generation: int | None) -> Entry:
+    def _find_entry(self, epoch: int, generation: int | None) -> Entry:
         """Return the journal entry of the epoch to go to."""
         entries, view = self._store.journal.entries(), self._store.view
         finished = [entry for entry in entries if entry.complete and entry.after]
@@ -107,7 +107,7 @@ class Rollback:
         wanted = finished[-1].intent.generation if generation is None else generation
         known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
         there = "; ".join(
-            f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if is_of(e, number))}"
+            f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if belongs_to(e, number))}"
             for number in sorted({entry.intent.generation for entry in finished})
         )
         if epoch not in known:
@@ -135,14 +135,14 @@ class Rollback:
                     "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
                 )
 
-    def _copied(self, entry: Entry, maintenance: Maintenance, intent: Intent, progress: Progress | None) -> Report:
+    def _commit_copy(self, entry: Entry, maintenance: Maintenance, intent: Intent, progress: Progress | None) -> Report:
         journal, epoch = self._store.journal, self._executor.epoch(maintenance, intent, progress, resumed=False)
         cost = epoch.measure.cost
         journal.begin(intent)
         moved = intent.buckets != entry.intent.buckets
         done = f"{describe_epoch(entry)} in {intent.buckets} buckets" if moved else f"back to {describe_epoch(entry)}"
         with self._executor.counting(epoch, f"{intent.view} {done}"):
-            effect = self._copy(entry, maintenance, epoch)
+            effect = self._copy_tables(entry, maintenance, epoch)
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
         sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
         report = replace(report, sentence=sentence)
@@ -150,7 +150,7 @@ class Rollback:
         self._publisher.point()
         return report
 
-    def _copy(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> EpochResult:
+    def _copy_tables(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> EpochResult:
         """Copy every table at its version of the epoch."""
         for name, table in epoch.tables.items():
             old = self._store.table(entry.intent.generation, name)
@@ -162,33 +162,33 @@ class Rollback:
                 if epoch.intent.buckets != entry.intent.buckets:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
                 rows = arranged(rows, epoch.intent.buckets, stored.sorted_by)
-                if COPY in rows.columns:  # epochs count from 1 again: their copies must not meet those that are there
+                if COPY in rows.columns:  # epochs count from 1 again: new copy numbers must not equal existing ones
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)
         return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
 
 
 def missing_files(epoch: Epoch) -> str:
-    """Return the part of a report's sentence that lists the pinned versions whose files are gone."""
+    """Return the end of a report's sentence: the pinned versions whose files are gone; empty if there are none."""
     pins = epoch.intent.sources
     read = epoch.sources
     gone = [
         f"version {pin.after} of source {name}" for name, pin in pins.items() if not read[name].is_readable(pin.after)
     ]
-    rest = " are gone: a refresh that needs them will ask for a rebuild"
+    rest = " are gone: a refresh that reads them is refused until the view is rebuilt"
     return f"; files of {', '.join(gone)}{rest}" if gone else ""
 
 
-def is_of(entry: Entry, generation: int) -> bool:
+def belongs_to(entry: Entry, generation: int) -> bool:
     """Return whether an epoch belongs to a generation."""
     return entry.intent.generation == generation
 
 
 def describe_epoch(entry: Entry) -> str:
-    """Describe an epoch in words."""
+    """Describe an epoch for a message."""
     return describe_intent(entry.intent)
 
 
 def describe_intent(intent: Intent) -> str:
-    """Describe an intent in words."""
+    """Describe an intent for a message."""
     return f"epoch {intent.epoch} of generation {intent.generation}"

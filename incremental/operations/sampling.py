@@ -37,15 +37,15 @@ class Sample:
 
     @property
     def words(self) -> str:
-        """Describe the sample, to follow «a sample of»."""
+        """Describe the sample, to continue «a sample of»."""
         return f"{self.share:.4%}".rstrip("0%").rstrip(".") + f"% by {', '.join(self.columns)}"
 
 
 def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: int) -> Sample | None:
-    """A sample by the key, or by the whole row where there is none; None: all of it.
+    """Return a sample by the key, or by the whole row if there is no key; None for a share of 1.
 
-    keys: the columns that the query groups by. Only columns count whose equal values are the same bits.
-    Raises QueryError for a share that is none, and where no column counts.
+    keys: the columns that the query groups by. Only columns whose equal values have the same bits can be hashed.
+    Raises QueryError for an invalid share, and if no column can be hashed.
     """
     if share == 1:
         return None
@@ -55,6 +55,6 @@ def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: in
     columns = tuple(name for name in keys if name in exact) or tuple(exact)
     if not columns:
         raise QueryError(
-            "no column of the answer tells its rows apart exactly, so none can be chosen. Verify all of it."
+            "no column of the answer can be sampled: equal values may differ in their bits. Verify all of it."
         )
     return Sample(columns, share, epoch)

@@ -24,27 +24,27 @@ from incremental.telemetry.events import logged
 
 DIGITS = 9
 SAMPLE = 5
-ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of a rounding edge agree on one of them
+ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of one grid's rounding edge agree on the other
 ROW = "__row"
 
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """The numbers of missing and extra rows of an answer, and a few of them as text."""
+    """The numbers of missing and extra rows of an answer, and a few of these rows as text."""
 
     missing: int
     extra: int
     sample: tuple[str, ...]
 
 
-def discrepancy(expected: DataFrame, actual: DataFrame, most: int) -> Discrepancy:
-    """Compare two answers with the same columns as bags; `most` rows of each side go into the sample."""
+def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Discrepancy:
+    """Compare two answers with the same columns as bags; the sample has at most `most` rows of each side."""
     schema = expected.schema
-    sides = weighted(expected, 1).unionByName(weighted(actual.toDF(*expected.columns), -1))
-    with computed_once(unpaired(sides, schema, ROUNDING_GRIDS[0])) as left:
+    sides = with_weight(expected, 1).unionByName(with_weight(actual.toDF(*expected.columns), -1))
+    with computed_once(cancel_equal(sides, schema, ROUNDING_GRIDS[0])) as left:
         floats = any(is_float(field.dataType) for field in schema)
         if floats and not left.isEmpty():
-            left = unpaired(left, schema, ROUNDING_GRIDS[1])
+            left = cancel_equal(left, schema, ROUNDING_GRIDS[1])
         counted = left.agg(
             F.expr(f"coalesce(sum(greatest({WEIGHT}, 0)), 0)").alias("missing"),
             F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0)), 0)").alias("extra"),
@@ -58,14 +58,14 @@ def discrepancy(expected: DataFrame, actual: DataFrame, most: int) -> Discrepanc
     return Discrepancy(int(counted["missing"]), int(counted["extra"]), tuple(sample))
 
 
-def weighted(rows: DataFrame, weight: int) -> DataFrame:
+def with_weight(rows: DataFrame, weight: int) -> DataFrame:
     """Return each row as a struct with its weight."""
     row = F.struct(*(quoted(name) for name in rows.columns)).alias(ROW)
     return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
-def unpaired(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
-    """What is left when rows equal on a rounding grid are summed: a row of the heavier side, and by how much."""
+def cancel_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
+    """Sum the weights of rows equal on a rounding grid; return those that do not cancel, with the surplus."""
     keys = [comparison_key(F.col(ROW)[field.name], field.dataType, grid) for field in schema]
     of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(ROW)), ignorenulls=True) for sign in (1, -1)]
     summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
@@ -76,7 +76,7 @@ def unpaired(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
-    """The value itself, or a float's mantissa to nine digits with its exponent; Spark groups by no variant."""
+    """Return a value to group by: a float's rounded mantissa and exponent, a variant as JSON, others unchanged."""
     if "variant" in simple_types(data_type.simpleString()):
         return F.to_json(F.struct(value.alias("v")))
     if not is_float(data_type):
@@ -94,7 +94,7 @@ def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
 
 
 def is_float(data_type: DataType) -> bool:
-    """Return whether the values of a type are floating numbers."""
+    """Return whether a type is a floating-point type."""
     return isinstance(data_type, DoubleType | FloatType)
 
 
@@ -113,12 +113,12 @@ def compare(
     """Compare two answers, or a sample of them."""
     if sample is not None:
         expected, actual = sample.of(expected), sample.of(actual)
-    found, rows = discrepancy(expected, actual, SAMPLE), actual.count()
+    found, rows = count_differences(expected, actual, SAMPLE), actual.count()
     ok = not found.missing and not found.extra
     what = (
         "equals the batch query"
         if ok
-        else f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} too many"
+        else f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} extra"
     )
     part = "" if sample is None else f" in a sample of {sample.words}"
     share = 1.0 if sample is None else sample.share

@@ -1,1 +1,1 @@
-"""The refresh protocol: epochs, the journal, and the ways in which a view is kept current."""
+"""Run the refresh protocol: plan an epoch, execute it, and maintain a view incrementally or by recompute."""

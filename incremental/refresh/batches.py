@@ -1,10 +1,11 @@
 """Split a large change into batches of files; each batch commits as one epoch.
 
-A part is a set of removed and added files: an epoch of its own, whose sources are the versions before the change with
-the files of all parts so far exchanged. A relation between two parts is thus a set of files, so that every operator,
-joins above all, is as exact as between two versions. The files of one path (a file with another deletion vector) are in
-one part; a part has at least one file. Parts are the same in every process: they depend on the pinned versions and the
-number of bytes alone. Sources with small changes go first, dimensions before facts; equal ones by their names.
+A part is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
+version before the change, with the files of all parts so far removed and added. Between two parts a relation is thus a
+set of files, so every operator, joins above all, is as exact as between two versions. Files with one path (a file with
+another deletion vector) are in one part; a part has at least one file. Every process computes the same parts: they
+depend on the pinned versions and the number of bytes alone. Sources with small changes come first (dimensions before
+facts), equal ones by name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from incremental.store.journal import ChangePart, Intent, Pin
 
 @dataclass(frozen=True)
 class Move:
-    """Files of one path that are removed and added together; whole: they count with all their bytes, see ChangePart."""
+    """Files of one path that are removed and added together; whole: see ChangePart."""
 
     source: str
     path: str
@@ -35,9 +36,9 @@ class Move:
 
     @property
     def bytes(self) -> int:
-        """How much changes: of a file that got another deletion vector the share of its rows, unless it counts whole.
+        """The changed bytes: for a file with another deletion vector the share of its changed rows, unless `whole`.
 
-        Two vectors may differ in more rows than in number, so that files with equally many count whole too.
+        Two vectors of equal size may differ in any of their rows, so such a file counts with all of its bytes.
         """
         files = (*self.removed, *self.added)
         both, rows = sum(file.bytes for file in files), [file.rows or 0 for file in files]
@@ -48,9 +49,9 @@ class Move:
 
 
 class Slice(TableView):
-    """A table between two parts: some files of the versions on either side, read by the schema of the later one.
+    """A table between two parts: files of the versions before and after the change, read by the later schema.
 
-    before: its files when the part begins; None where it is not asked for them.
+    before: the table at the beginning of the part; None for that table itself.
     """
 
     def __init__(
@@ -70,42 +71,42 @@ class Slice(TableView):
         return replace(self._moved, table=self)
 
     def files(self, version: int) -> dict[Identity, File]:
-        """The files of the slice."""
+        """Return the files of the slice."""
         return dict(self._files)
 
     def at(self, version: int) -> DataFrame:
-        """The rows of the slice."""
+        """Return the rows of the slice."""
         return self.table.rows_of(self._moved.after, list(self._files.values()))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """The rows of some files, all by the later schema."""
+        """Return the rows of some files, all by the later schema."""
         return self.table.rows_of(self._moved.after, files)
 
     def schema(self, version: int | None = None) -> StructType:
-        """The later schema."""
+        """Return the later schema."""
         return self.table.schema(self._moved.after)
 
 
 def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
-    """The intent as the first of several, where its sources have more bytes to move than `most`.
+    """Return the intent of the first part if the change of its sources has more than `most` bytes, else the intent.
 
-    Between two parts declared constraints need not hold, so none is relied on; the whole change is checked before.
-    Names that came to mean other columns, and a table that was partitioned anew, make one part of it: a part reads all
-    files by one schema.
+    Between two parts declared constraints may be violated, so none is relied on; the whole change is checked before the
+    first part. A change of column mapping or of the partition column is never split: a part reads all files by one
+    schema.
     """
     differences = {name: file_difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
     first = ChangePart(1, 1, most)
-    if len(list(parts(differences, first))) < 2:  # what was only compacted is not much
+    if len(list(parts(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
-    found = changes(tables, pins)
+    found = file_changes(tables, pins)
     number = len(list(parts(found, first)))
-    if number < 2 or not all(alike(change) for change in found.values()):
+    if number < 2 or not all(one_schema(change) for change in found.values()):
         return intent
     return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
 
 
-def alike(change: Difference) -> bool:
+def one_schema(change: Difference) -> bool:
     """Return whether files of both versions can be read by the later schema."""
     if change.before is None or not change.removed:
         return not change.remapped
@@ -113,7 +114,7 @@ def alike(change: Difference) -> bool:
     return not change.remapped and sides[0] == sides[1]
 
 
-def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
+def next_part_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
     """Return the intent of the next part; tables: the view's own tables now."""
     assert intent.part is not None
     pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
@@ -121,13 +122,13 @@ def following(intent: Intent, tables: dict[str, int | None]) -> Intent:
     return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=part)
 
 
-def sliced(
+def slice_tables(
     tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], part: ChangePart | None
 ) -> Mapping[str, VersionedTable]:
     """Return the tables of an epoch: slices if it is a part of a change, else the tables themselves."""
     if part is None:
         return tables
-    found = changes(tables, pins)
+    found = file_changes(tables, pins)
     assigned = list(parts(found, part))
     moves = [move for moves in assigned[: part.number - 1] for move in moves], assigned[part.number - 1]
     slices = {
@@ -160,11 +161,11 @@ def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
             files[file.identity] = file
 
 
-def changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
-    """What all parts together move, by source: by the files of both versions.
+def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
+    """Return the change of each source over all parts, from the file lists of both versions.
 
-    What commits tell is a difference of the same rows, but no exchange of files where a compaction was passed over and
-    its file left later; and it is another one when what the compaction replaced has been vacuumed.
+    The commits are not sufficient: they give the same rows, but skip compactions, so that a file may be removed that
+    was never added; and they give other files once a vacuum has removed what a compaction replaced.
     """
     return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
@@ -185,7 +186,7 @@ def parts(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[Mo
 
 
 def moves(name: str, change: Difference, whole: bool) -> list[Move]:
-    """The moves of one source by path, so that the files of one partition follow each other."""
+    """Return the moves of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
     for side, files in enumerate((change.removed, change.added)):
         for file in files:

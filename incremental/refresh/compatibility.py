@@ -1,4 +1,4 @@
-"""Check whether a state was built from the query and the tables that its view has now, and list what changed."""
+"""Check whether a state was built from the current query and tables of its view, and list the changes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ REBUILD = "rebuild"
 
 @dataclass(frozen=True)
 class Redefinition:
-    """The changes since a state was built: in one sentence, and line by line."""
+    """The changes since a state was built, in one sentence and line by line."""
 
     what: str
     lines: tuple[str, ...]
 
     def refused(self, instead: str) -> ChangedQueryError:
-        """Return the error that refuses the change; instead: the way out."""
+        """Return the error that refuses the change; instead: the fix."""
         return ChangedQueryError("\n  ".join([f"{self.what}. {instead}.", *self.lines]))
 
 
 def redefinition(
     view: str, journal: Journal, entry: Entry, current: Current, maintenance: Maintenance | None = None
 ) -> Redefinition | None:
-    """What changed since an epoch, None where nothing did; maintenance: how the view would be kept now, if given."""
+    """Return the changes since an epoch, None if there are none; maintenance: compare its tables too, if given."""
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
         what = f"the query of view {view}, or a column it reads, changed since its state was built"
@@ -41,8 +41,8 @@ def redefinition(
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
-        f"view {view} was kept in other tables ({then}), because its policy, publication or declared keys were others, "
-        "or an earlier release kept equal group-bys apart",
+        f"view {view} has other tables than before ({then}): its policy, publication or declared keys changed, "
+        "or an earlier release kept a state for each of several equal group-bys",
         (),
     )
 
@@ -54,7 +54,7 @@ def begun_as(intent: Intent, maintenance: Maintenance) -> bool:
 
 
 def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinition | None:
-    """Why a generation replaces the one before it, where the query or what it reads is the reason."""
+    """Return why a generation replaces the one before it, if the query or the tables that it reads changed."""
     if intent.epoch > 1:
         return None
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
@@ -74,5 +74,5 @@ def check_layout(store: Store, generation: int, maintenance: Maintenance) -> Non
             differing = ", ".join(sorted(wanted ^ found))
             raise StateError(
                 f"the table {name} of view {store.view} has other columns than this release keeps ({differing}): "
-                "another release wrote it, or somebody changed it. Use that release, or rebuild the view."
+                "another release wrote it, or it was altered. Use that release, or rebuild the view."
             )

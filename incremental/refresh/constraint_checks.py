@@ -1,6 +1,6 @@
 """Check declared constraints against an epoch's changes before anything is written; a SourceError names the rows.
 
-A constraint that held before can only be broken by the change; net(s, k) is the change of s summed by the columns k:
+Only the change can break a constraint that was fulfilled before; net(s, k) is the change of s summed by the columns k:
 
 | constraint | broken by |
 | --- | --- |
@@ -9,8 +9,8 @@ A constraint that held before can only be broken by the change; net(s, k) is the
 | | net(o, k) < 0 that a row of after(l) has |
 | append-only s | a row of the consolidated change with a negative weight |
 
-One job measures all nets, one more looks for offenders where a net is not empty. A constraint that nobody checked
-before is checked over whole tables.
+One job measures all nets; if one is not empty, another job looks for offenders. A new constraint is checked over whole
+tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from incremental.dataflow.key_ranges import SKIPPABLE
 from incremental.refresh.epoch import Epoch
 from incremental.spark.checkpoint import computed_once
 
-NAMED = 3  # offenders that an error names
+NAMED = 3  # offending rows in an error
 DO = "Correct the data and refresh again, or remove the declaration."
 
 
@@ -48,7 +48,7 @@ def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
 
 @dataclass(frozen=True)
 class Offence:
-    """Rows that violate a constraint, as texts of `columns` in one array, and the sentence about them."""
+    """Rows that violate a constraint, as an array of the texts of `columns`, and the sentence of the error."""
 
     rows: DataFrame
     columns: tuple[str, ...]
@@ -57,26 +57,26 @@ class Offence:
 
 @dataclass(frozen=True)
 class TouchedKeys:
-    """Keys that a change touched, computed once, in columns key_0, key_1, …, and the range of each; few: broadcast."""
+    """The keys that a change touched, in columns key_0, key_1, …, with the range of each; few: broadcast them."""
 
     keys: DataFrame
     few: bool
     ranges: tuple[tuple[str, str] | None, ...]
 
     def among(self, table: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """The keys of a table's rows that are touched: few are sent to where the table is read, within their range."""
+        """Return the touched keys among a table's rows, read within the keys' ranges."""
         types = dict(table.dtypes)
         for column, ends in zip(columns, self.ranges, strict=True):
             if ends is not None:
                 low, high = (F.lit(end).cast(types[column]) for end in ends)
                 table = table.where(F.col(quoted(column)).between(low, high))
         keys = F.broadcast(self.keys) if self.few else self.keys
-        return keyed(table, columns).join(keys, on=key_names(columns), how="left_semi")
+        return select_key(table, columns).join(keys, on=key_names(columns), how="left_semi")
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """Keys that alone can break a constraint, in columns key_0 to key_{width - 1}, and where to look for them."""
+    """The only keys that can break a constraint, as key_0 to key_{width - 1}; look: finds the offending rows."""
 
     keys: DataFrame
     width: int
@@ -84,14 +84,14 @@ class Suspect:
 
 
 class Checks:
-    """The checks of one epoch; `hold` keeps rows that are used more than once."""
+    """The checks of one epoch; `hold` caches rows that are used more than once."""
 
     def __init__(self, epoch: Epoch, hold: Callable[[DataFrame], DataFrame]) -> None:
         self._epoch, self._hold = epoch, hold
         self._nets: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
 
     def suspects(self, fact: Constraint) -> tuple[Suspect | Offence, ...]:
-        """Return the keys that may violate a constraint."""
+        """Return the keys that may violate a constraint, or the rows that do."""
         new = fact.text not in self._epoch.intent.relied
         match fact:
             case PrimaryKeyFact():
@@ -104,12 +104,12 @@ class Checks:
                 assert_never(fact)
 
     def offences(self, found: Sequence[Suspect | Offence]) -> list[Offence]:
-        """Where to look: not where no key is suspect; all suspects are measured by one job."""
+        """Return the possible offences of constraints with suspect keys; one job measures all suspects."""
         suspects: list[Suspect] = [each for each in found if isinstance(each, Suspect)]
         offences: list[Offence] = [each for each in found if isinstance(each, Offence)]
         if not suspects:
             return offences
-        measures = [extremes(i, suspect.keys, suspect.width) for i, suspect in enumerate(suspects)]
+        measures = [key_ranges(i, suspect.keys, suspect.width) for i, suspect in enumerate(suspects)]
         for row in reduce(DataFrame.unionAll, measures).collect():
             suspect = suspects[int(row["suspect"])]
             ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])
@@ -123,40 +123,40 @@ class Checks:
             return ()
         names, width = key_names(fact.columns), len(fact.columns)
         missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
-        said = (
+        sentence = (
             f"source {fact.source} breaks its primary key ({', '.join(fact.columns)}){self._at(fact.source)}: "
-            f"more than one row, or a NULL, has {{rows}}. {DO}"
+            f"duplicate or NULL keys {{rows}}. {DO}"
         )
-        came = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
-        came = came.where(F.col(WEIGHT) > 0)
+        added = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
+        added = added.where(F.col(WEIGHT) > 0)
 
         def offence(counted: DataFrame) -> Offence:
             wrong = counted.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where((F.col(WEIGHT) > 1) | missing)
-            return Offence(texts(wrong, names), fact.columns, said)
+            return Offence(sample_texts(wrong, names), fact.columns, sentence)
 
         def look(touched: TouchedKeys) -> Offence:
             version = self._epoch.intent.sources[fact.source].before
             assert version is not None
             before = touched.among(self._epoch.sources[fact.source].at(version), fact.columns)
-            return offence(came.unionAll(before.withColumn(WEIGHT, F.lit(1).cast("bigint"))))
+            return offence(added.unionAll(before.withColumn(WEIGHT, F.lit(1).cast("bigint"))))
 
         if new:
-            return (offence(came),)
-        return (Suspect(came.select(*names), width, look),)
+            return (offence(added),)
+        return (Suspect(added.select(*names), width, look),)
 
     def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
         """Find added references to keys that do not exist."""
         if not new and not self._changed(fact.source):
             return ()
         names, width = key_names(fact.columns), len(fact.columns)
-        said = (
+        sentence = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
-            f"{self._at(fact.source)}: it refers to rows that {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} "
-            f"does not have, by {{rows}}. {DO}"
+            f"{self._at(fact.source)}: {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} has no rows for "
+            f"{{rows}}. {DO}"
         )
         if new:
             rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
-            return (Offence(texts(rest, names), fact.columns, said),)
+            return (Offence(sample_texts(rest, names), fact.columns, sentence),)
         rest = self._referring(fact, False)
         if self._changed(fact.to):
             rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
@@ -164,27 +164,27 @@ class Checks:
 
         def look(touched: TouchedKeys) -> Offence:
             there = touched.among(self._after(fact.to), fact.key)
-            return Offence(texts(rest.join(there, on=names, how="left_anti"), names), fact.columns, said)
+            return Offence(sample_texts(rest.join(there, on=names, how="left_anti"), names), fact.columns, sentence)
 
         return (Suspect(rest, width, look),)
 
     def _orphaned(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
-        """Find removed keys that are still referred to."""
+        """Find removed keys that are still referenced."""
         if not self._changed(fact.to) or not self._epoch.differences[fact.to].removed:
             return ()
         names, width = key_names(fact.key), len(fact.key)
-        gone = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*names)
-        said = (
+        removed = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*names)
+        sentence = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
-            f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) left it{self._at(fact.to)} that are "
-            f"still referred to by {{rows}}. {DO}"
+            f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) were removed{self._at(fact.to)} that "
+            f"are still referenced by {{rows}}. {DO}"
         )
 
         def look(touched: TouchedKeys) -> Offence:
             still = touched.among(self._after(fact.source), fact.columns).distinct()
-            return Offence(texts(still, names), fact.columns, said)
+            return Offence(sample_texts(still, names), fact.columns, sentence)
 
-        return (Suspect(gone, width, look),)
+        return (Suspect(removed, width, look),)
 
     def _append_only(self, fact: AppendOnlyFact) -> tuple[Suspect | Offence, ...]:
         changed = self._epoch.differences[fact.source]
@@ -192,31 +192,31 @@ class Checks:
             return ()
         was = set(self._epoch.sources[fact.source].at(changed.before).columns)
         columns = tuple(column for column in self._after(fact.source).columns if column in was)
-        gone = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
-        said = (
+        removed = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
+        sentence = (
             f"source {fact.source} is declared append-only, but between its versions {changed.before} and "
-            f"{changed.after} rows left it or were changed: {{rows}}. Bring them back and refresh again, or remove "
-            "the declaration."
+            f"{changed.after} rows were removed or updated: {{rows}}. Restore them and refresh again, or remove the "
+            "declaration."
         )
-        return (Offence(texts(gone, [quoted(column) for column in columns]), columns, said),)
+        return (Offence(sample_texts(removed, [quoted(column) for column in columns]), columns, sentence),)
 
     def _referring(self, fact: ForeignKeyFact, new: bool) -> DataFrame:
-        """The references that came (or all there are), without those that are NULL in part."""
+        """Return the added references (new: all references), without those that are partly NULL."""
         net = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
         names = key_names(fact.columns)
         return net.where(F.col(WEIGHT) > 0).select(*names).dropna(subset=names).distinct()
 
     def _net(self, source: str, columns: tuple[str, ...]) -> DataFrame:
-        """net(s, k), computed once."""
+        """Return net(s, k), computed once."""
         if (source, columns) not in self._nets:
             changed = self._epoch.differences[source].frame(columns, False)
             weight = [F.col(WEIGHT)] if WEIGHT in changed.columns else []
-            self._nets[source, columns] = self._hold(summed(keyed(changed, columns, *weight), columns))
+            self._nets[source, columns] = self._hold(net_weights(select_key(changed, columns, *weight), columns))
         return self._nets[source, columns]
 
     def _all(self, source: str, columns: tuple[str, ...]) -> DataFrame:
-        """The same of a source that came as a whole."""
-        return summed(keyed(self._after(source), columns), columns)
+        """Return net(s, k) of a source whose rows are all new."""
+        return net_weights(select_key(self._after(source), columns), columns)
 
     def _after(self, source: str) -> DataFrame:
         return self._epoch.sources[source].at(self._epoch.intent.sources[source].after)
@@ -229,24 +229,24 @@ class Checks:
 
 
 def key_names(columns: Sequence[str]) -> list[str]:
-    """What the columns of a key are called here, whatever they are called where they come from."""
+    """Return the names key_0, key_1, … for the columns of a key, so that keys of two sources have the same names."""
     return [f"key_{i}" for i in range(len(columns))]
 
 
-def keyed(rows: DataFrame, columns: Sequence[str], *more: Column) -> DataFrame:
-    """The columns of a key under the names they have here."""
+def select_key(rows: DataFrame, columns: Sequence[str], *more: Column) -> DataFrame:
+    """Return the columns of a key as key_0, key_1, …."""
     named = zip(columns, key_names(columns), strict=True)
     return rows.select(*(F.col(quoted(column)).alias(name) for column, name in named), *more)
 
 
-def summed(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Keys with the sum of their weights, 1 each where there are none; those that cancel are dropped."""
+def net_weights(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Sum the weights of equal keys (1 per row if unweighted), and drop keys whose sum is 0."""
     weight = F.sum(WEIGHT) if WEIGHT in rows.columns else F.count(F.lit(1))
     return rows.groupBy(*key_names(columns)).agg(weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0)
 
 
-def extremes(suspect: int, keys: DataFrame, width: int) -> DataFrame:
-    """One row: how many keys there are, and the ends of each column that files can be skipped by."""
+def key_ranges(suspect: int, keys: DataFrame, width: int) -> DataFrame:
+    """Return one row: the number of keys, and the range of each column whose statistics let Delta skip files."""
     types = dict(keys.dtypes)
     ends = [
         F.array(*(end(F.col(name)).cast("string") if SKIPPABLE.fullmatch(types[name]) else F.lit(None).cast("string")
@@ -257,8 +257,8 @@ def extremes(suspect: int, keys: DataFrame, width: int) -> DataFrame:
     return keys.agg(counted, F.array(*ends).alias("ranges")).select(F.lit(suspect).alias("suspect"), "rows", "ranges")
 
 
-def texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The first few rows as arrays of texts."""
+def sample_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the first few rows as arrays of texts."""
     shown = rows.select(F.array(*(F.col(column).cast("string") for column in columns)).alias("row"))
     return shown.orderBy("row").limit(NAMED)
 

@@ -1,4 +1,4 @@
-"""Describe one epoch to those who compute it: its marks, its leaves and their versions."""
+"""Describe one epoch for its computation: its marks, its leaves and their versions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Epoch:
         return application(self.intent, table)
 
     def mark(self, table: str) -> Mark:
-        """The mark of this epoch's write to a table."""
+        """Return the mark of this epoch's write to a table."""
         return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
 
     def written(self, table: str) -> bool:
@@ -86,11 +86,11 @@ class Epoch:
         return is_marked(self.tables[table], self.intent, table)
 
     def reached(self, table: str) -> bool:
-        """Whether it was written in this epoch; of a first attempt its version tells, without a Spark job."""
+        """Return whether the table was written in this epoch; on a first attempt from its version, without a job."""
         return self.marked(table) if self.resumed else self.tables[table].version() != self.before(table)
 
     def before(self, table: str) -> int | None:
-        """A table's version when the epoch began."""
+        """Return a table's version when the epoch began."""
         return self.intent.tables.get(table)
 
 
@@ -98,7 +98,7 @@ class Epoch:
 class EpochResult:
     """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
 
-    partitions: those of the answer that it touched; None where they are not known.
+    partitions: those of the answer that it touched; None if unknown.
     """
 
     groups: int = 0
@@ -118,14 +118,14 @@ def application(intent: Intent, table: str) -> str:
 
 
 def is_marked(table: Table, intent: Intent, name: str) -> bool:
-    """Return whether a table has the mark of an epoch, or of a later one; name: what the epoch calls the table."""
+    """Return whether a table has the mark of an epoch, or of a later one; name: the table's name in the epoch."""
     done = None if table.version() is None else table.epoch(application(intent, name))
     return done is not None and done >= intent.epoch
 
 
 @dataclass(frozen=True)
 class StateVersions:
-    """A state in this epoch: its table before and after, the touched keys (None: unchanged), what was found of them."""
+    """A state in this epoch: its table before and after, the touched keys (None: unchanged) and groups."""
 
     table: Table
     layout: Layout
@@ -137,7 +137,7 @@ class StateVersions:
 
 @dataclass
 class EpochLeaves:
-    """The leaves of every plan in one epoch; states are added as they are merged; `facts` hold before and after."""
+    """The leaves of every plan in one epoch; states are added as they are merged; `facts` are true before and after."""
 
     epoch: Epoch
     lowering: Lowering
@@ -155,54 +155,54 @@ class EpochLeaves:
         return self.epoch.initial
 
     def changed(self, leaf: Leaf) -> bool:
-        """Whether files of the source came or left, or the state was merged."""
+        """Return whether files of the source were added or removed, or the state was merged."""
         if isinstance(leaf, SourceRead):
             return not self.epoch.differences[leaf.relation].empty
         return self.states[leaf.state].touched is not None
 
     def direction(self, leaf: SourceRead) -> Direction | None:
-        """What its files tell without being read; where a source only grows, files that left came again."""
+        """Return the direction from the file lists alone; in an append-only source, removed files were rewritten."""
         changed = self.epoch.differences[leaf.relation]
         if not changed.removed or AppendOnlyFact(leaf.relation) in self.facts:
             return "added"
         return None if changed.added else "removed"
 
     def bytes(self, leaf: Leaf) -> int:
-        """What its table takes now."""
+        """Return the bytes of its table's current version."""
         table = self.epoch.sources[leaf.relation] if isinstance(leaf, SourceRead) else self.states[leaf.state].table
         if table not in self._bytes:
             self._bytes[table] = table.size()[1]
         return self._bytes[table]
 
     def bytes_read(self, plan: Plan) -> int:
-        """What a change of a plan reads at most: changed files; where inputs or rows meet each other, all of them."""
+        """Return the most bytes that a plan's change reads: changed files, all files of joined or grouped inputs."""
         nodes = tuple(walk(plan))
         leaves = [node for node in nodes if isinstance(node, SourceRead | StateRead)]
         meet = len(leaves) > 1 or any(isinstance(node, GroupwiseOp) for node in nodes)
         return sum(self._bytes_changed(leaf) + (self.bytes(leaf) if meet else 0) for leaf in leaves)
 
     def _bytes_changed(self, leaf: Leaf) -> int:
-        if isinstance(leaf, StateRead):  # its touched groups are looked for in all of it
+        if isinstance(leaf, StateRead):  # all of it is searched for touched groups
             return self.bytes(leaf)
         changed = self.epoch.differences[leaf.relation]
         return sum(file.bytes for file in (*changed.removed, *changed.added))
 
     def before(self, leaf: Leaf) -> Relation:
-        """The leaf at its version before the epoch; empty where it had none."""
+        """Return the leaf at its version before the epoch; empty if it had none."""
         if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation].origin
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
         return self._state(leaf, self.states[leaf.state].before)
 
     def after(self, leaf: Leaf) -> Relation:
-        """The leaf at its version after the epoch."""
+        """Return the leaf at its version after the epoch."""
         if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation]
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
         return self._state(leaf, self.states[leaf.state].after)
 
     def change(self, leaf: Leaf) -> Relation:
-        """The difference of a source's files, or of a state's touched groups."""
+        """Return the difference of a source's files, or of a state's touched groups."""
         if isinstance(leaf, SourceRead):
             names = [name for name, _ in leaf.fields]
             changed = self.epoch.differences[leaf.relation]
@@ -227,7 +227,7 @@ class EpochLeaves:
         return self.lowering.leaf(self._at(table, version), leaf.fields, False)
 
     def _at(self, table: VersionedTable, version: int) -> DataFrame:
-        """A version of a table, which Delta looks up once; each time under identities of its own."""
+        """Return a version of a table, cached, each time with new attribute ids."""
         known = self._frames.get((table, version))
         again = None if known is None else catalyst.again(known)
         if again is None:
@@ -235,7 +235,7 @@ class EpochLeaves:
         return again
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
-        """A version of a state; buckets: only what lies in these."""
+        """Return a version of a state; buckets: read only these."""
         if version is None:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import Report
-from incremental.refresh.batches import sliced
+from incremental.refresh.batches import slice_tables
 from incremental.refresh.compatibility import reason
 from incremental.refresh.constraint_checks import check_constraints
 from incremental.refresh.epoch import Epoch, EpochResult
@@ -31,7 +31,7 @@ from incremental.telemetry.events import logged
 
 @dataclass(frozen=True)
 class Executor:
-    """Runs the epochs of one view, whose lock is held."""
+    """Runs the epochs of one view; the caller has the view's lock."""
 
     store: Store
     mode_policy: ModePolicy
@@ -41,8 +41,8 @@ class Executor:
     def run(self, plan: EpochPlan, progress: Progress | None) -> Report:
         """Run one epoch, complete its journal entry, and point readers to its table.
 
-        Raises SourceError for rows that break a declared constraint, and StateError for tables that somebody changed;
-        an epoch that wrote nothing is forgotten then.
+        Raises SourceError for rows that break a declared constraint, and StateError for tables that were altered;
+        then the journal entry of an epoch that wrote nothing is removed.
         """
         intent = plan.intent
         with logged("epoch", {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}) as work:
@@ -60,7 +60,7 @@ class Executor:
 
     @contextmanager
     def counting(self, epoch: Epoch, title: str) -> Generator[None]:
-        """Count the cost of an epoch; on failure, add the remedy to the error."""
+        """Count the cost of an epoch; on failure, add the fix to the error."""
         try:
             with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
                 yield
@@ -72,12 +72,12 @@ class Executor:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
-        sources = sliced(whole.sources, intent.sources, intent.part)
+        sources = slice_tables(whole.sources, intent.sources, intent.part)
         epoch = replace(whole, sources=sources, reused=reused(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check_constraints(whole, plan.maintenance.constraints)
-            self.store.journal.keep(self.mode_policy.current.recipe)
+            self.store.journal.record(self.mode_policy.current.recipe)
             self.store.journal.begin(intent)
             return epoch, plan.maintenance.run(epoch)
 
@@ -85,11 +85,11 @@ class Executor:
         """Complete the journal entry; if no table changed, the last epoch is kept, at the new versions."""
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
-            # the change cancelled out (a compaction, say)
+            # the change cancelled out, as in a compaction
             report = last.report or report_of(last.intent, EpochResult(), cost, "")
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
-            journal.withdraw(intent)
+            journal.remove(intent)
             return unaffected_report(last, intent.sources, cost)
         if not epoch.reached(plan.maintenance.tables[-1]):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}. Rebuild the view.")
@@ -100,9 +100,9 @@ class Executor:
         return report
 
     def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
-        """Withdraw an epoch that wrote nothing, so that the next can be another; else add the remedy to the error."""
+        """Remove the entry of an epoch that wrote nothing, so the next can differ; else add the fix to the error."""
         if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
-            self.store.journal.withdraw(epoch.intent)
+            self.store.journal.remove(epoch.intent)
             return
         begun = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun"
         error.args = (

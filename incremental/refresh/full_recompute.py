@@ -29,9 +29,9 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A view maintained by running its query again; `by_definition` compares two answers instead of answer and view.
+    """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
 
-    partition_key: finds the answer's column that holds a partition of a source.
+    partition_key: finds the answer's column that contains a partition of a source.
     """
 
     mode: ClassVar[str] = "recompute"
@@ -46,7 +46,7 @@ class Recomputed:
 
     @property
     def invariant(self) -> frozenset[str]:
-        """No source has to be invariant."""
+        """None: no source has to be invariant."""
         return frozenset()
 
     @property
@@ -60,7 +60,7 @@ class Recomputed:
         return {}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A bag of the answer."""
+        """Return a bag of the answer."""
         return stored_bag(self.columns, buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
@@ -83,7 +83,7 @@ class Recomputed:
         """Publish the difference between a consolidated answer and the view; returns that difference."""
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
-            few = new.count() <= epoch.tuning.broadcast_rows  # what one task does soon needs no shuffle
+            few = new.count() <= epoch.tuning.broadcast_rows  # quicker in one task than with a shuffle
             moved = bag.moved(measured(bag.consolidated(change.coalesce(1) if few else change), bag.measures))
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
@@ -95,12 +95,12 @@ class Recomputed:
             return moved
 
     def _answer(self, epoch: Epoch) -> DataFrame:
-        """The batch query's answer now."""
+        """Return the batch query's answer now."""
         pins = epoch.intent.sources
         return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
 
     def _old(self, epoch: Epoch, before: int) -> DataFrame:
-        """The view's rows; by definition the batch query's answer before."""
+        """Return the view's rows; by definition the batch query's answer before."""
         if not self.by_definition:
             return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
         versions = {name: pin.before for name, pin in epoch.intent.sources.items()}
@@ -109,5 +109,5 @@ class Recomputed:
 
 
 def minus(new: DataFrame, old: DataFrame) -> DataFrame:
-    """A consolidated answer minus rows, unconsolidated."""
+    """Return the Z-set of a consolidated answer minus rows; equal rows are not cancelled."""
     return new.drop(BUCKET).unionByName(old.withColumn(WEIGHT, F.lit(-1).cast("bigint")))

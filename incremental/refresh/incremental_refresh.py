@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Plan
-from incremental.algebra.program import BUCKET, InPlace, Program, State
-from incremental.algebra.repeats import find_repeats
+from incremental.algebra.plan.repeats import find_repeats
+from incremental.algebra.program import InPlace, Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.group_recompute import GroupRecompute
 from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge
+from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge, in_buckets
 from incremental.dataflow.partial_aggregate import (
     Homomorphic,
     TouchedGroups,
@@ -32,6 +32,7 @@ from incremental.dataflow.partial_aggregate import (
 from incremental.dataflow.pruning import Pruning
 from incremental.dataflow.publish import Bag, stored_bag
 from incremental.dataflow.state_schema import Layout, Stored
+from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
@@ -40,14 +41,14 @@ from incremental.spark.checkpoint import Checkpoints
 
 
 class Maintenance(Protocol):
-    """A way to maintain a view: the sources it reads, the tables it writes, and one epoch of it."""
+    """A mode of maintaining a view: its sources, its tables, and the run of one epoch."""
 
     mode: ClassVar[str]  # `incremental` or `recompute`
-    verdict: ClassVar[str]  # what the report says of an epoch of it
+    verdict: ClassVar[str]  # of its epochs, for the report
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same query in every process."""
+        """A digest of the query, the same in every process."""
         ...
 
     @property
@@ -62,7 +63,7 @@ class Maintenance(Protocol):
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        """What the sources are declared to fulfil, checked in every epoch."""
+        """The declared constraints of the sources, checked in every epoch."""
         ...
 
     @property
@@ -72,11 +73,11 @@ class Maintenance(Protocol):
 
     @property
     def states(self) -> dict[str, list[str]]:
-        """Of each state a digest of what it holds, then its stored columns (Layout.merged)."""
+        """For each state the digest of its plan, then its stored columns (Layout.merged)."""
         ...
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """How one of its tables is stored in so many buckets."""
+        """Return the storage of one of its tables with a number of buckets."""
         ...
 
     def run(self, epoch: Epoch) -> EpochResult:
@@ -85,15 +86,15 @@ class Maintenance(Protocol):
 
 
 def no_partition_key() -> None:
-    """The partition key of an answer that passes none on."""
+    """Return None, the partition key of an answer that contains none."""
 
 
 @dataclass(frozen=True)
 class Incremental:
     """Maintenance by the compiled program.
 
-    partition_key: finds the answer's column that holds a partition, which takes the views below as well;
-    circumstances: what the rows of states depend on besides.
+    partition_key: finds the answer's column that contains a partition, which requires the views below;
+    circumstances: further settings that the rows of states depend on.
     """
 
     mode: ClassVar[str] = "incremental"
@@ -110,7 +111,7 @@ class Incremental:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Every source the query reads."""
+        """Every source that the query reads."""
         return self.program.sources
 
     @property
@@ -136,14 +137,14 @@ class Incremental:
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A state by its layout, sorted by its lineage key; else a bag of the answer."""
+        """Return a state by its layout, sorted by its lineage key; else a bag of the answer."""
         for state in self.program.states:
             if state.name == table:
                 return Layout.of(self.program, state, buckets).stored
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
-        """One epoch: every state, then the view."""
+        """Run one epoch: write every state, then the view."""
         with ExitStack() as cached:
             lowering = Lowering(epoch.spark, self.attributes)
             return Run(self.program, epoch, lowering, cached, self.partition_key(), self._repeats).all()
@@ -155,7 +156,7 @@ class Incremental:
 
 
 class Run:
-    """One epoch of one program; what it caches is freed with `cached`."""
+    """One epoch of one program; closing `cached` frees its cached frames."""
 
     def __init__(
         self,
@@ -206,7 +207,7 @@ class Run:
         self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
 
     def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
-        """h of what changed in a state's input, or of all of it as an earlier generation has it; None for no change."""
+        """Return h of the change of a state's input, or a reused state; None if nothing changed."""
         most = self._epoch.tuning.reported_partitions
         measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
@@ -222,13 +223,13 @@ class Run:
         return Homomorphic(rows, touched_groups(found, most))
 
     def _is_small(self, plan: Plan) -> bool:
-        """Whether one task computes the change of a plan sooner than several that exchange rows."""
+        """Return whether one task computes the change of a plan faster than several with a shuffle."""
         return self._leaves.bytes_read(plan) <= self._epoch.tuning.local_bytes
 
     def _merge(
         self, state: State, layout: Layout, table: Table, before: int | None, changed: Homomorphic
     ) -> TouchedGroups | None:
-        """Write one state; what was touched, or None where the change cancels out."""
+        """Write one state; return the touched groups, None if the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
         homomorphic, found = changed.rows, changed.found
         if layout.in_place is not None:
@@ -243,16 +244,25 @@ class Run:
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
         if found.reached:
             recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
-            touched = list(found.buckets)
-            prepared = recompute.of(merge, lambda: table.at(before).where(F.col(BUCKET).isin(touched)), changed)
-        (files, size), tuning = table.size(), self._epoch.tuning
-        if layout.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            direct = merge.rewrite(table, before, prepared, mark, found.groups <= tuning.local_rows)
-            self._paths[state.name] = "rewrite" if direct else f"rewrite{BY_WRITER}"
-        else:
-            merge.merge(table, prepared, found.buckets, mark)
-            self._paths[state.name] = "merge"
+            touched = in_buckets(found.buckets)
+            prepared = recompute.of(merge, lambda: table.in_partitions(before, touched), changed)
+        self._paths[state.name] = self._combine(merge, table, before, prepared, found, mark)
         return found
+
+    def _combine(
+        self, merge: Merge, table: Table, before: int, prepared: DataFrame, found: TouchedGroups, mark: Mark
+    ) -> str:
+        """Merge a change into a state by the shortest path; returns which."""
+        (files, size), tuning, buckets = table.size(), self._epoch.tuning, merge.layout.buckets
+        few = found.groups <= tuning.local_rows
+        if buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
+            direct = merge.rewrite(table, before, prepared, mark, few)
+            return "rewrite" if direct else f"rewrite{BY_WRITER}"
+        fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
+        if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
+            return "rewrite"
+        merge.merge(table, prepared, found.buckets, mark)
+        return "merge"
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""
@@ -277,9 +287,9 @@ class Run:
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
     def _finish(self) -> None:
-        """The last table's commit ends the epoch, also where only states below it changed, or nothing after all.
+        """Commit the last table, which ends the epoch, also if only states below it changed, or nothing.
 
-        A part of a change is an epoch whatever it does: the one before it is what readers see until the last part.
+        A part of a change is always an epoch, even without effect: readers see the epoch before the first part.
         """
         final = list(self._epoch.tables)[-1]
         begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives

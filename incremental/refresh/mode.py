@@ -1,7 +1,7 @@
-"""Choose the mode of a view's next epoch: incremental, or recomputed.
+"""Choose the mode of a view's next epoch: incremental or full recompute.
 
-Policy auto takes the cheaper mode: the compiler's estimate (compiler/cost.py) of both, corrected by the times of past
-epochs of the view on this machine. A change of mode begins a new generation, so the other mode has to be clearly
+Policy auto chooses the cheaper mode by the compiler's estimates (compiler/cost.py), corrected by the times of past
+epochs of the view on this machine. A change of mode starts a new generation, so the other mode has to be clearly
 cheaper. Every other policy has one mode.
 """
 
@@ -25,7 +25,7 @@ from incremental.store.journal import Entry, Journal, Pin
 
 @dataclass(frozen=True)
 class Choice:
-    """A maintenance; if there was a choice, the estimated and the expected seconds by mode."""
+    """The chosen maintenance; if there was a choice, the estimated and the corrected seconds by mode."""
 
     maintenance: Maintenance
     estimates: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -41,7 +41,7 @@ class Choice:
 
 
 class ModePolicy(Protocol):
-    """The modes in which a view may be maintained, and its query."""
+    """The modes in which a view may be maintained, and its current query."""
 
     @property
     def current(self) -> Current:
@@ -49,37 +49,37 @@ class ModePolicy(Protocol):
         ...
 
     def of(self, mode: str | None) -> Maintenance:
-        """The maintenance of a mode; of the preferred one for None."""
+        """Return the maintenance of a mode; of the preferred one for None."""
         ...
 
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """How the next epoch is to run, from the epochs so far and the versions it leads to."""
+        """Choose the mode of the next epoch, from the past epochs and the change between the pinned versions."""
         ...
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """One mode."""
+    """A policy with one mode."""
 
     current: Current
     maintenance: Maintenance
 
     def of(self, mode: str | None) -> Maintenance:
-        """The only one."""
+        """Return the only one."""
         return self.maintenance
 
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """The only one."""
+        """Return the only one."""
         return Choice(self.maintenance)
 
 
 @dataclass(frozen=True)
 class CostBased:
-    """Incremental or recomputed, whichever is expected to take less time."""
+    """A policy that chooses the mode with the lower expected time."""
 
     current: Current
     incremental: Incremental
@@ -87,22 +87,24 @@ class CostBased:
     estimate: Callable[[Program, Volume], Estimate]
 
     def of(self, mode: str | None) -> Maintenance:
-        """One of the two."""
+        """Return the maintenance of a mode; incremental by default."""
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """The last epoch's (at first the one that keeps no state), unless the other is clearly cheaper."""
+        """Choose the last epoch's mode (at first recompute, without state), unless the other is clearly cheaper."""
         entries = journal.entries(tuning.recent_epochs)
         found = self.estimate(self.incremental.program, self._volume(pins, sources, tuning))
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
         factors = corrections(entries, tuning)
-        unknown = max([1.0, *factors.values()])  # a slow machine is slow in both modes; a quick query may be no better
+        unknown = max(
+            [1.0, *factors.values()]
+        )  # a slow machine slows both modes; a fast one is not assumed for the mode never measured
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
             timed = self.incremental.mode in factors
-            most = bounds(found, entries, tuning if timed else None)
+            most = recompute_bounds(found, entries, tuning if timed else None)
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
         weighed = {
@@ -127,7 +129,7 @@ class CostBased:
         return float(sum(file.bytes for file in (*found.removed, *found.added)))
 
 
-def foreseen(
+def predict_choice(
     mode_policy: ModePolicy,
     read: Sequence[str],
     journal: Journal,
@@ -138,7 +140,7 @@ def foreseen(
     last = journal.last()
     pins = {} if last is None else last.intent.sources
     known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
-    if len(known) < len(read):  # nothing to measure yet
+    if len(known) < len(read):  # some source has no table yet
         return Choice(mode_policy.of(None if last is None else last.intent.mode))
     before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
     expected = {name: Pin(before.get(name), version, "") for name, version in known.items()}
@@ -146,10 +148,9 @@ def foreseen(
 
 
 def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
-    """Return, by mode, the ratio of measured to estimated seconds of its latest epochs.
+    """Return by mode the median ratio of measured to estimated seconds of its latest epochs, without first loads.
 
-    First loads of states are left out, and so is a recompute that created its table, once a later one is timed: it took
-    seconds that no other takes.
+    A recompute that created its table counts only until a later one is timed, and without the time for the table.
     """
     taken: dict[str, list[float]] = {}
     created: dict[str, list[float]] = {}
@@ -165,16 +166,16 @@ def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
     return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in {**created, **taken}.items()}
 
 
-def bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning | None) -> list[float]:
+def recompute_bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning | None) -> list[float]:
     """Return upper bounds for a recompute that was never timed; tuning: None if no refresh was timed."""
     trial = [] if tuning is None else [tuning.trial_factor * found.least]
-    return [*loaded(found, entries), *trial]
+    return [*first_load_ratios(found, entries), *trial]
 
 
-def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:
-    """What first loads tell of a recompute: they ran the whole query, and wrote states.
+def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
+    """Return upper bounds for a recompute from first loads, which also run the whole query, and write states.
 
-    One in parts tells nothing, nor does one of tables that were taken over or copied.
+    First loads in parts, and those with reused or copied states, give none.
     """
     reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
     whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
@@ -183,5 +184,5 @@ def loaded(found: Estimate, entries: Sequence[Entry]) -> list[float]:
 
 
 def is_first_load(entry: Entry) -> bool:
-    """Return whether an epoch filled states for the first time, or began to."""
+    """Return whether an epoch is the first of its generation, or its first part."""
     return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

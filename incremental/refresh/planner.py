@@ -1,6 +1,6 @@
-"""Plan one epoch of a view: how it is maintained, from which versions it goes to which, and why. Nothing is written.
+"""Plan one epoch of a view: its mode, its versions before and after, and the reason. Nothing is written.
 
-A plan is frozen: what runs it (executor.py) decides nothing.
+A plan is immutable: the executor (executor.py) decides nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import SourceError, StateError
 from incremental.lake.version_diff import file_difference
-from incremental.refresh.batches import following, split_into_parts
+from incremental.refresh.batches import next_part_of, split_into_parts
 from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
@@ -25,11 +25,11 @@ RESUMED, REBUILT = "resumed", "rebuilt"
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """One epoch that is to be run.
+    """The plan of one epoch.
 
-    maintenance: how its tables are written; intent: its number, and the versions it goes from and to; verdict: what its
-    report says was done; choice: why in this mode, where there was one; last: the epoch before it, which stands if
-    nothing that is kept changes; falls_short: it ends before the versions that were asked for, and another one follows.
+    maintenance: how its tables are written; intent: its number, and its versions before and after; verdict: for its
+    report; choice: the mode and its estimates, under policy auto; last: the epoch before it, which remains the last one
+    if no table changes; falls_short: another epoch must follow to reach the requested versions.
     """
 
     maintenance: Maintenance
@@ -41,12 +41,12 @@ class EpochPlan:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether it was begun before and interrupted."""
+        """Whether it finishes an interrupted epoch."""
         return self.verdict == RESUMED
 
     @property
     def begins_change(self) -> bool:
-        """Whether it is the first to read its change: all epochs but later parts, and those that are resumed."""
+        """Whether it is the first to read its change: not a later part, and not resumed."""
         return not self.is_resumed and (self.intent.part is None or self.intent.part.number == 1)
 
 
@@ -59,7 +59,7 @@ class Planner:
     inputs: Inputs
 
     def redefinition(self, last: Entry) -> Redefinition | None:
-        """What is another than when the state of an epoch was built; None where nothing is."""
+        """Return the changes since the state of an epoch was built, None if there are none."""
         kept_by = self.mode_policy.of(last.intent.mode)
         return redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
 
@@ -72,12 +72,12 @@ class Planner:
         """Return the plan of the part after a finished one."""
         intent, maintenance = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
-        return EpochPlan(maintenance, following(intent, versions), maintenance.verdict, last=last)
+        return EpochPlan(maintenance, next_part_of(intent, versions), maintenance.verdict, last=last)
 
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
     ) -> Mapping[str, Pin]:
-        """The versions of the next epoch by source; from where the last one ended, unless the view is rebuilt.
+        """Return the pins of the next epoch by source, from the last epoch's versions, or from none for a rebuild.
 
         Raises SourceError for versions that lack a column of the query, and for tables that were replaced.
         """
@@ -88,13 +88,13 @@ class Planner:
         return pins
 
     def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk: int | None) -> EpochPlan:
-        """The epoch that goes to the pinned versions, or the first one on the way there.
+        """Plan the epoch that reaches the pinned versions, or the first of several that do.
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
         choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
         maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
-        anew = rebuild or moved  # another mode is another generation
+        anew = rebuild or moved  # another mode requires another generation
         verdict = REBUILT if rebuild or (moved and maintenance.verdict == Incremental.verdict) else maintenance.verdict
         if moved:
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
@@ -110,7 +110,7 @@ class Planner:
     def _intent(
         self, maintenance: Maintenance, last: Entry | None, pins: dict[str, Pin], generation: int | None
     ) -> Intent:
-        """The epoch after the last one; after None the first one of a generation. Refuses what cannot be begun."""
+        """Return the intent of the next epoch, of a new generation if last is None; raises if it cannot be begun."""
         generation = generation or (1 if last is None else last.intent.generation)
         epoch = 1 if last is None else last.intent.epoch + 1
         buckets = self._buckets(pins) if last is None else last.intent.buckets
@@ -118,7 +118,7 @@ class Planner:
         fingerprint, mode, states = maintenance.fingerprint, maintenance.mode, maintenance.states
         kept = {} if last is None else tables
         intent = Intent(self.store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
-        # what nobody checked before this epoch is not relied on in it
+        # a constraint first checked in this epoch is not relied on in it
         facts = [fact.text for fact in maintenance.constraints]
         checked = () if last is None or not kept else last.intent.constraints
         intent = replace(intent, constraints=facts, relied=[text for text in facts if text in checked])

@@ -1,6 +1,6 @@
-"""The refresh protocol (DESIGN section 7): lock, decide the versions, plan an epoch (planner.py), run it (executor.py).
+"""Refresh a view: lock it, decide the versions, plan an epoch (planner.py), run it (executor.py).
 
-An epoch that was interrupted is finished first, from the versions that it pinned.
+An interrupted epoch is finished first, from its pinned versions. The protocol is DESIGN section 7.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from incremental.algebra.results.report import Report
-from incremental.lake.delta_log import one_look
+from incremental.lake.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
@@ -23,9 +23,9 @@ from incremental.telemetry.events import logged
 
 
 class Refresh:
-    """Refreshes one view; each epoch is maintained as the last one was, until another maintenance is chosen.
+    """Refreshes one view, each epoch in the mode of the last one, until the policy chooses another mode.
 
-    on_change: `refuse` or `rebuild` where the query, the schema of what it reads, or settings are others than before.
+    on_change: `refuse` or `rebuild` the view if its query, the schema of a source, or the settings changed.
     """
 
     def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs, on_change: str = "refuse") -> None:
@@ -42,13 +42,13 @@ class Refresh:
         rebuild: bool = False,
         chunk: int | None = None,
     ) -> Report:
-        """One refresh up to the given (or the latest) versions; finishes what was interrupted first.
+        """Refresh to the given or the latest versions, after finishing an interrupted epoch.
 
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
         store = self._store
         locks = locked(store.folder, self.inputs, store.tuning.lock_seconds)
-        with logged("refresh", {"view": store.view}) as work, locks as below, one_look():
+        with logged("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
             self._publisher.begin()
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)
@@ -56,13 +56,13 @@ class Refresh:
             targets = self.inputs.targets(versions or {})
             reached = self.inputs.reach(targets, done, progress)
             below.close()
-            report = self._go(targets, reached, progress, rebuild, chunk)
-            report = with_resumed(self._arrive(progress, report) or report, resumed)
+            report = self._refresh_to(targets, reached, progress, rebuild, chunk)
+            report = with_resumed(self._finish_parts(progress, report) or report, resumed)
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> UpstreamState:
-        """Refresh to the versions that a view above asks for; if they are in the past, return an earlier epoch."""
+        """Refresh to the versions that a view above requests; if they are in the past, return an earlier epoch."""
         folder = self._store.folder.resolve()
         if folder in done:
             self._check_query(done[folder].entry)
@@ -76,11 +76,11 @@ class Refresh:
             self.inputs.check(last.intent.sources)
         if last is not None and self.inputs.passed(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
-            sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the versions asked for"
+            sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the requested versions"
             report = replace(unchanged_report(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = with_resumed(self._go(targets, reached, progress, rebuild), resumed)
+            report = with_resumed(self._refresh_to(targets, reached, progress, rebuild), resumed)
             entry = self._store.journal.last()
         assert entry is not None
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
@@ -94,10 +94,10 @@ class Refresh:
         self._check_query(last)
         plan = self._planner.resumed(last)
         resumed = None if last.report is not None else self._executor.run(plan, progress)
-        return self._arrive(progress, resumed)
+        return self._finish_parts(progress, resumed)
 
-    def _arrive(self, progress: Progress | None, begun: Report | None) -> Report | None:
-        """Go on, part by part, to the versions that the last epoch was on its way to; what came of it with `begun`."""
+    def _finish_parts(self, progress: Progress | None, begun: Report | None) -> Report | None:
+        """Run the remaining parts of the last epoch's change; return their report merged with `begun`."""
         report = begun
         while (last := self._store.journal.last()) and last.report and (part := last.intent.part) and not part.last:
             if progress is not None:
@@ -108,7 +108,7 @@ class Refresh:
             return report
         return merge_part_reports(self._store.journal.entries(), report)
 
-    def _go(
+    def _refresh_to(
         self,
         targets: Targets,
         reached: Mapping[str, UpstreamState],
@@ -116,29 +116,33 @@ class Refresh:
         rebuild: bool = False,
         chunk: int | None = None,
     ) -> Report:
-        """Refresh to these versions by one epoch; by none if nothing changed, by two if a state can be reused."""
+        """Refresh to these versions in one epoch; in none if nothing changed, in two if a state can be reused."""
         last = self._store.journal.last()
         if last is not None and not rebuild:
             self._check_query(last)
         pins = self._planner.pins(last, targets, reached, rebuild)
         if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
-            return self._stay(last, pins)
+            return self._keep_epoch(last, pins)
         plan = self._planner.next(last, pins, rebuild, chunk)
         report = self._executor.run(plan, progress)
-        return with_resumed(self._go(targets, reached, progress, chunk=chunk), report) if plan.falls_short else report
+        return (
+            with_resumed(self._refresh_to(targets, reached, progress, chunk=chunk), report)
+            if plan.falls_short
+            else report
+        )
 
-    def _stay(self, last: Entry, pins: Mapping[str, Pin]) -> Report:
-        """Keep the last epoch, and record the versions that the views below stand for now."""
+    def _keep_epoch(self, last: Entry, pins: Mapping[str, Pin]) -> Report:
+        """Keep the last epoch, and record the base versions of the views below, which may have advanced."""
         assert last.report is not None
         if any(pin.bases != last.intent.sources[name].bases for name, pin in pins.items()):
             self._store.journal.finish(replace(last.intent, sources=dict(pins)), last.report, last.after)
         return unchanged_report(self._store.view, last, pins)
 
     def _check_query(self, last: Entry) -> None:
-        """Refuse to continue from a state of another query, or in other tables; record the query."""
+        """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
         if found := self._planner.redefinition(last):
             raise found.refused("Rebuild the view, or restore what changed")
-        self._store.journal.keep(self._mode_policy.current.recipe)  # an earlier release did not
+        self._store.journal.record(self._mode_policy.current.recipe)  # earlier releases did not record it
 
     def _replaces(self, progress: Progress | None) -> bool:
         """Return whether the changes since the last epoch require a new generation."""
@@ -146,5 +150,5 @@ class Refresh:
         if last is None or self._on_change != REBUILD:
             return False
         if (found := self._planner.redefinition(last)) and progress is not None:
-            progress(f"rebuilding, since {found.what}")
+            progress(f"rebuilding: {found.what}")
         return found is not None

@@ -30,7 +30,7 @@ def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Repor
     intent = last.intent
     sentence = (
         f"{intent.view}: no change: the source changes do not affect this view (still at epoch {intent.epoch}), "
-        f"{spent(cost)}"
+        f"{describe_cost(cost)}"
     )
     return with_cost(replace(unchanged_report(intent.view, last, pins), sentence=sentence), cost)
 
@@ -39,8 +39,8 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> 
     """Return the report of a finished epoch."""
     versions = versions_by_source(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
-    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {work_in_words(effect, cost, effect.commits)}"
-    sentence += taken_over(effect.paths)
+    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {describe_work(effect, cost, effect.commits)}"
+    sentence += describe_reused(effect.paths)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
@@ -49,9 +49,9 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> 
 
 
 def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
-    """What a refresh says whose change came in parts: what all of them did that the journal still has, in one.
+    """Merge the reports of the parts of a change, as far as the journal still has them, into one.
 
-    Where it lacks some, nobody knows which partitions these touched.
+    If it lacks the first, the touched partitions are unknown.
     """
     parts = list[tuple[ChangePart, Report]]()
     for entry in reversed(entries):
@@ -62,20 +62,20 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     if not parts:
         return last
     (first, begun), (end, _), reports = parts[0], parts[-1], [report for _, report in parts]
-    cost = spent_by(reports)
+    cost = total_cost(reports)
     effect = EpochResult(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
-        merged_partitions(reports) if first.number == 1 else None,
+        merge_partitions(reports) if first.number == 1 else None,
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
     which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
     verdict = last.verdict if last.verdict != "nothing to do" else begun.verdict
     versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
     sentence = (
-        f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {work_in_words(effect, cost, commits)}"
+        f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {describe_work(effect, cost, commits)}"
     )
-    sentence += taken_over(effect.paths)
+    sentence += describe_reused(effect.paths)
     whole = replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
         groups=effect.groups, commits=commits, paths=effect.paths, finished=last.finished, because=begun.because,
@@ -84,7 +84,7 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     return with_cost(whole, cost)
 
 
-def spent_by(reports: Sequence[Report]) -> Cost:
+def total_cost(reports: Sequence[Report]) -> Cost:
     """Return the total cost of several epochs."""
     cost = Cost()
     for report in reports:
@@ -95,20 +95,20 @@ def spent_by(reports: Sequence[Report]) -> Cost:
     return cost
 
 
-def work_in_words(effect: EpochResult, cost: Cost, commits: int) -> str:
+def describe_work(effect: EpochResult, cost: Cost, commits: int) -> str:
     """Describe the work of an epoch and its cost."""
     rows, groups = format_count(effect.change_rows, "changed row"), format_count(effect.groups, "group")
-    return f"{rows}, {groups}, {spent(cost)}, {format_count(commits, 'Delta commit')}"
+    return f"{rows}, {groups}, {describe_cost(cost)}, {format_count(commits, 'Delta commit')}"
 
 
-def taken_over(paths: Mapping[str, str]) -> str:
-    """The states that were not computed, for the end of a sentence."""
+def describe_reused(paths: Mapping[str, str]) -> str:
+    """Name the states that were reused, to continue a sentence."""
     taken = [name for name, path in paths.items() if path == REUSED]
     return f", {', '.join(taken)} {REUSED}" if taken else ""
 
 
 def with_cost(report: Report, cost: Cost) -> Report:
-    """Add the cost of its refresh to a report."""
+    """Add the cost of the refresh to a report."""
     phases = {name: round(seconds, 3) for name, seconds in cost.phases.items()}
     return replace(
         report, rows_read=cost.rows_read, rows_written=cost.rows_written, jobs=cost.jobs,
@@ -116,13 +116,13 @@ def with_cost(report: Report, cost: Cost) -> Report:
     )  # fmt: skip
 
 
-def spent(cost: Cost) -> str:
+def describe_cost(cost: Cost) -> str:
     """Describe a cost in a few words."""
     return f"{cost.seconds:.1f} s, {format_count(cost.jobs, 'Spark job')}"
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:
-    """Add the reason for its mode to a report."""
+    """Add the estimates behind the choice of mode to a report."""
     if choice is None or not choice.expected:
         return report
     sentence = f"{report.sentence} (policy auto: {choice.because})"
@@ -143,13 +143,13 @@ def with_resumed(report: Report, resumed: Report | None) -> Report:
     if report.verdict == "nothing to do":
         return resumed
     what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
-    sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{taken_over(resumed.paths)}"
-    because, partitions = report.because or resumed.because, merged_partitions([resumed, report])
+    sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{describe_reused(resumed.paths)}"
+    because, partitions = report.because or resumed.because, merge_partitions([resumed, report])
     return replace(report, sentence=sentence, because=because, partitions=partitions)
 
 
-def merged_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
-    """The partitions that any of them touched; None where one does not know."""
+def merge_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
+    """Return the partitions that any of the epochs touched; None if those of one are unknown."""
     found = [report.partitions for report in reports]
     return None if None in found else tuple(sorted({value for values in found for value in values or ()}))
 
@@ -162,5 +162,5 @@ def with_upstream(report: Report, below: Sequence[Report]) -> Report:
 
 
 def versions_by_source(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
-    """Versions before and after by source; a view is said to be one, since they are those of its table."""
+    """Return the versions before and after by source; a view is marked as such: they are its table's versions."""
     return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}

@@ -34,9 +34,9 @@ class Declared:
     sources: dict[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
 
     def add(self, name: str, declaration: object) -> None:
-        """Declare a source; raises SourceError for what can be none, such as a table's name that is taken for a path.
+        """Declare a source; raises SourceError for an invalid one, such as a table's name given as a path.
 
-        A name in the catalog is completed by the session's current catalog and schema, which may be others later.
+        A name in the catalog is completed by the session's current catalog and schema, which may change later.
         """
         path = declaration.path if isinstance(declaration, Delta) else declaration
         check_is_path(self.spark, name, path)
@@ -46,7 +46,7 @@ class Declared:
         self.sources[name] = known
 
     def table(self, name: str) -> Table:
-        """The Delta table of a source."""
+        """Return the Delta table of a source."""
         declaration = self._declaration(name)
         if isinstance(declaration, Files):
             return self.lake.table(self.spark, str(self.root / "sources" / name))
@@ -55,22 +55,22 @@ class Declared:
         return self.lake.table(self.spark, declaration.address)
 
     def tables(self) -> dict[str, Table]:
-        """The Delta table of every source."""
+        """Return the Delta table of every source."""
         return {name: self.table(name) for name in self.sources}
 
     def without_data(self, name: str) -> str:
-        """Return why a source has no table, and what to do."""
+        """Return why a source has no table, and the fix."""
         return no_data(name, self.table(name))
 
     def schema(self, name: str) -> StructType | None:
-        """The schema of a source as queries see it: declared for dropped files; None without a table."""
+        """Return the schema of a source as queries see it: declared for dropped files; None without a table."""
         declaration, table = self._declaration(name), self.table(name)
         if isinstance(declaration, Files):
             return nullable(declared_schema(name, declaration))
         return None if table.version() is None else nullable(table.schema())
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """The partition columns of a source, of which there may be none by now."""
+        """Return the partition columns of a source, empty if it has no table yet."""
         declaration, table = self._declaration(name), self.table(name)
         if isinstance(declaration, Files):
             return () if declaration.partition_by is None else (declaration.partition_by,)
@@ -78,11 +78,11 @@ class Declared:
         return () if version is None else tuple(table.partitioned_by(version))
 
     def invariant(self) -> frozenset[str]:
-        """The sources that are declared not to change."""
+        """Return the sources that are declared invariant."""
         return frozenset(name for name, declaration in self.sources.items() if declaration.invariant)
 
     def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
-        """What is declared of the sources that a query reads; raises SourceError where it does not fit them."""
+        """Return the declared constraints of the sources that a query reads; raises SourceError for missing columns."""
         schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
         return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
 
@@ -104,7 +104,7 @@ class Declared:
         return {name: size for name, size in sizes.items() if size}
 
     def quarantine(self, name: str, files: Files) -> Quarantine:
-        """The quarantine of a landed source, empty or not."""
+        """Return the quarantine of a landed source."""
         return Quarantine(files, self.lake.table(self.spark, str(self.root / "quarantine" / name)))
 
     def _declaration(self, name: str) -> SourceDeclaration:
@@ -116,5 +116,5 @@ class Declared:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The schema as Delta and dropped files give it: any column may be NULL, and nothing is noted beside it."""
+    """Return a schema with all columns nullable and without metadata, as Delta and dropped files give it."""
     return StructType([type(each)(each.name, each.dataType, True) for each in schema])

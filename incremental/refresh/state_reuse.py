@@ -1,7 +1,7 @@
-"""Reuse the states that a changed query has in common with the one before.
+"""Reuse the states that a changed query has in common with the query before.
 
-The new generation begins at the pins of the old one's last epoch, so that a state which both have is h of the same
-rows; later changes are an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.
+The new generation begins at the pins of the old one's last epoch, so that a common state is h of the same rows; later
+changes are an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ REUSED, COPIED = "reused", "copied"  # the paths of tables that were not compute
 
 @dataclass(frozen=True)
 class Reused:
-    """A state as an epoch of another generation left it; merged: its columns as that stored them (Layout.merged)."""
+    """A state of another generation; merged: the names of its stored columns there (Layout.merged)."""
 
     rows: DataFrame
     merged: tuple[str, ...]
 
     def under(self, layout: Layout) -> DataFrame:
-        """h of everything, as the new generation stores it."""
+        """Return the state as h of all rows, in the new generation's columns."""
         names = zip(self.merged, layout.merged, strict=True)
         columns = [*(F.col(quoted(old)).alias(new) for old, new in names), F.col(ROWS), F.lit(0).alias(TOUCHED)]
         columns += [F.expr(part.zero).alias(name) for _, part, name in layout.watched]
@@ -41,7 +41,7 @@ class Reused:
 
 
 def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
-    """The states of an epoch that the generation before holds at the very versions that it leads to."""
+    """Return the states of an epoch that the generation before has at the same versions."""
     begins = intent.epoch == 1 and intent.part is None and intent.states
     entries = store.journal.entries() if begins else ()
     earlier = [entry for entry in entries if entry.complete and entry.intent.generation < intent.generation]
@@ -59,7 +59,7 @@ def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
 
 
 def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
-    """Of each state that both have: what it is called in the last one, and its columns there."""
+    """Return for each common state its name and its columns in the last epoch."""
     there = {digest: [name, *merged] for name, (digest, *merged) in last.states.items()}
     return {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
 
@@ -67,10 +67,10 @@ def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
 def reusable_pins(
     intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk: int | None
 ) -> dict[str, Pin] | None:
-    """Where to begin instead: the pins of the last epoch, if it has a state of this one, and the rest can be read.
+    """Return the pins of the last epoch if it has a common state and its versions can be read, else None.
 
-    A source that is new stays where it is.
-    chunk: bytes that an epoch may take in, if they are limited: then nothing but states may be read.
+    A new source keeps its pin.
+    chunk: limit of the bytes of source files per epoch; with a limit, all states must be common.
     """
     if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
         return None
@@ -94,5 +94,5 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
 
 
 def same(pin: Pin, other: Pin) -> bool:
-    """Return whether two epochs lead to the same rows of a source."""
+    """Return whether two pins have the same rows of a source."""
     return (pin.after, pin.identity) == (other.after, other.identity)

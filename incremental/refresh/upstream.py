@@ -1,9 +1,9 @@
 """Refresh the views that a view reads, so that all of them are at one version of every base source.
 
-A refresh takes the locks of its view and of all views below it, in one order for everybody; decides the version of
-every base source, which is a table at a place, whatever each view calls it; brings the views below to exactly these
-versions, each by an ordinary epoch of its own; and pins of each the version its journal has of its table then.
-A base source that only a view below reads is named by the path to it: `totals/orders`.
+A refresh takes the locks of its view and of all views below it, always in the same order. It decides the version of
+every base source: one per table location, whatever name each view gives it. It refreshes the views below to exactly
+these versions, each in an ordinary epoch of its own, and pins the version of each view's table that its journal then
+has. A base source that only a view below reads is named by its path through the views: `totals/orders`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from incremental.store.journal import Entry, Journal, Pin, base_versions
 from incremental.store.view_store import Store
 
 Progress = Callable[[str], None]
-Targets = Mapping[str, int]  # the version that is asked for of each base source, by the place of its table
+Targets = Mapping[str, int]  # the requested version of each base source, by the location of its table
 
 
 class Answer(TableView):
     """The table of a view as another view reads it: the answer's columns alone.
 
-    origin: where the version before the epoch is, if the view was rebuilt since, which made a new table.
+    origin: the table with the version before the epoch, if a rebuild has made a new table since.
     """
 
     def __init__(self, table: VersionedTable, columns: tuple[str, ...], origin: VersionedTable | None = None) -> None:
@@ -50,23 +50,23 @@ class Answer(TableView):
 
     @property
     def rewritten(self) -> bool:
-        """Whether commits write many rows again that did not change: small states do."""
+        """Whether commits rewrite many unchanged rows, as those of small states do."""
         return True
 
     def schema(self, version: int | None = None) -> StructType:
-        """The schema of the answer's columns."""
+        """Return the schema of the answer's columns."""
         return StructType([field for field in super().schema(version) if field.name in self._columns])
 
     def at(self, version: int) -> DataFrame:
-        """The answer as of a version."""
+        """Return the answer as of a version."""
         frame = super().at(version)
-        given = set(frame.columns)  # an earlier generation may have had others
+        given = set(frame.columns)  # an earlier generation may have had other columns
         return frame.select(*(quoted(name) for name in self._columns if name in given))
 
 
 @dataclass(frozen=True)
 class UpstreamState:
-    """The state of a view below: a finished epoch, whose answer is in the table `final`."""
+    """A finished epoch of a view below, whose answer is in the table `final`."""
 
     entry: Entry
     final: str
@@ -78,7 +78,7 @@ Done = dict[Path, UpstreamState]
 
 @dataclass(frozen=True)
 class UpstreamView:
-    """A view that another view reads, and how it is brought to the versions of an epoch (its lock is held)."""
+    """A view that another view reads; reach: refreshes it to given versions, under its lock."""
 
     store: Store
     columns: tuple[str, ...]
@@ -96,40 +96,40 @@ class Inputs:
 
     @cached_property
     def chain(self) -> Mapping[Path, UpstreamView]:
-        """The views below, at any depth, by their folders: each once, however many read it."""
+        """The views below, at any depth, by folder."""
         found = dict[Path, UpstreamView]()
         for below in self.views.values():
             found |= {below.store.folder.resolve(): below, **below.inputs.chain}
         return found
 
     def announce(self, folder: Path) -> None:
-        """Let every view below know that a view above, in this folder, pins its versions."""
+        """Record in every view below that the view in this folder pins its versions."""
         for reader, inputs in {folder: self, **{path: below.inputs for path, below in self.chain.items()}}.items():
             for source, below in inputs.views.items():
                 Readers(below.store.folder).add(Reader(str(reader), source))
 
     @cached_property
     def bases(self) -> Mapping[str, VersionedTable]:
-        """The base tables, which no view writes, at any depth, by the path to them."""
+        """The base tables, which no view writes, at any depth, by their path through the views."""
         nested = [(name, below.inputs.bases) for name, below in self.views.items()]
         return dict(self.tables) | {f"{name}/{way}": table for name, found in nested for way, table in found.items()}
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """The location of each base table, looked up once for each."""
+        """The location of each base table, looked up once."""
         nested = [(name, below.inputs.places) for name, below in self.views.items()]
         places = {name: table.place for name, table in self.tables.items()}
         return places | {f"{name}/{way}": place for name, found in nested for way, place in found.items()}
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
-        """The tables of an epoch by source."""
+        """Return the tables of an epoch by source."""
         if not self.views:
             return self.tables
         answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
         return {**self.tables, **answers}
 
     def targets(self, versions: Mapping[str, int]) -> Targets:
-        """The version of every base source that a refresh goes to: the given one, or the latest."""
+        """Return the target version of every base source: the given one, or the latest."""
         bases, places, asked = self.bases, self.places, dict[str, int]()
         tables = {places[way]: table for way, table in bases.items()}
         latest = {place: table.version() for place, table in tables.items()}
@@ -137,7 +137,7 @@ class Inputs:
             place = self._place(name)
             if asked.setdefault(place, version) != version:
                 raise SourceError(
-                    f"source {name} is asked for at two versions, {asked[place]} and {version}. Give one."
+                    f"source {name} is requested at two versions, {asked[place]} and {version}. Give one."
                 )
         for way, place in places.items():
             last = latest[place]
@@ -150,20 +150,20 @@ class Inputs:
         return asked
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
-        """Bring every view below to these versions, by source; done: those that are there already."""
+        """Refresh every view below to these versions, by source; done: views that are already refreshed."""
         return {
             name: below.reach(targets, done, prefixed_progress(below, progress)) for name, below in self.views.items()
         }
 
     def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
-        """A source in the next epoch; known: its pin in the last one, if this goes on from there."""
+        """Return the pin of a source in the next epoch; known: its pin in the last epoch, if that is continued."""
         before = None if known is None else known.after
         if name not in self.views:
             table = self.tables[name]
             if known is not None and not is_pinned(known, table):
                 raise recreated(self.view, name, table)
             target = targets[self.places[name]]
-            return Pin(before, target, table.identity(), commit=table.made_by(target))
+            return Pin(before, target, table.identity(), commit=table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"
@@ -184,7 +184,7 @@ class Inputs:
         return Pin(before, version, pin.identity, place, known.place, bases)
 
     def check(self, pins: Mapping[str, Pin]) -> None:
-        """Refuse tables that are not those whose versions were pinned."""
+        """Raise SourceError if a table is not the one whose version was pinned."""
         tables = self.of(pins)
         for name, pin in pins.items():
             table = tables[name]
@@ -194,7 +194,7 @@ class Inputs:
                 raise recreated(self.view, name, table)
 
     def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
-        """Refuse versions that lack a column that the query reads, or have another type of it; raises SourceError."""
+        """Raise SourceError for versions that lack a column that the query reads, or have it with another type."""
         for name in [name for name in pins if name in self.tables]:  # a view below keeps its columns with its query
             table, version, read = self.tables[name], pins[name].after, current.recipe.sources.get(name, {})
             schema = table.schema(None if version == table.version() else version)
@@ -204,31 +204,31 @@ class Inputs:
                     found = f"{column} as {there[column]}" if column in there else f"no column {column}"
                     raise SourceError(
                         f"source {name} has {found} at version {version}, where the query of view {self.view} reads "
-                        f"{column} as {wanted}. Refresh to a version that has it so, or declare what is there."
+                        f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
 
     def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
-        """Return the base sources that an epoch has at later versions than asked for."""
-        stood = base_versions(pins)
-        return [way for way, place in self.places.items() if stood.get(way, 0) > targets[place]]
+        """Return the base sources that an epoch has at later versions than requested."""
+        consumed = base_versions(pins)
+        return [way for way, place in self.places.items() if consumed.get(way, 0) > targets[place]]
 
     def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
-        """The newest epoch of the last one's generation that ended at exactly these versions."""
+        """Return the newest epoch of the last one's generation that ended at exactly these versions."""
         wanted = {way: targets[place] for way, place in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
             if same and base_versions(entry.intent.sources) == wanted:
                 self.check(entry.intent.sources)
                 return entry
-        gone = ", ".join(f"{way} {version}" for way, version in base_versions(last.intent.sources).items())
+        current = ", ".join(f"{way} {version}" for way, version in base_versions(last.intent.sources).items())
         asked = ", ".join(f"{way} {version}" for way, version in wanted.items())
         raise SourceError(
-            f"view {self.view} has gone on to {gone} and has no epoch at {asked}, which is asked for by a view that "
-            f"reads it. Ask for the versions of one of its epochs, or refresh {self.view} to these versions first."
+            f"view {self.view} is at {current} and has no epoch at {asked}, which a view that reads it "
+            f"requests. Request the versions of one of its epochs, or refresh {self.view} to these versions first."
         )
 
     def _place(self, name: str) -> str:
-        """The place of the base source that somebody names."""
+        """Return the location of a base source by its name or its path through the views."""
         places = self.places
         if name in places:
             return places[name]
@@ -245,7 +245,7 @@ class Inputs:
         return next(iter(found.values()))
 
     def _table(self, name: str, pin: Pin) -> Answer:
-        """The table of a view below, as an epoch has it."""
+        """Return the answer of a view below, as an epoch has pinned it."""
         below = self.views[name]
         old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
         return Answer(below.store.table_at(pin.place or ""), below.columns, old)
@@ -255,13 +255,13 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
     """Return whether a table is the one whose version was pinned, with the same history up to it."""
     if table.identity() != pin.identity:
         return False
-    found = table.made_by(pin.after) if pin.commit else ""
+    found = table.commit_id(pin.after) if pin.commit else ""
     return found in ("", pin.commit)
 
 
 def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     """Return the error for a table with another identity than before."""
-    other = "" if table.label == table.path else f", or its name leads to another table now, at {table.path}"
+    other = "" if table.label == table.path else f", or its name now refers to another table, at {table.path}"
     return SourceError(
         f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created again, or its "
         f"history was replaced, from a copy perhaps{other}). Rebuild the view {view}."
@@ -275,9 +275,9 @@ def prefixed_progress(below: UpstreamView, progress: Progress | None) -> Progres
 
 @contextmanager
 def locked(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
-    """The locks of a view and of all below it, in the one order that keeps two refreshes from waiting for each other.
+    """Lock a view and all views below it, in a fixed order, so that two refreshes cannot deadlock.
 
-    Yields what frees those below before the end.
+    Yields an object whose `close` frees the locks of those below early.
     """
     folder = folder.resolve()
     if folder in inputs.chain:

@@ -1,4 +1,4 @@
-"""Find the cache folder, where this project keeps what can be downloaded or computed again.
+"""Find the cache folder, for files that can be downloaded or computed again.
 
 The cache is `$DELTAFOLD_CACHE`; else `.cache` in the project's folder when this is a checkout; else the user's cache
 folder. It contains Delta's jars, a JAVA_HOME where the machine has none, Spark's scratch files and its log.
@@ -19,21 +19,21 @@ from incremental.algebra.local_path import local_path
 
 
 class SetupError(DeltafoldError):
-    """This machine lacks something that Spark or Delta Lake needs; the message names it, and how to get it."""
+    """This machine lacks something that Spark or Delta Lake needs; the message has cause and fix."""
 
 
 def cache_folder(*parts: str, private: bool = False) -> Path:
     """Return a folder in the project's cache, creating it if it does not exist.
 
-    parts: names below the cache; none for the cache itself. private: only this user may enter it. Raises SetupError
-    where it cannot be written.
+    parts: names below the cache, none for the cache itself; private: only this user may enter it. Raises SetupError
+    if it cannot be written.
     """
     folder = _root().joinpath(*parts)
     try:
         folder.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"The cache folder {folder} cannot be made ({error.strerror}). Set DELTAFOLD_CACHE to a folder that can."
+            f"The cache folder {folder} cannot be created ({error.strerror}). Set DELTAFOLD_CACHE to a writable folder."
         ) from error
     return folder
 
@@ -50,7 +50,7 @@ def scratch_folder() -> Path:
     lock = filelock.FileLock(place / f"{os.getpid()}.lock")
     lock.acquire()
     _held.append(lock)
-    return cache_folder("tmp", str(os.getpid()), private=True)  # it holds rows
+    return cache_folder("tmp", str(os.getpid()), private=True)  # it contains rows
 
 
 _held: list[filelock.BaseFileLock] = []  # until the process ends: a lock that nothing refers to is released

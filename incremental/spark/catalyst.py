@@ -1,7 +1,7 @@
-"""Wrap the calls into Spark's Catalyst, through Py4J, that the other packages need.
+"""Wrap the calls into Spark's Catalyst that the other packages need, through Py4J.
 
 Spark's internals change between releases, so Spark is pinned and these calls are kept together. `J` marks an opaque JVM
-object; only `language/` and `dataflow/lowering.py` look into one. `JavaError` is what a call into Spark may raise.
+object; only `language/` and `dataflow/lowering.py` use its methods. `JavaError` lists the exceptions of such a call.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ def jvm(spark: SparkSession) -> J:
 
 
 def session(spark: SparkSession) -> J:
-    """Return Spark's own SparkSession behind Python's."""
+    """Return the Scala SparkSession behind Python's."""
     return cast(Any, spark)._jsparkSession
 
 
 def activate(spark: SparkSession) -> J:
-    """Make Spark's own SparkSession the active one of this thread, where Delta's code looks for it, and return it."""
+    """Make the Scala SparkSession the active one of this thread, where Delta's code looks for it, and return it."""
     found = session(spark)
     sql(spark).classic.SparkSession.setActiveSession(found)
     return found
 
 
 def context(spark: SparkSession) -> J:
-    """Spark's own SparkContext."""
+    """Return the Scala SparkContext."""
     return cast(Any, spark.sparkContext)._jsc.sc()
 
 
 def default_file_system(spark: SparkSession) -> str:
-    """The URI of the file system where Spark looks for a path that names none."""
+    """Return the URI of the file system where Spark looks for a path that names none."""
     return str(session(spark).sessionState().newHadoopConf().get("fs.defaultFS"))
 
 
@@ -108,37 +108,37 @@ def option(value: J) -> J | None:
 
 
 def kind(node: J) -> str:
-    """The class name of a plan node or an expression (`Filter`, `AttributeReference`)."""
+    """Return the class name of a plan node or an expression (`Filter`, `AttributeReference`)."""
     return str(node.getClass().getSimpleName())
 
 
 def catalyst(spark: SparkSession) -> Package:
-    """The package org.apache.spark.sql.catalyst."""
+    """Return the package org.apache.spark.sql.catalyst."""
     return sql(spark).catalyst
 
 
 def sql(spark: SparkSession) -> Package:
-    """The package org.apache.spark.sql."""
+    """Return the package org.apache.spark.sql."""
     return jvm(spark).org.apache.spark.sql
 
 
 def dataset(frame: DataFrame) -> J:
-    """Spark's own Dataset behind Python's DataFrame."""
+    """Return the Scala Dataset behind Python's DataFrame."""
     return cast(Any, frame)._jdf
 
 
 def execution(frame: DataFrame) -> J:
-    """Spark's planning of a DataFrame, and what came of its execution."""
+    """Return Spark's QueryExecution of a DataFrame: its plans and, after it ran, its metrics."""
     return dataset(frame).queryExecution()
 
 
 def analysed(frame: DataFrame) -> J:
-    """Spark's analysed logical plan of a DataFrame."""
+    """Return Spark's analysed logical plan of a DataFrame."""
     return execution(frame).analyzed()
 
 
 def optimised(frame: DataFrame) -> J:
-    """Spark's optimised logical plan of a DataFrame."""
+    """Return Spark's optimised logical plan of a DataFrame."""
     return execution(frame).optimizedPlan()
 
 
@@ -171,47 +171,47 @@ def relations_read(plan: J) -> list[J]:
 
 
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
-    """An AttributeReference without qualifier."""
+    """Return an AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions
     empty = module(sql(spark).types, "Metadata").empty()
     return expressions.AttributeReference(name, data_type, nullable, empty, identifier, vector(spark, []))
 
 
 def alias(spark: SparkSession, expression: J, target: J) -> J:
-    """`expression AS target`, with the name and the identity of the attribute `target`."""
+    """Return `expression AS target`, with the name and the id of the attribute `target`."""
     nil = vector(spark, [])
     return catalyst(spark).expressions.Alias(expression, target.name(), target.exprId(), nil, none(spark), nil)
 
 
 def some(spark: SparkSession, value: J) -> J:
-    """Scala's Some of a value."""
+    """Return Scala's Some of a value."""
     return jvm(spark).scala.Some(value)
 
 
 def none(spark: SparkSession) -> J:
-    """Scala's None."""
+    """Return Scala's None."""
     return module(jvm(spark).scala, "None")
 
 
 def isolated(spark: SparkSession) -> SparkSession:
-    """A session with the same settings and functions, whose temporary views are its own."""
+    """Return a new session with the same settings and functions, and temporary views of its own."""
     return SparkSession(spark.sparkContext, session(spark).cloneSession())
 
 
 def frame(spark: SparkSession, plan: J) -> DataFrame:
-    """A DataFrame of a logical plan; Spark analyses what is not resolved yet."""
+    """Return a DataFrame of a logical plan, which Spark analyses if it is unresolved."""
     dataset = sql(spark).classic.Dataset
     return DataFrame(dataset.ofRows(session(spark), plan), spark)
 
 
 def again(rows: DataFrame) -> DataFrame | None:
-    """Read the same table under new attribute ids; None where the rows are not simply a table as it is read."""
+    """Return the scan of a table under new attribute ids; None if the plan is not a scan alone."""
     plan = analysed(rows)
     return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else None
 
 
 def parsed(spark: SparkSession, text: str) -> J:
-    """Parse SQL text that the product itself wrote into an unresolved expression."""
+    """Parse SQL text that Deltafold generated into an unresolved expression."""
     return session(spark).sessionState().sqlParser().parseExpression(text)
 
 
@@ -221,7 +221,7 @@ def parsed_plan(spark: SparkSession, text: str) -> J:
 
 
 def column(spark: SparkSession, expression: J) -> Column:
-    """A DataFrame column of a Catalyst expression."""
+    """Return a DataFrame column of a Catalyst expression."""
     return Column(sql(spark).classic.ExpressionUtils.column(expression))
 
 
@@ -232,7 +232,7 @@ def is_a(spark: SparkSession, target: J, name: str) -> bool:
 
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
-    """Whether the session has a temporary view of this name."""
+    """Return whether the session has a temporary view of this name."""
     return bool(session(spark).sessionState().catalog().getTempView(name).isDefined())
 
 
@@ -250,16 +250,16 @@ def explicit_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def deferred(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
-    """Return a DataFrame that is made when it is first used."""
+    """Return a DataFrame that `make` creates at its first use."""
     return Deferred(spark, make)
 
 
 class Deferred(ClassicDataFrame):
-    """A DataFrame whose Java object, which all its methods go through, is made at its first use."""
+    """A DataFrame whose Java object, which all its methods use, is created at its first use."""
 
     def __init__(self, spark: SparkSession, make: Callable[[], DataFrame]) -> None:
         super().__init__(cast(Any, None), spark)
-        del self._jdf  # so that the property below is asked
+        del self._jdf  # so that the property below replaces it
         self._make = make
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Compute a DataFrame once for all its uses within a block, and take measures of its rows.
+"""Compute a DataFrame once for all its uses within a block, with aggregates over its rows.
 
 The rows are checkpointed to Spark's own storage (memory, then disk) and not merely cached: Delta refuses to MERGE from
-a source that Spark might recompute, and a plan that ends here is not analysed again. A few rows are held by the driver
-instead, which takes one Spark job for rows and measures.
+a source that Spark might recompute, and Spark does not analyse the plan below a checkpoint again. A few rows are kept
+in the driver's memory instead, which takes one Spark job for rows and aggregates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 
 @contextmanager
 def computed_once(frame: DataFrame) -> Generator[DataFrame]:
-    """Yield the frame's rows, which are computed at their first use and freed after the block."""
+    """Yield the frame, whose rows are computed at their first use and freed after the block."""
     kept = frame.localCheckpoint(eager=False)
     try:
         yield kept
@@ -34,23 +34,23 @@ def computed_once(frame: DataFrame) -> Generator[DataFrame]:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Frames computed once until a block ends; most: the rows of a small one that the driver holds."""
+    """Frames computed once until a block ends; most: the largest number of rows kept in the driver."""
 
     cached: ExitStack
     most: int
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Return the frame, computed at its first use; it spills to disk."""
+        """Checkpoint the frame in Spark's storage; its rows are computed at their first use."""
         return self.cached.enter_context(computed_once(frame))
 
     def small(self, frame: DataFrame) -> DataFrame:
-        """Return the frame computed now by one task, and held by the driver if it can."""
+        """Compute the frame now in one task; the driver keeps its rows if they are few."""
         return self.measured(frame, [F.count(F.lit(1)).alias("rows")], True)[0]
 
     def measured(
         self, frame: DataFrame, measures: Sequence[Column], small: bool
     ) -> tuple[DataFrame, Mapping[str, Any]]:
-        """Return the frame computed once, and the values of aggregates over it by name; small: see above."""
+        """Return the frame computed once, and aggregates over it by name; small: try the driver first."""
         if small and (local := collected(frame.coalesce(1), measures, self.most)) is not None:
             return local
         kept = self.keep(frame)
@@ -58,16 +58,16 @@ class Checkpoints:
 
 
 def measured(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
-    """Return the values of aggregates over a frame's rows by their names, in Spark jobs of their own."""
+    """Compute aggregates over a frame by name, in Spark jobs of their own."""
     row = frame.agg(*measures).first()
     assert row is not None
     return row.asDict()
 
 
 def collected(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[DataFrame, Mapping[str, Any]] | None:
-    """Return a frame's rows, held by the driver, and the values of aggregates over them by name, in one Spark job.
+    """Collect a frame's rows in the driver, with aggregates over them by name, in one Spark job.
 
-    None if there are more rows than `most`. The values are as JSON has them.
+    Returns None if there are more rows than `most`. The values have JSON's types.
     """
     observed = planned_at_once(frame.observe(MEASURES, *measures).limit(most + 1))
     execution, spark = catalyst.execution(observed), frame.sparkSession
@@ -82,12 +82,12 @@ def collected(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[
 
 
 def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return rows and a few others such that one task joins them, without a shuffle or a broadcast."""
+    """Return both frames in one partition each, so that one task joins them without a shuffle or a broadcast."""
     return rows.coalesce(1), few.coalesce(1).hint("shuffle_hash")
 
 
 def planned_at_once(frame: DataFrame) -> DataFrame:
-    """Return a frame of few rows that Spark plans once: adaptive execution would run each exchange as a job."""
+    """Turn adaptive execution off for a frame of few rows: it would run each exchange as a job."""
     spark = catalyst.isolated(frame.sparkSession)
     spark.conf.set(ADAPTIVE, "false")
     return catalyst.frame(spark, catalyst.analysed(frame))

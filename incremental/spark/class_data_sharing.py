@@ -18,16 +18,14 @@ from incremental.spark.cache import cache_folder
 from incremental.spark.java import Java
 
 QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-MOST_TRIES = (
-    3  # of writing it: where Java cannot (a folder of Spark settings on the class path), it costs and brings none
-)
-_first: list[filelock.BaseFileLock] = []  # held to the process's end by the one that has Java write the file
+MOST_TRIES = 3  # of writing it: Java cannot do so if a folder of Spark settings is on the class path
+_first: list[filelock.BaseFileLock] = []  # locked until the end of the process whose Java writes the file
 
 
 def class_archive_options(java: Java, spark_home: Path, jars: tuple[Path, ...]) -> str:
-    """Return the Java options that read the class archive, or have it written, or no options.
+    """Return the Java options that read the class archive or write it; empty if there is none and it cannot be written.
 
-    java: the one to be started; spark_home, jars: where its classes come from.
+    java: the one to start; spark_home, jars: the class path.
     """
     if java.version != 17:
         return ""
@@ -41,7 +39,7 @@ def class_archive_options(java: Java, spark_home: Path, jars: tuple[Path, ...]) 
 
 
 def _is_whole(archive: Path) -> bool:
-    """Java writes the first bytes last."""
+    """Return whether an archive is complete: Java writes its first bytes last."""
     try:
         with archive.open("rb") as file:
             return any(file.read(4))

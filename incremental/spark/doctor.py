@@ -22,7 +22,7 @@ from incremental.spark.java import provide_java
 
 GIGABYTE = 1 << 30
 OLDEST_PYTHON = (3, 11)
-WANTED = {"pyspark": "4.2.", "delta-spark": "4.4.0"}  # the versions whose insides the library reaches into
+WANTED = {"pyspark": "4.2.", "delta-spark": "4.4.0"}  # packages whose internals the library uses
 ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes where Delta's own log store is safe
 
 
@@ -30,7 +30,7 @@ ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes w
 class Finding:
     """The result of one check.
 
-    name: what was checked; ok: nothing needs to be done; sentence: what was found, or how to get it.
+    name: of the check; ok: whether it passed; sentence: the finding, and the fix if it failed.
     """
 
     name: str
@@ -50,7 +50,7 @@ def examine(
         _packages(),
         _java(),
         _jars(),
-        _folder("cache", _cache_or_reason(), "set DELTAFOLD_CACHE to a folder that can be written"),
+        _folder("cache", _cache_or_reason(), "set DELTAFOLD_CACHE to a writable folder"),
         _warehouse(str(warehouse)),
         _memory(memory),
         _log_store(str(warehouse), settings or {}),
@@ -88,13 +88,13 @@ def _jars() -> Finding:
     try:
         folder = jars_folder()
     except (SetupError, PackageNotFoundError) as error:
-        return Finding("jars", False, f"Delta Lake's jars have no place: {error}")
+        return Finding("jars", False, f"There is no folder for Delta Lake's jars: {error}")
     count = len(list(folder.glob("*.jar")))
     if count:
         return Finding("jars", True, f"Delta Lake's jars are present ({count} in {folder}).")
     if folder.is_dir():
-        return Finding("jars", False, f"{folder} holds no jars. Remove it, and the next start fetches them.")
-    return Finding("jars", True, "Delta Lake's jars (13 MB) are not present; the first start fetches them.")
+        return Finding("jars", False, f"{folder} contains no jars. Remove it, and the next start downloads them.")
+    return Finding("jars", True, "Delta Lake's jars (13 MB) are not present; the first start downloads them.")
 
 
 def _cache_or_reason() -> Path | str:
@@ -115,23 +115,23 @@ def _warehouse(where: str) -> Finding:
 def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
     if isinstance(folder, str):
         return Finding(name, False, folder)
-    standing = next(place for place in (folder, *folder.parents) if place.exists())
-    if not standing.is_dir() or not os.access(standing, os.W_OK | os.X_OK):
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(name, False, f"The {name} folder {folder} cannot be written: {remedy}.")
-    free = shutil.disk_usage(standing).free / GIGABYTE
-    said = f"The {name} folder {folder} can be {'written' if standing == folder else 'made'}, with {free:.0f} GB free"
-    return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ". Make room.")
+    free = shutil.disk_usage(existing).free / GIGABYTE
+    said = f"The {name} folder {folder} can be {'written' if existing == folder else 'created'}; {free:.0f} GB free"
+    return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ". Free some space.")
 
 
 def _memory(asked: str) -> Finding:
     wanted, there = _bytes(asked), _available_memory()
     if wanted is None:
-        return Finding("memory", False, f"{asked!r} is not an amount of memory. Write 2g or 1500m.")
+        return Finding("memory", False, f"invalid amount of memory {asked!r}. Write for example 2g or 1500m.")
     if there is None:
-        return Finding("memory", True, f"{asked} is asked for; this system does not say how much is available.")
-    said = f"{asked} is asked for, and {there / GIGABYTE:.1f} GB is available"
+        return Finding("memory", True, f"{asked} requested; the available memory is unknown on this system.")
+    said = f"{asked} requested, {there / GIGABYTE:.1f} GB available"
     if there < wanted:
-        return Finding("memory", False, said + ". Ask for less, or end other programs.")
+        return Finding("memory", False, said + ". Request less, or end other programs.")
     return Finding("memory", True, said + ".")
 
 
@@ -144,7 +144,7 @@ def _bytes(amount: str) -> int | None:
 
 
 def _available_memory() -> int | None:
-    """Bytes that a new process can have: of the machine's, and of the container's share of it."""
+    """Return the bytes available to a new process: on the machine, and within the container's limit."""
     found: list[int] = []
     try:
         lines = Path("/proc/meminfo").read_text()
@@ -164,24 +164,24 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
     scheme = _scheme(where)
     if scheme == "file":
         said = (
-            "On a local folder two processes can both win a commit, so Deltafold keeps its own apart by a lock. "
-            "Let nothing else write to its tables, and share the folder with no other machine."
+            "On a local folder two processes can both commit the same version, so Deltafold locks its tables. "
+            "Let nothing else write to them, and do not share the folder with another machine."
         )
         return Finding("log store", True, said)
     if scheme in ATOMIC:
-        return Finding("log store", True, f"Delta's log store for {scheme}: lets only one of two commits win.")
+        return Finding("log store", True, f"Delta's log store for {scheme}: admits only one of two concurrent commits.")
     chosen = f"spark.delta.logStore.{scheme}.impl"
     if chosen in settings:
-        return Finding("log store", True, f"Commits to {scheme}: go through {settings[chosen]}, as {chosen} says.")
+        return Finding("log store", True, f"Commits to {scheme}: use {settings[chosen]}, as {chosen} is set.")
     if scheme in ("s3", "s3a", "s3n"):
         said = (
-            f"On {scheme}: two processes can both win a commit: run one at a time, or set {chosen} to "
+            f"On {scheme}: two processes can both commit the same version. Run one at a time, or set {chosen} to "
             "io.delta.storage.S3DynamoDBLogStore and add the package io.delta:delta-storage-s3-dynamodb."
         )
         return Finding("log store", False, said)
-    return Finding("log store", False, f"Delta Lake has no log store for {scheme}: unless {chosen} names one.")
+    return Finding("log store", False, f"Delta Lake has no log store for {scheme}:. Set {chosen} to one.")
 
 
 def _scheme(where: str) -> str:
     scheme = urlsplit(where).scheme.lower()
-    return scheme if len(scheme) > 1 else "file"  # a single letter is a drive
+    return scheme if len(scheme) > 1 else "file"  # a single letter is a Windows drive

@@ -1,6 +1,6 @@
 """Check that a process of this user is alive, is the same one as before, and listens on a loopback port.
 
-Linux answers by /proc, other systems by `ps` and `lsof`. What cannot be determined counts as no.
+On Linux it reads /proc, on other systems the output of `ps` and `lsof`. If that fails, the answer is no.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 PROC = Path("/proc")
 LOOPBACK = ip_address("127.0.0.1")
 LISTENING = "0A"
-ENDED = "ZX"  # states of a process that is dead, though its number is not free yet
+ENDED = "ZX"  # states of a process that has ended, though its number is still taken
 
 
 def start_of(process: int) -> str | None:
-    """Return when a process started, in a form to compare; None if there is no such process, or it is another user's.
+    """Return the start time of a process as an opaque text; None if it does not exist or is another user's.
 
-    Two processes with the same number differ in it: /proc counts ticks since the system's start, which has an id.
+    It identifies a process whose number is reused: /proc counts ticks since boot, and a boot has an id.
     """
     if not (PROC / "self" / "stat").exists():
         return _start_by_ps(process)
@@ -48,7 +48,7 @@ def listens(process: int, port: int) -> bool:
 
 
 def _target(descriptor: Path) -> str:
-    """What a descriptor is open on; nothing where it has been closed meanwhile."""
+    """Return the target of an open descriptor; empty if it has been closed meanwhile."""
     try:
         return str(descriptor.readlink())
     except OSError:
@@ -56,7 +56,7 @@ def _target(descriptor: Path) -> str:
 
 
 def _listening(table: str, port: int) -> Iterator[str]:
-    """The inodes of the sockets that take connections to a port of 127.0.0.1."""
+    """Yield the inodes of the sockets that listen on a port of 127.0.0.1."""
     path = PROC / "net" / table
     for line in path.read_text().splitlines()[1:] if path.exists() else ():
         fields = line.split()
@@ -66,7 +66,7 @@ def _listening(table: str, port: int) -> Iterator[str]:
 
 
 def _takes_loopback(address: str) -> bool:
-    """Whether an address of /proc/net (words in the machine's order of bytes) is 127.0.0.1 or every address."""
+    """Return whether an address of /proc/net (words in the machine's byte order) is 127.0.0.1 or 0.0.0.0."""
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     found = ip_address(struct.pack(f"={len(words)}I", *words))
     if isinstance(found, IPv6Address):
@@ -87,7 +87,7 @@ def _listens_by_lsof(process: int, port: int) -> bool:
 
 
 def _shown(*command: str) -> str:
-    """What a command prints, in the same form for every caller; nothing where it cannot run."""
+    """Return the output of a command in the C locale and UTC; empty if it cannot run."""
     environment = os.environ | {"LC_ALL": "C", "TZ": "UTC0"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=environment)

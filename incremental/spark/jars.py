@@ -20,7 +20,7 @@ from incremental.spark.cache import SetupError, cache_folder, scratch_folder
 from incremental.spark.java import Java, launch_environment, provide_java
 from incremental.spark.trust_store import trust_options
 
-# What Delta's jars ask for beside themselves and the Unity Catalog client: Spark carries it, in versions of its own.
+# Dependencies of Delta's jars that Spark includes, in its own versions.
 CARRIED_BY_SPARK = "com.*:*,org.*:*,commons-*:*,javax.*:*,jakarta.*:*,io.airlift:*"
 COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "UnknownHost", "not found", "Exception")
 
@@ -28,8 +28,8 @@ COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "Unk
 def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
     """Return the paths of the jars that add Delta Lake to Spark, downloading them first if the cache has none.
 
-    java: runs the download; found automatically by default. Safe with concurrent processes and interruptions: the
-    folder of jars appears complete or not at all. Raises SetupError where they are missing and cannot be downloaded.
+    java: runs the download; found automatically by default. Safe for concurrent processes and interruptions: the
+    folder of jars appears complete or not at all. Raises SetupError if they are missing and cannot be downloaded.
     """
     folder = jars_folder()
     if not folder.is_dir():
@@ -56,7 +56,7 @@ def _fetch(java: Java, folder: Path) -> None:
         jars = sorted((place / "ivy" / "jars").glob("*.jar"))
         if not any(jar.name.startswith(f"io.delta_{_artifact()}") for jar in jars):
             raise SetupError(
-                f"Delta Lake's jars ({_coordinate()}) could not be fetched: {_reason(said)}. "
+                f"Delta Lake's jars ({_coordinate()}) could not be downloaded: {_reason(said)}. "
                 f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {folder}."
             )
         whole = place / "jars"
@@ -71,7 +71,7 @@ def _coordinate() -> str:
 
 
 def _resolve(java: Java, place: Path) -> str:
-    """Has Spark resolve the jars into `place`, by submitting a program that does nothing; returns what it said."""
+    """Resolve the jars into `place` by spark-submit of an empty program; returns its output."""
     nothing = place / "nothing.py"
     nothing.write_text("")
     environment = os.environ | launch_environment(java)
@@ -93,4 +93,4 @@ def _reason(said: str) -> str:
         for line in lines:
             if complaint in line:
                 return line.rstrip(".")
-    return lines[-1] if lines else "Spark said nothing"
+    return lines[-1] if lines else "spark-submit printed nothing"

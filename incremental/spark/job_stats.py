@@ -1,4 +1,4 @@
-"""Measure what a refresh costs: Spark jobs, records read and written, and seconds of each phase."""
+"""Measure the cost of a refresh: Spark jobs, records read and written, and seconds of each phase."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ class Measure:
                 try:
                     attempt = store.lastStageAttempt(stage)
                 except JavaError:
-                    continue  # a stage that Spark skipped, its output being there already, leaves no record
+                    continue  # a skipped stage, whose output existed already, has no metrics
                 self.cost.rows_read += int(attempt.inputRecords())
                 self.cost.rows_written += int(attempt.outputRecords())

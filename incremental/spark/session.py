@@ -1,7 +1,7 @@
 """Start a Spark session with Delta Lake, quickly and without console output.
 
-Spark's output goes to `spark.log` in the cache, and the files that it would leave in the current folder go to the cache
-too. With DELTAFOLD_SPARK_HOST set, no Spark is started where a host answers: the session is one of that host's
+Spark logs to `spark.log` in the cache, and the files that it would leave in the current folder go to the cache
+too. With DELTAFOLD_SPARK_HOST set, no Spark is started if that host answers: the session is one of the host's
 (shared_session.py).
 """
 
@@ -28,9 +28,9 @@ from incremental.spark.jars import delta_jars
 from incremental.spark.java import launch_environment, provide_java
 from incremental.spark.shared_session import NoHostError, attach
 
-LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is begun anew at a start
-ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # print what the exception says already
-ARRAY_HEADER = 16  # bytes; G1 gives a larger array whole regions, so that one of 4 MB and its header would take 6 MB
+LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is deleted at the next start
+ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # loggers that repeat the message of the exception
+ARRAY_HEADER = 16  # bytes; a 4 MB array plus its header would take 6 MB, since G1 rounds large arrays up to regions
 LOGGING = """\
 # Everything goes to standard error, which incremental/spark/session.py sends to spark.log.
 status = error
@@ -51,11 +51,11 @@ def start(
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a SparkSession with Delta Lake; the process's own one if it has started one before.
+    """Return a SparkSession with Delta Lake; the running one if this process has started one.
 
     app_name, master: as in Spark. memory: the heap of the driver, such as "2g" (in local mode, of all of Spark).
     settings: Spark settings, which override the defaults; on a Spark that runs already, only those that can change
-    then. Raises SetupError where this machine cannot run it.
+    then. Raises SetupError if this machine cannot run it.
     """
     given = dict(settings or {})
     host = os.environ.get("DELTAFOLD_SPARK_HOST")
@@ -68,7 +68,7 @@ def start(
         try:
             spark = attach(local_path("DELTAFOLD_SPARK_HOST", host, SetupError))
         except NoHostError as error:
-            warnings.warn(f"{error}. This process starts a Spark of its own.", DeltafoldWarning, stacklevel=2)
+            warnings.warn(f"{error}. Starting a new Spark instead.", DeltafoldWarning, stacklevel=2)
             return _launch(_settings(app_name, master, memory, given))
     else:
         return _launch(_settings(app_name, master, memory, given))
@@ -100,8 +100,8 @@ def _launch(settings: dict[str, str]) -> SparkSession:
         try:
             gateway = cast(Any, java_gateway).launch_gateway(public, {"stdout": log, "stderr": log})
         except PySparkRuntimeError as error:
-            raise SetupError(f"Spark's Java ({java.origin}) ended at its start; {log_file()} says why.") from error
-        SparkContext(conf=whole, gateway=gateway)  # whatever tells the command line tells everybody on this machine
+            raise SetupError(f"Spark's Java ({java.origin}) ended at its start. See {log_file()}.") from error
+        SparkContext(conf=whole, gateway=gateway)  # secrets are not on the command line, which every user can list
     return SparkSession.builder.getOrCreate()
 
 
@@ -114,28 +114,28 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         # Delta Lake
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for a table of ten files otherwise
-        # with every call of a DataFrame's method goes where in the program it was made: a tenth of a refresh
+        "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
+        # recording the call site of every DataFrame method takes a tenth of a refresh
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # a process with several views compiles all of its queries anew in every refresh otherwise: 100 classes
+        # default: 100 classes, so a process with several views recompiles all of its queries in every refresh
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # Spark 4.2 waits for ever where it hands a scan's columns to a Python function as they are
+        # Spark 4.2 hangs when it passes columnar scan output to a Python function
         "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
-        # this machine only, and nobody watching
+        # this machine only, without a web UI
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # everything written is in the cache
+        # all files are written below the cache
         "spark.local.dir": str(scratch_folder()),
         "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
         "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log
-        # answers do not depend on where the machine stands; small shuffles for few cores
+        # answers do not depend on the machine's time zone; small shuffles for few cores
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(2, min(cores, 200))),
-        # what every broadcast, sort and group-by takes first, and what a broadcast keeps: 16 to 64 MB otherwise
+        # the first page of every broadcast, sort and group-by; default: 16 to 64 MB
         "spark.buffer.pageSize": str((4 << 20) - ARRAY_HEADER),
-        # into so many tasks Delta's VACUUM divides even an empty folder: 10,000 otherwise
+        # the number of tasks of Delta's VACUUM, even of an empty folder; default: 10,000
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, min(cores, 200))),
     }
     settings |= given
@@ -158,7 +158,7 @@ def _add(settings: dict[str, str], name: str, separator: str, *values: str) -> N
 
 @contextmanager
 def _log() -> Generator[int]:
-    """The open spark.log, for a process to write to."""
+    """Open spark.log for a process to append to."""
     path = log_file()
     if path.is_file() and path.stat().st_size > LOG_LIMIT:
         path.unlink()
@@ -171,7 +171,7 @@ def _log() -> Generator[int]:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Generator[None]:
-    """The variables set while Spark starts, and put back as they were."""
+    """Set environment variables within the block, and restore them after it."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,10 +1,10 @@
-"""Keep one warm Spark for many processes, and attach to it.
+"""Share one warm Spark between processes: keep it running, and attach to it.
 
 `python -m incremental.spark.shared_session FILE` starts a Spark and keeps it until it is interrupted. FILE, in a folder
-that only its owner may enter, holds how to reach it on the loopback: port, secret, and which process listens there. A
-process with DELTAFOLD_SPARK_HOST=FILE attaches in about a second, where a Spark of its own would take several and be
-cold. It sends nothing, the secret included, before it knows that the process lives, is the one that wrote the file, and
-owns the port: after an unclean end of the host the port may be anybody's. Every wait for an answer has a limit.
+that only its owner may enter, contains its address on the loopback: port, secret, and the process that listens there. A
+process with DELTAFOLD_SPARK_HOST=FILE attaches in about a second, instead of starting a cold Spark in several. Before
+it sends anything, the secret included, it checks that the process is alive, is the one that wrote the file, and owns
+the port: after a crash of the host, another user's process may own it. Every wait for an answer has a limit.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from incremental.spark.cache import SetupError
 from incremental.spark.host_process import listens, start_of
 
 COMMAND = "python -m incremental.spark.shared_session"
-ANSWER_SECONDS = 10.0  # for a connection, and for an answer to the secret
-WATCH_SECONDS = 1.0  # between two looks at the host's Java
+ANSWER_SECONDS = 10.0  # to connect, and to authenticate
+WATCH_SECONDS = 1.0  # between two checks of the host's Java
 LARGEST_FILE = 1 << 16  # bytes
 OTHERS = 0o077
 
 
 class NoHostError(SetupError):
-    """The host of a file has ended or does not answer; the caller can start a Spark of its own instead."""
+    """The host of a file has ended or does not answer; the caller can start its own Spark instead."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """How to reach a warm Spark: process id and start of its Java (`host_process.start_of`), loopback port, secret."""
+    """The address of a warm Spark: process id and start of its Java (`start_of`), loopback port, secret."""
 
     process: int
     started: str
@@ -53,7 +53,7 @@ class Host:
 
     @property
     def fault(self) -> str:
-        """Return why nothing may be sent to its port; empty if it may."""
+        """The reason why nothing may be sent to its port; empty if there is none."""
         if start_of(self.process) != self.started:
             return f"its process {self.process} is gone"
         return "" if listens(self.process, self.port) else f"its process {self.process} does not listen on its port"
@@ -62,7 +62,7 @@ class Host:
 def attach(file: Path) -> SparkSession:
     """Open a new session of the Spark whose host wrote `file`, with its own settings and temporary views.
 
-    Raises NoHostError where that host has ended or is silent, SetupError for a file that others could have written.
+    Raises NoHostError if that host has ended or does not answer, SetupError for a file that others could have written.
     """
     host = read_host(file)
     greet(file, host)
@@ -74,23 +74,22 @@ def attach(file: Path) -> SparkSession:
         java = gateway.jvm.org.apache.spark
         context = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
     except (OSError, Py4JError) as error:
-        raise _gone(file, f"it ended meanwhile ({type(error).__name__})") from error
+        raise _gone(file, f"it ended during the connection ({type(error).__name__})") from error
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     attached = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
     session = SparkSession(attached, java.sql.SparkSession.getDefaultSession().get().newSession())
-    cast(Any, session).stop = lambda: None  # the Spark is the host's, and goes on when a guest ends
+    cast(Any, session).stop = lambda: None  # the host's Spark continues when a guest ends
     return session
 
 
 def read_host(file: Path) -> Host:
-    """Read a host's file; raises NoHostError where there is none or it is damaged, SetupError where it cannot be
-    trusted."""
+    """Read a host's file; raises NoHostError if missing or damaged, SetupError if others could have written it."""
     try:
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             _check_private(file.parent, os.fstat(folder))
-            # a link is not followed, and a pipe is not waited for
+            # does not follow a link, and does not wait for a pipe
             opened = os.open(file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         finally:
             os.close(folder)
@@ -105,14 +104,14 @@ def read_host(file: Path) -> Host:
             f"Spark host {file}: it cannot be opened ({error.strerror}). Remove it, link or file, and start a host "
             f"with {COMMAND} {file}."
         ) from None
-    except (ValueError, KeyError, TypeError):  # torn by a full disk, or of another release
+    except (ValueError, KeyError, TypeError):  # truncated by a full disk, or of another release
         raise _gone(file, "it is not a host's file") from None
 
 
 def greet(file: Path, host: Host) -> None:
-    """Authenticate with the host's Java; raises NoHostError where it is gone, silent or refuses.
+    """Authenticate with the host's Java; raises NoHostError if it has ended, does not answer or refuses.
 
-    The owner of the port is checked after the connection is made: that process is the one that it leads to.
+    The owner of the port is checked again after connecting, since only then no other process can take it.
     """
     if fault := host.fault:
         raise _gone(file, fault)
@@ -125,23 +124,25 @@ def greet(file: Path, host: Host) -> None:
     except OSError as error:
         raise _gone(file, f"it does not answer ({error})") from None
     if not OUTPUT_VOID_COMMAND.startswith(answer) or not answer:
-        raise _gone(file, "it does not know the secret")
+        raise _gone(file, "it rejects the secret")
 
 
 def publish(spark: SparkSession, file: Path) -> Host:
-    """Write how to reach this process's Spark to `file`, which only its owner can read; a missing folder is made."""
+    """Write the address of this process's Spark to `file`, readable by its owner only; creates a missing folder."""
     gateway: Any = cast(Any, spark.sparkContext)._gateway
     reached = gateway.gateway_parameters
     process = int(gateway.jvm.java.lang.ProcessHandle.current().pid())
     host = Host(process, start_of(process) or "", int(reached.port), str(reached.auth_token))
     if fault := host.fault:
-        raise SetupError(f"Spark host {file}: {fault}, as far as this system tells. Use /proc, or install ps and lsof.")
+        raise SetupError(
+            f"Spark host {file}: {fault}, as far as this system shows. Mount /proc, or install ps and lsof."
+        )
     write_host(file, host)
     return host
 
 
 def write_host(file: Path, host: Host) -> None:
-    """Write a host's file, whole or not at all; raises SetupError where others may enter its folder."""
+    """Write a host's file atomically; raises SetupError if others may enter its folder."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_private(file.parent, file.parent.lstat())
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
@@ -157,7 +158,7 @@ def withdraw(file: Path, host: Host) -> None:
         if read_host(file) == host:
             file.unlink(missing_ok=True)
     except SetupError:
-        pass  # it is gone, or not ours any more
+        pass  # removed, or written by another host
 
 
 def keep(file: Path) -> int:
@@ -186,7 +187,7 @@ def keep(file: Path) -> int:
 
 
 def watch(lives: Callable[[], bool], ended: threading.Event) -> bool:
-    """Wait until `ended` is set or `lives` returns False; returns whether it is still alive."""
+    """Wait until `ended` is set (returns True) or `lives` returns False (returns False)."""
     while lives():
         if ended.wait(WATCH_SECONDS):
             return True
@@ -194,7 +195,7 @@ def watch(lives: Callable[[], bool], ended: threading.Event) -> bool:
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:
-    """Raise SetupError for a file or folder that another user owns or may use, and for a link to one."""
+    """Raise SetupError for a file or folder that another user owns or may access, and for a symbolic link."""
     folder = stat.S_ISDIR(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         reason = "it is a link"
@@ -209,17 +210,19 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 
 
 def _check_free(file: Path) -> None:
-    """Raise SetupError for the file of a host that runs: guests would no longer find it."""
+    """Raise SetupError if a host runs with this file: guests would no longer find it."""
     try:
         host = read_host(file)
     except NoHostError:
         return
     if not host.fault:
-        raise SetupError(f"Spark host {file}: process {host.process} is one already. Use it, or name another file.")
+        raise SetupError(
+            f"Spark host {file}: process {host.process} is running with it already. Use it, or name another file."
+        )
 
 
 def _check_connections(gateway: Any, file: Path, host: Host) -> None:
-    """Have every later connection of a guest, one a thread, made to this host only."""
+    """Check before every later connection of a guest (one per thread) that it reaches this host."""
     client = gateway._gateway_client
     name = "_create_new_connection" if hasattr(client, "_create_new_connection") else "_create_connection"
     connect = getattr(client, name)

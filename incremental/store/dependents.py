@@ -1,7 +1,7 @@
-"""Record who reads a view: a small file for each reader.
+"""Record the readers of a view: a small file for each.
 
-A view is read by views above it, which may live in other warehouses, and its files by its branches. Each writes a small
-file with its own folder here before its journal has a pin on this view; a reader whose folder is gone needs nothing.
+Views above it, which may be in other warehouses, read a view, and its branches read its files. Each writes a small
+file with its own folder here before its journal pins this view; a reader whose folder is gone needs nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from incremental.store.journal import Journal, Pin
 
 @dataclass(frozen=True)
 class Reader:
-    """A view above, which calls this one `source`; or a branch, with the versions of the tables that it was made of."""
+    """A view above, which calls this one `source`; or a branch, with the versions of the tables that it cloned."""
 
     folder: str
     source: str = ""
@@ -38,14 +38,14 @@ class Readers:
     folder: Path
 
     def add(self, reader: Reader) -> None:
-        """Record a reader, once."""
+        """Record a reader, if it is not recorded yet."""
         name = hashlib.sha256(f"{reader.folder}\n{reader.source}".encode()).hexdigest()[:16]
         path = self.folder / "readers" / f"{name}.json"
         text = json.dumps(asdict(reader), sort_keys=True)
         if path.exists() and path.read_text() == text:
             return
         make_private(path.parent)
-        write_durably(path, text)  # of one reader, which is refreshed by one process at a time
+        write_durably(path, text)  # the file of one reader, which one process at a time refreshes
 
     def all(self) -> tuple[Reader, ...]:
         """Return the readers that still exist."""
@@ -53,7 +53,7 @@ class Readers:
         return tuple(reader for reader in found if Path(reader.folder).is_dir())
 
     def branches(self) -> tuple[str, ...]:
-        """Return the names of the branches that still use their first tables, which share files with this view."""
+        """Return the names of the branches whose first generation, which shares files with this view, still exists."""
         made = [Path(reader.folder) for reader in self.all() if reader.tables]
         return tuple(folder.name for folder in made if (folder / "g1").is_dir())
 
@@ -65,7 +65,7 @@ class Readers:
         return tuple(sorted(Path(each.folder).name for each in self.all() if each.source and is_above(each, holds)))
 
     def check_no_branch(self, view: str) -> None:
-        """Refuse what would take its files from a branch."""
+        """Raise StateError if the view has branches, whose files would be removed."""
         if branches := self.branches():
             raise StateError(f"view {view} has branches, which read its files. Drop {', '.join(branches)} first.")
 
@@ -73,7 +73,9 @@ class Readers:
         try:
             return Reader(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
-            raise StateError(f"{path}, which records who reads the view, is damaged. Remove it and refresh.") from error
+            raise StateError(
+                f"{path}, which records a reader of the view, is damaged. Remove it and refresh."
+            ) from error
 
 
 def is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:

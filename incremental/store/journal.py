@@ -1,8 +1,8 @@
-"""Keep the journal of a view: the intent and the report of each epoch.
+"""Read and write the journal of a view: the intent and the report of each epoch.
 
 One small JSON file per epoch, written before its first table (`intent`) and completed by the report after its last
-commit. The journal never decides whether an epoch is finished when its report is missing: the view's own commit does.
-Beside the epochs is a file for each query that a state was built from, by its fingerprint.
+commit. If the report is missing, not the journal but the view's own commit decides whether an epoch is finished.
+Beside the epochs there is a recipe file for each query that a state was built from, by its fingerprint.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from incremental.algebra.recipe import Recipe
 from incremental.algebra.results.report import Report
 from incremental.lake.durable import make_private, write_durably
 
-FORMAT = 1  # of journal and state tables; a newer one is refused
+FORMAT = 1  # version of journal and state tables; a newer one is refused
 
 
 @dataclass(frozen=True)
 class Pin:
     """A source in an epoch: its versions before and after, and Delta's id of the table.
 
-    Of a view as a source also its table at `after`, below the view's folder; the one at `before` (`left`), if the view
-    was rebuilt in between; and the versions of the base sources that its answer at `after` is for.
-    Where the way from one version to the next is in parts, `start` is the version before the first of them.
-    commit: Delta's id of the commit that made `after`, where it has one.
+    If the source is a view: `place`, its table at `after` below the view's folder; `left`, its table at `before` if the
+    view was rebuilt in between; `bases`, the versions of the base sources from which its answer at `after` is computed.
+    start: for a change in parts, the version before the first part. commit: Delta's id of the commit that made `after`.
     """
 
     before: int | None
@@ -44,9 +43,9 @@ class Pin:
 
 @dataclass(frozen=True)
 class ChangePart:
-    """One of several epochs on the way to the pinned versions: which, from 1, of how many, of how many bytes each.
+    """One of several epochs that together reach the pinned versions: its number, from 1, their count, their bytes.
 
-    whole: a file that got another deletion vector counts whole, as in parts that were begun before this was noted.
+    whole: a file with another deletion vector counts with all of its bytes, as in parts of earlier releases.
     """
 
     number: int
@@ -56,16 +55,16 @@ class ChangePart:
 
     @property
     def last(self) -> bool:
-        """Return whether the pinned versions are reached with it."""
+        """Whether this part reaches the pinned versions."""
         return self.number == self.of
 
 
 @dataclass(frozen=True)
 class Intent:
-    """An epoch as it was begun: everything a second attempt needs to do exactly the same.
+    """An epoch at its start: everything that a second attempt needs to write exactly the same.
 
     constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
-    states: of each state a digest of what it holds, then its stored columns (Layout.merged).
+    states: for each state a digest of its plan, then its stored columns (Layout.merged).
     """
 
     view: str
@@ -84,7 +83,7 @@ class Intent:
 
     @property
     def arrives(self) -> bool:
-        """Return whether its sources reach their pinned versions with it, instead of a point on the way."""
+        """Whether its sources reach their pinned versions, instead of a version in between."""
         return self.part is None or self.part.last
 
     def to_json(self) -> str:
@@ -102,7 +101,7 @@ class Entry:
 
     @property
     def complete(self) -> bool:
-        """Return whether it is finished and has reached its pinned versions."""
+        """Whether it is finished and has reached its pinned versions."""
         return self.report is not None and self.intent.arrives
 
 
@@ -121,25 +120,25 @@ class Journal:
         """Return all epochs, or the newest few, oldest first."""
         return tuple(self._read(file) for file in self._files()[-newest:])
 
-    def arrived(self) -> Entry | None:
+    def last_complete(self) -> Entry | None:
         """Return the newest epoch that is finished and has reached its pinned versions."""
         return next((entry for entry in map(self._read, reversed(self._files())) if entry.complete), None)
 
     def begin(self, intent: Intent) -> None:
-        """Write an intent, whole or not at all."""
+        """Write an intent, atomically."""
         self._write(self._path(intent), {"intent": dataclasses.asdict(intent)})
 
     def finish(self, intent: Intent, report: Report, after: dict[str, int | None] | None) -> None:
-        """Complete an epoch with its report and the versions its tables have after it."""
+        """Complete an epoch with its report and the versions of its tables after it."""
         content = {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report), "after": after}
         self._write(self._path(intent), content)
 
-    def withdraw(self, intent: Intent) -> None:
-        """Forget an epoch that turned out to change nothing."""
+    def remove(self, intent: Intent) -> None:
+        """Remove the entry of an epoch that changed nothing."""
         self._path(intent).unlink(missing_ok=True)
 
-    def keep(self, recipe: Recipe) -> None:
-        """Record the recipe of a fingerprint, once."""
+    def record(self, recipe: Recipe) -> None:
+        """Record the recipe of a fingerprint, if it is not recorded yet."""
         if self.recipe(recipe.fingerprint) is None:
             self._write(self._recipe(recipe.fingerprint), dataclasses.asdict(recipe))
 
@@ -150,13 +149,13 @@ class Journal:
         except (OSError, ValueError, TypeError):
             return None
 
-    def built(self) -> Recipe | None:
+    def last_recipe(self) -> Recipe | None:
         """Return the recipe of the state of the last epoch."""
         last = self.last()
         return None if last is None else self.recipe(last.intent.fingerprint)
 
-    def forget(self, keep: int) -> int:
-        """Remove all but the newest entries, the last finished one, and what is unfinished; returns how many went."""
+    def prune(self, keep: int) -> int:
+        """Remove all but the newest `keep` entries; returns their number. Keeps all if no newer one is finished."""
         files = self._files()
         old = files[: max(0, len(files) - keep)]
         if all(self._read(file).report is None for file in files[len(old) :]):

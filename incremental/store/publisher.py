@@ -1,8 +1,8 @@
-"""Point readers to the table that holds a view's answer now: a file beside the generations, and a SQL view.
+"""Point readers to the table with a view's current answer: a file beside the generations, and a SQL view.
 
-Both are written after the epoch that makes another table the current one is finished, the file first; what a crash
-leaves undone, the next refresh or `maintain` does before anything else. The file has the SQL view's name before the
-SQL view exists, so none is forgotten when the view is dropped or published under another name.
+When an epoch makes another table the current one, both are written after it is finished, the file first; after a crash,
+the next refresh or `maintain` writes them before anything else. The file has the SQL view's name before the SQL view
+exists, so that it is dropped when the view is dropped or published under another name.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class PointerFile:
     folder: Path
 
     def read(self) -> Address | None:
-        """Return what was last written; None if the file is missing or damaged."""
+        """Return the address in the file; None if the file is missing or damaged."""
         try:
             return Address.from_json(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self, address: Address) -> None:
-        """Replace the file, whole or not at all."""
+        """Replace the file, atomically."""
         write_durably(self._path, json.dumps(asdict(address), indent=2))
 
     @property
@@ -53,67 +53,70 @@ class Publisher:
 
     def __init__(self, store: Store) -> None:
         self._store, self._pointer = store, PointerFile(store.folder)
-        self._shown: str | None = None  # the query of our SQL view, None while there is none
+        self._sql_query: str | None = None  # the query of our SQL view, None if there is none
 
     def begin(self) -> None:
-        """Check that the SQL name is free or ours, then do what a crash left undone; raises CatalogError."""
+        """Check that the SQL name is free or ours, then point readers, as a crash may require; raises CatalogError."""
         if self._store.publish_as:
-            self._shown = self._looked_up(self._store.publish_as)
+            self._sql_query = self._read_query(self._store.publish_as)
         self.point()
 
     def point(self) -> None:
-        """Point readers to the last finished epoch's table; writes nothing where they are."""
-        address, known = current(self._store.folder, self._store.view, self._store.publish_as), self._pointer.read()
+        """Point readers to the last finished epoch's table; writes nothing if they are pointed there already."""
+        address, known = (
+            current_address(self._store.folder, self._store.view, self._store.publish_as),
+            self._pointer.read(),
+        )
         if address is None:
             return
         if known is not None and known.publish_as and not is_same_name(known.publish_as, address.publish_as):
-            self._unpublish(known.publish_as)
-            self._shown = self._looked_up(address.publish_as) if address.publish_as else None
+            self._drop_sql_view(known.publish_as)
+            self._sql_query = self._read_query(address.publish_as) if address.publish_as else None
         if known is None or known != address:
             moved = known is None or known.path != address.path
             self._pointer.write(replace(address, since=now() if moved or known is None else known.since))
         if address.publish_as:
             self._publish(address, address.publish_as)
 
-    def withdraw(self) -> None:
-        """Drop the SQL view, since the view is dropped; raises CatalogError."""
+    def drop_sql_views(self) -> None:
+        """Drop the SQL views of a view that is being dropped; raises CatalogError."""
         known = self._pointer.read()
         for name in {known.publish_as if known else None, self._store.publish_as}:
             if name:
-                self._unpublish(name)
+                self._drop_sql_view(name)
 
     def _publish(self, address: Address, name: str) -> None:
         names = [column.name for column in address.columns]
         shown = columns_of(address.path, names)
-        if self._shown == shown:
+        if self._sql_query == shown:
             return
         place = f"epoch {address.epoch} of generation {address.generation}"
         comment = (
-            f"Answer of the Deltafold view {address.view} in {self._store.folder}, whose table it shows since {place}"
+            f"Answer of the Deltafold view {address.view} in {self._store.folder}; selects from its table since {place}"
         )
         properties = {OWNER: self._owner, VIEW_PROPERTY: address.view}
         properties |= {"deltafold.generation": str(address.generation), "deltafold.epoch": str(address.epoch)}
         about = {"view": address.view, "generation": address.generation, "epoch": address.epoch, "as": name}
-        sql_view, replaces = self._sql_view(name), self._shown is not None
+        sql_view, replaces = self._sql_view(name), self._sql_query is not None
         try:
             with logged("publish", about):
                 sql_view.write(shown, names, comment, properties, replaces)
         except CatalogError as error:
             raise CatalogError(
-                f"view {address.view} is at epoch {address.epoch} and nothing is lost, but the SQL view {name} does "
-                f"not show it: {error}, then refresh again."
+                f"view {address.view} is refreshed to epoch {address.epoch}, but the SQL view {name} could not be "
+                f"updated: {error}, then refresh again."
             ) from error
-        self._shown = shown
+        self._sql_query = shown
 
-    def _unpublish(self, name: str) -> None:
-        """Drop a SQL view, if it is ours."""
+    def _drop_sql_view(self, name: str) -> None:
+        """Drop a SQL view if it belongs to this view."""
         sql_view = self._sql_view(name)
         found = sql_view.entry()
         if found is not None and found.properties.get(OWNER) == self._owner:
             sql_view.drop()
 
-    def _looked_up(self, name: str) -> str | None:
-        """Return the query of our SQL view, None if there is none yet; refuses a name that belongs to another."""
+    def _read_query(self, name: str) -> str | None:
+        """Return the query of our SQL view, None if there is none yet; raises CatalogError if the name is taken."""
         refused = f"view {self._store.view} cannot be published as {name}"
         try:
             if (found := self._sql_view(name).entry()) is None:
@@ -131,34 +134,32 @@ class Publisher:
 
     @property
     def _owner(self) -> str:
-        """Return what tells our SQL view from others: a digest, since Spark hides properties with words like token."""
+        """The value that marks our SQL views: a digest, since Spark hides properties with words like token."""
         return short_digest(str(self._store.folder.resolve()))
 
 
 def short_digest(text: str) -> str:
-    """Return a short name of a text."""
+    """Return the first 32 hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def addressed(folder: Path, view: str, publish_as: str | None = None) -> Address:
-    """Return the address of a view's answer, and since when readers are pointed to it; raises StateError if there is
-    none.
-    """
-    if (address := current(folder, view, publish_as)) is None:
-        if Journal(folder / "journal").arrived() is None:
+def find_address(folder: Path, view: str, publish_as: str | None = None) -> Address:
+    """Return the address of a view's answer and the time since when it is current; raises StateError before epoch 1."""
+    if (address := current_address(folder, view, publish_as)) is None:
+        if Journal(folder / "journal").last_complete() is None:
             raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
         raise StateError(f"the journal of view {view} has lost the columns of the answer. Refresh it to restore them.")
     known = PointerFile(folder).read()
     return replace(address, since=known.since) if known is not None and known.path == address.path else address
 
 
-def current(folder: Path, view: str, publish_as: str | None = None) -> Address | None:
-    """Return the address of a view's answer by its journal; needs no Spark.
+def current_address(folder: Path, view: str, publish_as: str | None = None) -> Address | None:
+    """Return the address of a view's answer from its journal; needs no Spark.
 
-    folder: the view's own. None before the first epoch is finished, and while the columns of its query are not known.
+    folder: the view's own. None before the first epoch is finished, and if the recipe of its query is missing.
     """
     journal = Journal(folder / "journal")
-    entry = journal.arrived()
+    entry = journal.last_complete()
     recipe = None if entry is None else journal.recipe(entry.intent.fingerprint)
     if entry is None or entry.report is None or recipe is None:
         return None

@@ -1,7 +1,7 @@
-"""Read what readers of a view see: its answer and its status.
+"""Read a view as its readers see it: its answer and its status.
 
-An epoch counts when it is finished and has reached its pinned versions: interrupted epochs and parts of a larger change
-are skipped. If its table has changed since, the version is the one that the next epoch began from.
+Only complete epochs count: finished, and at their pinned versions. Interrupted epochs and parts of a larger change
+are skipped. If a later epoch has written to the table since, the version is the one from which that epoch began.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from incremental.telemetry.clock import seconds_since
 
 @dataclass(frozen=True)
 class Published:
-    """The answer of the last epoch that counts, whatever the view's query is by now."""
+    """The answer of the last complete epoch, even if the view's query has changed since."""
 
     store: Store
 
     @property
     def entry(self) -> Entry:
-        """Return the epoch; raises StateError if there is none yet."""
+        """The last complete epoch; raises StateError if there is none yet."""
         return self._found()[0]
 
     @property
-    def is_there(self) -> bool:
-        """Return whether the epoch exists."""
-        return self.store.journal.arrived() is not None
+    def exists(self) -> bool:
+        """Whether there is a complete epoch."""
+        return self.store.journal.last_complete() is not None
 
     @property
     def table(self) -> Table:
-        """Return the table that holds the answer, beside reserved columns."""
+        """The table that contains the answer, beside reserved columns."""
         return self._table(self.entry)
 
-    def seen(self) -> tuple[Entry, DataFrame]:
-        """Return the epoch and its table as of it, consistent even while the view is refreshed."""
+    def read_consistently(self) -> tuple[Entry, DataFrame]:
+        """Return the epoch and its table as of that epoch, consistent even while the view is refreshed."""
         entry, following = self._found()
         table = self._table(entry)
         version = (
             table.version() if following is None else following.intent.tables.get(answer_table(self.store.view, entry))
         )
         if following is None and self._found() != (entry, None):
-            return self.seen()  # an epoch began or ended, and the version may be its
+            return self.read_consistently()  # an epoch began or ended meanwhile, and the version may belong to it
         if version is None:
             raise StateError(f"the table {table.path} of view {self.store.view} is gone. Rebuild the view.")
         return entry, table.at(version)
@@ -72,7 +72,7 @@ class Published:
 
 
 def answer_table(view: str, entry: Entry) -> str:
-    """Return the name of the table that holds the answer after an epoch: the view's own, else the last state."""
+    """Return the name of the table with the answer after an epoch: the view's own, else the last state."""
     names = entry.after or entry.intent.tables
     if not names:
         raise StateError(f"the journal of view {view} does not record its tables. Rebuild the view.")
@@ -81,13 +81,13 @@ def answer_table(view: str, entry: Entry) -> str:
 
 def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Return the status of a view; base: the table of a base source by its path through the views. Runs no query."""
-    last, done, view = store.journal.last(), store.journal.arrived(), store.view
+    last, done, view = store.journal.last(), store.journal.last_complete(), store.view
     unfinished = None if last is None or last.complete else last.intent.epoch
     if done is None or done.report is None:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
-    report, stands_at = done.report, base_versions(done.intent.sources)
-    lags = {way: lag(way, base(way), version) for way, version in stands_at.items()}
+    report, consumed = done.report, base_versions(done.intent.sources)
+    lags = {way: lag(way, base(way), version) for way, version in consumed.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: table_size(table) for name, table in tables.items()}
     epoch_fields = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
@@ -95,14 +95,14 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
 
 
 def table_size(table: Table) -> Size:
-    """Return the size of a table, and how many of its partitions are fragmented."""
-    return Size(*table.size(), sum(part.worn for part in table.partitions()))
+    """Return the size of a table, with the number of fragmented partitions."""
+    return Size(*table.size(), sum(part.fragmented for part in table.partitions()))
 
 
 def lag(source: str, table: VersionedTable, version: int) -> Lag:
     """Return how far a source's table is ahead of a version, from Delta's log alone.
 
-    Raises SourceError where there is no table any more.
+    Raises SourceError if there is no table any more.
     """
     latest = table.version()
     if latest is None:
@@ -114,6 +114,6 @@ def lag(source: str, table: VersionedTable, version: int) -> Lag:
     if found is None:
         return Lag(behind, None)
     removed, added, shrunk, rest = found.sides()
-    # of a file that only got another deletion vector, as many rows as the vector grew
+    # for a file with only another deletion vector, the difference in rows
     rows = rows_in([*removed, *added]) + abs(rows_in(shrunk) - rows_in(rest))
     return Lag(behind, None if math.isnan(rows) else int(rows))

@@ -14,9 +14,9 @@ from incremental.store.journal import Journal
 
 @dataclass(frozen=True)
 class Store:
-    """Where one view lives: its folder with the journal, and one folder a generation with its tables, of one lake.
+    """The files of one view: its folder with the journal, and one folder per generation with its tables, in one lake.
 
-    publish_as: the SQL view that shows its answer.
+    publish_as: the SQL view that selects its answer.
     """
 
     spark: SparkSession
@@ -28,11 +28,11 @@ class Store:
 
     @property
     def journal(self) -> Journal:
-        """Return the epochs of the view."""
+        """The journal of the view."""
         return Journal(self.folder / "journal")
 
     def unused_generation(self) -> int:
-        """Return a generation after all that have a folder or an entry, so that its tables carry no marks yet."""
+        """Return a number above all generations with a folder or an entry, so that its tables carry no marks yet."""
         folders = (folder.name[1:] for folder in self.folder.glob("g*") if folder.is_dir())
         last = self.journal.last()
         return 1 + max([0 if last is None else last.intent.generation, *(int(n) for n in folders if n.isdigit())])
@@ -42,5 +42,5 @@ class Store:
         return self.table_at(f"g{generation}/{name}")
 
     def table_at(self, place: str) -> Table:
-        """Return the table at a place below the view's folder, such as `g1/state_1`."""
+        """Return the table at a path below the view's folder, such as `g1/state_1`."""
         return self.lake.table(self.spark, str(self.folder / place))

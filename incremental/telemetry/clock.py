@@ -1,4 +1,4 @@
-"""Return the current time in the form that reports show."""
+"""Return the current time in the format of reports."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_
 
     {"event": "refresh finished", "time": "2024-05-03T06:00:00Z", "work": "3f2a…", "view": "totals", "epoch": 3, …}
 
-A record's message is the event; its fields are in `record.fields`. These works are logged, each as begun and then
-finished or failed: refresh, rollback, rebucket, upkeep, landing, verification, and within a refresh every epoch, those
-of upstream views included. `work` is the same id in all events of one piece of work. No field contains a row, a value
-of a row, or a setting: of an error there is what `DeltafoldError.logged` shows, of any other exception its class.
+A record's message is the event; its fields are in `record.fields`. Each piece of work logs `begun` and then `finished`
+or `failed`: refresh, rollback, rebucket, upkeep, landing, verification, and within a refresh every epoch, those of
+upstream views included. All events of one piece of work have the same id in `work`. No field contains a row, a value
+of a row, or a setting: an error is logged as `DeltafoldError.logged`, any other exception by its class.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from incremental.telemetry.clock import now
 
 VARIABLE, FORM = "DELTAFOLD_LOG", "json"
 LOGGER = logging.getLogger("deltafold")
-LOGGER.addHandler(logging.NullHandler())  # else Python would print failures
+LOGGER.addHandler(logging.NullHandler())  # otherwise Python would print failures to standard error
 
 
 class JsonFormatter(logging.Formatter):
@@ -48,7 +48,7 @@ class JsonFormatter(logging.Formatter):
 
 @dataclass
 class Work:
-    """A piece of work in progress; result: what it returns, which its last event describes."""
+    """A piece of work in progress; result: its return value, whose numbers its last event has."""
 
     result: object = None
 
@@ -76,7 +76,7 @@ def switch_on() -> None:
 
 @contextmanager
 def logged(work: str, subject: Mapping[str, object]) -> Generator[Work]:
-    """Log that some work begins and how it ends; subject: fields of all its events, such as the view."""
+    """Log the begin and the end of some work; subject: fields of all its events, such as the view."""
     switch_on()
     fields, start, done = {"work": uuid.uuid4().hex[:12], **subject}, time.monotonic(), Work()
     log(logging.INFO, f"{work} begun", fields)

@@ -1,1 +1,1 @@
-"""What the commands of the command line do, and how they say it."""
+"""Implement the commands of the command line and render their results."""

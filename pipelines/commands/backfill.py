@@ -21,16 +21,16 @@ BATCH = 32
 def backfill(
     pipeline: Pipeline, warehouse: Warehouse, first: str, last: str, say: Callable[[str], None]
 ) -> tuple[Landing, ...]:
-    """Land every partition of a range that was dropped, or was landed once and has gone; one landing a batch.
+    """Land every partition of a range that has files, or was landed before and has none; one landing per batch.
 
-    first, last: both included, compared as text, as days sort. Raises DeclarationError where no partition is in it.
+    first, last: both included, compared as text, as days sort. Raises DeclarationError if the range is empty.
     """
     low, high = pipeline.check_partition(first), pipeline.check_partition(last)
     if high < low:
-        raise DeclarationError(f"{pipeline.name}: {high} lies before {low}. Exchange --from and --to.")
+        raise DeclarationError(f"{pipeline.name}: {high} is before {low}. Exchange --from and --to.")
     chosen = {name: keys_between(warehouse.partitions(name), low, high) for name in pipeline.partitioned}
     if not any(chosen.values()):
-        raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}. Look at its folders.")
+        raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}. Check its folders.")
     whole = [name for name in pipeline.landed if name not in chosen]
     batches = [(name, part[i : i + BATCH]) for name, part in chosen.items() for i in range(0, len(part), BATCH)]
     found = [warehouse.land(name) for name in whole]
@@ -41,5 +41,5 @@ def backfill(
 
 
 def keys_between(partitions: Sequence[str], low: str, high: str) -> list[str]:
-    """Return the keys of a range."""
+    """Return the partition keys in a range."""
     return [partition for partition in partitions if low <= partition <= high]

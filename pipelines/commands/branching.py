@@ -1,10 +1,9 @@
-"""Branch a pipeline: a new one that begins where the original is.
+"""Branch a pipeline: create a new one that starts from the original's last epoch.
 
-The new folder holds copies of the query and of what lies beside it, and a declaration of its own: what the original
-lands from dropped files is read from its landed tables, as Delta tables that somebody else writes; other paths are
-written out, since they began at the original's folder; nothing is scheduled, and the original keeps its SQL view. The
-warehouse is the original's, in which the new pipeline has a folder of its own, where its view begins as a branch of the
-original's.
+The new folder contains copies of the query and of the files beside it, and its own declaration: sources that the
+original lands are read from its landed tables, as Delta tables; other paths are made absolute, since they were relative
+to the original's folder; there are no schedules, and only the original has its SQL view. Both share the warehouse, in
+which the new pipeline has its own folder with a branch of the original's view.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
-    """Make the pipeline `new` beside this one; its view begins with the last finished epoch of this one's.
+    """Create the pipeline `new` beside this one; its view starts from this one's last finished epoch.
 
-    Raises DeclarationError for a name that is taken or none, StateError where there is nothing to begin with.
+    Raises DeclarationError for a name that is taken or invalid, StateError if there is no finished epoch.
     """
     if not NAME.match(new):
         raise reading.DeclarationError(f"`{new}` cannot be a pipeline: {NAME_RULE}.")
     home = pipeline.folder.with_name(new)
     if home.exists():
-        raise reading.DeclarationError(f"{home} is there already. Choose another name for the branch, or remove it.")
+        raise reading.DeclarationError(f"{home} exists already. Choose another name for the branch, or remove it.")
     _, view = catalogue.open(pipeline, spark)
     scratch = home.with_name(f".{new}.branch")
     shutil.rmtree(scratch, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""End a command: one sentence on standard error for each error, and an exit code."""
+"""Turn errors of commands into one sentence on standard error and an exit code."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 
 class Commands(TyperGroup):
-    """Turns whatever a command raises into one sentence and an exit code."""
+    """Turns the exceptions of a command into one sentence and an exit code."""
 
     def invoke(self, ctx: typer.Context) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader has gone (`| head`). Python would complain again when it flushes at the end.
+            # The reader has closed the pipe (`| head`). Python would raise again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE_CLOSED) from None
         except Exception as error:
@@ -49,7 +49,7 @@ class Commands(TyperGroup):
 
 
 def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
-    """Return an option's type that reports what its check refuses as wrong usage."""
+    """Return an option callback that reports a ValueError of `check` as a usage error."""
 
     def checked(text: str | None) -> str | None:
         try:
@@ -63,6 +63,6 @@ def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
 def _complain(error: Exception) -> int:
     """Print the error on standard error, and return its exit code."""
     known = isinstance(error, errors.DeltafoldError)
-    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug says more)"
+    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug prints the traceback)"
     print(str(error) if known else unexpected, file=sys.stderr)
     return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

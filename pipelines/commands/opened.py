@@ -1,4 +1,4 @@
-"""Open a pipeline for a command, do its work, and report the work when the command ends, also when it fails."""
+"""Open a pipeline for a command, run its work, and report the work when the command ends, also if it fails."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Opened:
     works: list[Work] = field(default_factory=list[Work])
 
     def step(self, text: str) -> None:
-        """Show what is under way."""
+        """Show a step of the work as progress."""
         self.say(f"{self.pipeline.name}: {text}")
 
     def land(self, partitions: Sequence[str]) -> tuple[Landing, ...]:
-        """Land what was dropped, or just these partitions."""
-        self.step("landing what was dropped")
+        """Land the changed partitions, or just these."""
+        self.step("landing files")
         return self._landed(self.pipeline, catalogue.land(self.pipeline, self.warehouse, partitions))
 
     def land_below(self) -> dict[str, tuple[Landing, ...]]:
-        """Land what was dropped for every pipeline below, by its name, the lowest first."""
+        """Land the changed partitions of every pipeline below, by name, the lowest first."""
         if not self.pipeline.chain:
             return {}
         found = catalogue.land_below(self.pipeline, self.warehouse.spark)
@@ -47,22 +47,22 @@ class Opened:
         return self._landed(self.pipeline, backfill.backfill(self.pipeline, self.warehouse, first, last, self.say))
 
     def replay(self, source: str | None) -> tuple[Landing, ...]:
-        """Land again what has rows in quarantine."""
-        self.step("landing again what is in quarantine")
+        """Land partitions with quarantined rows again."""
+        self.step("landing quarantined partitions again")
         return self._landed(self.pipeline, catalogue.replay(self.pipeline, self.warehouse, source))
 
     def refresh(self, chunk: str | None, rebuild: bool = False) -> Report:
         """Refresh or rebuild the view."""
-        return self.moved(lambda: catalogue.refresh(self.pipeline, self.view, self.step, rebuild, chunk))
+        return self.refresh_by(lambda: catalogue.refresh(self.pipeline, self.view, self.step, rebuild, chunk))
 
-    def moved(self, work: Callable[[], Report]) -> Report:
-        """Run what moves the view to another epoch."""
+    def refresh_by(self, work: Callable[[], Report]) -> Report:
+        """Run work that takes the view to another epoch, and record it for the orchestrator."""
         report = work()
         self.works.extend(orchestrator.report_refresh(self.pipeline, self.view, report))
         return report
 
     def branch(self, new: str) -> None:
-        """Make another pipeline that begins where this one is."""
+        """Create a branch of this pipeline."""
         view = branching.branch(self.pipeline, new, self.warehouse.spark)
         made = catalogue.load(new, self.pipeline.folder.parent)
         descriptions.describe(made, view, self.step)
@@ -70,7 +70,7 @@ class Opened:
 
     def verify(self, share: float) -> Verification:
         """Compare the view with the batch query."""
-        self.step("recomputing for comparison")
+        self.step("running the batch query for comparison")
         found = self.view.verify(share)
         self.works.append(Verified(self.pipeline, self.view, found))
         return found
@@ -82,7 +82,7 @@ class Opened:
 
 @contextmanager
 def open_pipeline(name: str) -> Iterator[Opened]:
-    """Return the pipeline of this name, compiled, which reports to the orchestrator."""
+    """Open and compile a pipeline; on exit, report its work to the orchestrator."""
     pipeline = catalogue.load(name)
     with show_progress(f"{name}: starting Spark") as say:
         spark = catalogue.start(pipeline)

@@ -1,8 +1,8 @@
-"""Report what a command did to Dagster, where DAGSTER_HOME names its instance.
+"""Report the work of a command to Dagster, if DAGSTER_HOME names an instance.
 
-Commands work without Dagster, and this room does not import it: the reporter in `assets` is found by its name, only
-where the variable is set. Its failure is one warning: what was landed and refreshed stays as it is, and the next
-command reports what is missing.
+Commands work without Dagster, and this package does not import it: the reporter in `assets` is imported by name, only
+if the variable is set. If reporting fails, there is one warning; landings and refreshes are complete anyway, and the
+next command reports them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Landed:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """A view was refreshed, rebuilt, rolled back, rebucketed or branched; below: for the sake of one that reads it."""
+    """A view was refreshed, rebuilt, rolled back, rebucketed or branched; below: because a view above was refreshed."""
 
     pipeline: Pipeline
     view: View
@@ -66,7 +66,7 @@ def report_refresh(pipeline: Pipeline, view: View, report: Report) -> list[Refre
 
 
 def send(works: Sequence[Work], progress: Callable[[str], None] | None = None) -> bool:
-    """Report to Dagster, and return whether it was done; where it fails, one line on standard error."""
+    """Report to Dagster, and return whether it succeeded; a failure is one line on standard error."""
     home = os.environ.get(HOME_VARIABLE)
     if not works or not home:
         return False
@@ -74,7 +74,7 @@ def send(works: Sequence[Work], progress: Callable[[str], None] | None = None) -
         progress("reporting to Dagster")  # SQLite takes 10 ms or more for a partition
     try:
         importlib.import_module(REPORTER).report(works)
-    except Exception as error:  # whatever is wrong with an orchestrator, the work is done
+    except Exception as error:  # no failure of the orchestrator may fail the command: its work is done
         why = f"{type(error).__name__}: {rendering.first_line(error)}".rstrip(".")
         print(
             f"not reported to Dagster in {home}: {why}. The data is complete; the next command reports again, "

@@ -1,6 +1,6 @@
-"""Show progress: one passing line on a terminal, else plain lines.
+"""Show progress: one line that is overwritten on a terminal, else plain lines.
 
-Everything is written to standard error, so that standard output holds the result alone.
+All of it is written to standard error, so that standard output contains only the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 def show_warnings() -> None:
-    """Print warnings of the library as one line, without the place in its code."""
+    """Print warnings of the library as one line, without file and line of its code."""
     formatted = warnings.formatwarning
 
     def line(message: Warning | str, category: type[Warning], *where: Any) -> str:

@@ -1,7 +1,7 @@
 """Render landings, reports and rows as plain lines and aligned columns.
 
-Nothing here colours or draws: the same text serves a terminal, a log and a test. Control characters in data are made
-visible, since a terminal would obey them.
+No colours: the same text serves a terminal, a log and a test. Control characters in data are escaped,
+since a terminal would execute them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def _column(title: str, cells: list[str]) -> list[str]:
 
 
 def cell(value: object) -> str:
-    """Render a value for a column: NULL for None, control characters made visible."""
+    """Render a value for a column: NULL for None, control characters escaped."""
     text = "NULL" if value is None else str(value)
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def landing(done: Landing) -> str:
-    """Render a landing as one line: what changed in the source, and the rows in quarantine."""
+    """Render a landing as one line: partitions landed, removed and unchanged, and rows in quarantine."""
     total = sum(done.quarantined.values())
     held = [f"{format_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
@@ -58,8 +58,8 @@ def landing(done: Landing) -> str:
 
 
 def replay(done: Landing) -> str:
-    """Render a replay as one line: what it landed, and what stays in quarantine."""
-    return landing(done) if done.landed or done.removed else f"{done.source}: nothing is in quarantine"
+    """Render a replay as one line: partitions landed, and rows that stay in quarantine."""
+    return landing(done) if done.landed or done.removed else f"{done.source}: no rows in quarantine"
 
 
 def report(done: Report) -> str:
@@ -74,7 +74,7 @@ def report(done: Report) -> str:
 
 
 def run(landings: Iterable[Landing], reports: Iterable[Report]) -> str:
-    """Render a run of one pipeline: its landings, then its refresh, if it had one."""
+    """Render a run of one pipeline: its landings, then its refreshes."""
     return "\n".join([*map(landing, landings), *map(report, reports)])
 
 
@@ -119,10 +119,10 @@ def status(rows: Iterable[Mapping[str, Any]]) -> str:
     """Render one row per pipeline, from the facts of `deltafold status --json`."""
     sizes = ("state size", "view size")
     headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "quarantine", *sizes, "problem")
-    return table(headers, map(_stand, rows))
+    return table(headers, map(_status_row, rows))
 
 
-def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
+def _status_row(row: Mapping[str, Any]) -> tuple[object, ...]:
     """Render one line of the status: the lag by source if there is any."""
     lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
     behind = [
@@ -140,11 +140,11 @@ def _stand(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def size(found: Mapping[str, int] | None) -> str:
-    """Render bytes and files, and what `maintain` would rewrite."""
+    """Render bytes, files, and fragmented partitions, which `maintain` would rewrite."""
     if found is None:
         return "-"
-    worn = f", {format_count(found['worn'], 'partition')} worn" if found["worn"] else ""
-    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{worn}"
+    fragmented = f", {format_count(found['fragmented'], 'partition')} fragmented" if found["fragmented"] else ""
+    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{fragmented}"
 
 
 def duration(seconds: float) -> str:
@@ -156,7 +156,7 @@ def duration(seconds: float) -> str:
 
 
 def upkeep(done: Upkeep) -> str:
-    """Render the sentence, a line for each table that was touched, and the retention."""
+    """Render the sentence, a line for each changed table, and the retention."""
     lines = [done.sentence]
     for name, each in done.tables.items():
         rewritten = (
@@ -169,8 +169,8 @@ def upkeep(done: Upkeep) -> str:
 
 
 def findings(found: Iterable[Finding]) -> str:
-    """Render one line per check of the doctor, with a mark on failed ones."""
-    return "\n".join(f"{'ok  ' if each.ok else 'MEND'}  {each.sentence}" for each in found)
+    """Render one line per check of the doctor: ok or FAIL, and its sentence."""
+    return "\n".join(f"{'ok  ' if each.ok else 'FAIL'}  {each.sentence}" for each in found)
 
 
 def first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Create a new pipeline that runs at once on sample data of its own."""
+"""Create a new pipeline with its own sample data, ready to run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ sources:
       path: data/shops
       format: csv
       schema: shop STRING, city STRING
-    invariant: true # it never changes, so a join with it keeps nothing
+    invariant: true # it never changes, so a join with it keeps no state
 partitions: {kind: daily, start: 2024-05-01}
-policy: incremental # auto: recompute what cannot be maintained
+policy: incremental # auto: recompute if the query cannot be maintained
 """
 
 _QUERY = """\
@@ -49,7 +49,7 @@ _SALES = {
 def make(name: str, folder: Path) -> Path:
     """Create the pipeline folder/name with sample data, and return its folder. Raises DeclarationError.
 
-    Nothing that exists is touched: a name that is taken is refused.
+    Existing files are not changed: a name that is taken is refused.
     """
     if not NAME.match(name):
         raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
@@ -64,5 +64,5 @@ def make(name: str, folder: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise DeclarationError(f"{home} cannot be made ({error.strerror}). Choose another folder.") from error
+        raise DeclarationError(f"{home} cannot be created ({error.strerror}). Choose another folder.") from error
     return home

@@ -1,7 +1,7 @@
-"""Check the cron text of a schedule; a ValueError says what to write.
+"""Check the cron text of a schedule; a ValueError contains the fix.
 
-Five fields as in crontab(5), or one of the names that Dagster's scheduler knows; so a wrong schedule is found when the
-declaration is read and not when the scheduler first looks at it.
+Five fields as in crontab(5), or one of the names that Dagster's scheduler knows. An invalid schedule is thus reported
+when the declaration is read, and not when the scheduler first evaluates it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@a
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-# What each field is called, its lowest and highest number, and the names that stand for its numbers.
+# For each field its name, its lowest and highest number, and the names that can replace numbers.
 _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
@@ -24,7 +24,7 @@ _ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?)(?:/(?P
 
 
 def check_schedule(text: str) -> str:
-    """Return the schedule; raises ValueError, with a fix, if it is no cron schedule."""
+    """Return the schedule; raises ValueError, with a fix, if it is invalid."""
     if text.startswith("@"):
         if text not in NAMES:
             raise ValueError(f"`{text}` is not a schedule. Use one of {', '.join(NAMES)}, or five cron fields")
@@ -47,11 +47,11 @@ def _check_item(item: str, name: str, low: int, high: int, words: tuple[str, ...
         raise ValueError(f"`{item}` is not a {name} of a cron schedule. Use *, a number, a range a-b or a step */n")
     ends = [_number(end, words, low) for end in (found["first"], found["last"]) if end]
     if any(end is None or not low <= end <= high for end in ends):
-        raise ValueError(f"`{item}` is not a {name} of a cron schedule; it goes from {low} to {high}")
+        raise ValueError(f"`{item}` is not a {name} of a cron schedule. Choose {low} to {high}")
     if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
         raise ValueError(f"`{item}` runs backwards. Write the smaller {name} first")
     if found["step"] and not 0 < int(found["step"]) <= high:
-        raise ValueError(f"`{item}` has an impossible step; a {name}'s step goes from 1 to {high}")
+        raise ValueError(f"`{item}` has an invalid step. Choose 1 to {high} for a {name}")
 
 
 def _number(text: str, words: tuple[str, ...], low: int) -> int | None:

@@ -10,13 +10,13 @@
           partition_by: day                        optional
           options: {delimiter: ";"}                optional, Spark's reader options
           malformed: quarantine                    or fail, the default: a row that does not fit stops the landing
-          quarantine_limit: 1000                   optional: more rows in quarantine than this stop the landing, too
+          quarantine_limit: 1000                   optional: more rows in quarantine stop the landing, too
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it, by its path
-        invariant: true                            never changes: joins with it keep nothing
+        invariant: true                            never changes: joins with it keep no state
         primary_key: shop                          one column or a list: never NULL, and no two rows share it
         foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
-        append_only: false                         true: rows never leave or change; checked, like keys, in each refresh
+        append_only: false                         true: rows are only added; checked, like keys, in each refresh
       rates:
         table: finance.rates                       a Delta table by its name in Spark's catalog, which has to outlive
                                                    the process: Hive, Unity or another, in `spark: {settings: …}`
@@ -26,8 +26,8 @@
     policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
-    on_change: refuse                              or rebuild, where the query or a column it reads is another one
-    chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
+    on_change: refuse                              or rebuild, if the query or a column it reads changed
+    chunk: 2g                                      optional: a larger change is split into batches, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
                                                    each refresh (100% by default), and all of it on a schedule
@@ -36,10 +36,10 @@
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
-Every relative path, the warehouse's too, starts at the pipeline's own folder, so that a pipeline can be moved as one.
-A path, or the name of a table, may hold `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be a URI
-(`s3a://...`), which is taken as it stands; dropped files and the warehouse are in folders of this machine so far.
-The warehouse holds one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
+Relative paths, the warehouse's too, start at the pipeline's own folder, so that a pipeline can be moved with it.
+A path, or the name of a table, may contain `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be
+a URI (`s3a://...`), which is not changed; dropped files and the warehouse are in local folders so far.
+The warehouse has one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _as_text(value: object) -> object:
 
 
 def _as_date(value: object) -> object:
-    """Accept only 2013-01-01: a number would be taken for seconds since 1970."""
+    """Accept only days such as 2013-01-01: a number would be read as seconds since 1970."""
     day = _day(value) if isinstance(value, str) else value
     if isinstance(day, datetime.datetime) or not isinstance(day, datetime.date):
         raise ValueError("it must be a day such as 2013-01-01")
@@ -87,7 +87,7 @@ def _as_date(value: object) -> object:
 
 
 def _day(text: str) -> datetime.date | None:
-    """Return the day if the text has the one form by which folders are named."""
+    """Return the day if the text has the form of folder names."""
     try:
         day = datetime.date.fromisoformat(text)
     except ValueError:
@@ -190,21 +190,23 @@ class Source(_Part):
                 "exactly one of them"
             )
         if self.view and self.invariant:
-            raise ValueError("a view changes with what it reads. Remove `invariant`")
+            raise ValueError("a view cannot be invariant: it changes with its sources. Remove `invariant`")
         if self.view and (self.primary_key or self.foreign_keys or self.append_only):
-            raise ValueError("a view is what its query makes it. Remove `primary_key`, `foreign_keys`, `append_only`")
+            raise ValueError(
+                "constraints of a view cannot be declared. Remove `primary_key`, `foreign_keys`, `append_only`"
+            )
         return self
 
     @model_validator(mode="after")
     def _keys_fit(self) -> Source:
         check_keys(self.primary_key, self.foreign_keys, self.files and self.files.schema_ddl)
         if self.invariant and self.append_only:
-            raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows come to it")
+            raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it")
         return self
 
 
 class Partitions(_Part):
-    """How dropped files are cut: one partition a day between start and end (both included), or whatever comes."""
+    """Partitions of dropped files: one per day between start and end (both included), or any folder names (dynamic)."""
 
     kind: Literal["daily", "dynamic"]
     start: Day | None = None
@@ -238,14 +240,14 @@ class Partitions(_Part):
 
 
 class Check(_Part):
-    """How much of a view Dagster compares with the batch query after a refresh, and when all of it."""
+    """The share of a view that Dagster compares with the batch query after a refresh, and a schedule for all."""
 
     sample: Annotated[str, AfterValidator(sizes.check_share)] = "100%"
     schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
 
 
 class SparkPart(_Part):
-    """How Spark is started for this pipeline: heap of the one process, master URL, further settings."""
+    """Spark for this pipeline: heap of the driver, master URL, further settings."""
 
     memory: Amount | None = None
     master: str | None = None
@@ -272,7 +274,7 @@ class Declaration(_Part):
 
     @property
     def cut(self) -> Partitions:
-        """Return how the sources with partition_by are partitioned: as declared, or dynamically."""
+        """Return the partitions of the sources with partition_by: as declared, or dynamic."""
         return self.partitions or Partitions(kind="dynamic")
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
 """Resolve the paths in a declaration to absolute paths or URIs.
 
-A path may hold `${VARIABLE}` or `${VARIABLE:-default}`, and starts at the pipeline's own folder.
+A path may contain `${VARIABLE}` or `${VARIABLE:-default}`, and is relative to the pipeline's own folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """Return the absolute path of a declared one: variables filled in, relative to `folder`; URIs stay.
+    """Return a declared path as an absolute one: variables substituted, relative to `folder`; URIs unchanged.
 
     ValueError if a variable is not set or nothing is left.
     """
@@ -31,9 +31,9 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     if not text.strip():
         raise ValueError("the path is empty. Name a folder")
     if CONTROL.search(text):
-        raise ValueError("the path holds a control character. Remove it")
+        raise ValueError("the path contains a control character. Remove it")
     if has_password(text):
-        raise ValueError(f"the address holds a password, which does not belong in this file. {INSTEAD}")
+        raise ValueError(f"the address contains a password, which does not belong in this file. {INSTEAD}")
     if is_uri(text):
         return text.strip()
     if fault := uri_fault(text):
@@ -42,7 +42,7 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
 
 
 def _filled(text: str, environment: Mapping[str, str]) -> str:
-    """Fill in the variables of a text; raises ValueError for one that is not set."""
+    """Substitute the variables in a text; raises ValueError for one that is not set."""
     filled = _VARIABLE.sub(lambda found: _variable(found, environment), text)
     if "${" in filled:
         raise ValueError("`${` opens a variable that is not closed or not a name. Write ${NAME} or ${NAME:-default}")

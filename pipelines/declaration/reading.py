@@ -1,7 +1,7 @@
-"""Read pipeline.yaml into a Declaration, or list one sentence per mistake.
+"""Read pipeline.yaml into a Declaration, or raise an error with one sentence per mistake.
 
-Each sentence says the file, the line, the field, what is wrong and what to do. The YAML is composed first, because only
-its nodes know their lines, and because PyYAML itself would let the second of two equal keys win in silence.
+Each sentence cites file, line, field, cause and fix. The YAML is first parsed into nodes, because only these have line
+numbers, and because PyYAML itself would silently keep the second of two equal keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipelines.declaration.declaration import Check, Declaration, FilesSource, P
 
 _Place = tuple[str | int, ...]
 
-# Keys that people expect here and that live elsewhere.
+# Keys that users may expect here but that belong elsewhere.
 _ELSEWHERE = {
     "name": "a pipeline is named by its folder. Remove it",
     "query": "the query belongs in query.sql or query.py beside this file. Move it there",
@@ -38,13 +38,13 @@ _WHAT = {
 
 
 class DeclarationError(DeltafoldError):
-    """A pipeline is not declared as it must be; the message has one line per mistake."""
+    """The declaration of a pipeline is invalid; the message has one line per mistake."""
 
 
 def read_declaration(path: Path, environment: Mapping[str, str]) -> Declaration:
     """Read the declaration in a pipeline.yaml. Raises DeclarationError.
 
-    path: the file, whose folder is where relative paths start; environment: the variables that paths may use.
+    path: the file, to whose folder paths are relative; environment: the variables that paths may use.
     """
     content, lines = _parse(path)
     try:
@@ -96,7 +96,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
 
 
 def _collect(path: Path, node: yaml.Node, place: _Place, lines: dict[_Place, int], above: tuple[int, ...]) -> None:
-    """Collect the line of every key and item below a node; refuses what YAML allows and nobody means."""
+    """Collect the line of every key and item below a node; refuses cycles and duplicate keys."""
     if id(node) in above:
         raise DeclarationError(f"{path}, line {node.start_mark.line + 1}: a value contains itself. Remove the anchor.")
     above = (*above, id(node))
@@ -142,7 +142,7 @@ def _what(place: _Place, mistake: Any) -> str:
 
 
 def _keys(place: _Place) -> list[str]:
-    """Return the keys that the mapping at this place may have."""
+    """Return the allowed keys of the mapping at this path."""
     part: type[BaseModel]
     match place:
         case ("sources", _):

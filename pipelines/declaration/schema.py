@@ -23,7 +23,7 @@ def as_ddl(value: object) -> object:
 def mapping_to_ddl(columns: Mapping[str, str]) -> str:
     """Return the DDL of a mapping from column name to Spark type.
 
-    Each entry must stay one column: a type that would add columns raises ValueError.
+    Each entry must be one column: a type that would add columns raises ValueError.
     """
     ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
     if schema_columns(ddl) != tuple(columns):
@@ -36,7 +36,7 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
 def schema_columns(ddl: str) -> tuple[str, ...]:
     """Return the column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order.
 
-    Raises ValueError, with what to write instead, when a column has no name or no type, or a name comes twice.
+    Raises ValueError, with the fix, if a column has no name or no type, or a name occurs twice.
     """
     names: list[str] = []
     for part in _split(ddl):
@@ -56,7 +56,7 @@ def _quoted(name: str) -> str:
 
 
 def _split(ddl: str) -> Iterator[str]:
-    """Split at the commas that are in no bracket and no quotation."""
+    """Split at the commas outside brackets and quotations."""
     depth, quote, start = 0, "", 0
     for position, character in enumerate(ddl):
         if quote:
@@ -76,7 +76,7 @@ def _split(ddl: str) -> Iterator[str]:
 
 
 def _first_word(part: str) -> tuple[str, str]:
-    """Return a column's name, unquoted, and what follows it. `name: TYPE` is DDL too."""
+    """Return a column's name, unquoted, and the rest of its text. `name: TYPE` is DDL too."""
     text = part.strip()
     if not text.startswith("`"):
         name, _, rest = text.replace(":", " ", 1).partition(" ") if _colon_first(text) else text.partition(" ")

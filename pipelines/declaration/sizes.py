@@ -1,4 +1,4 @@
-"""Parse sizes and shares as people write them: `2g` as bytes, `1%` as a share."""
+"""Parse sizes and shares: `2g` as bytes, `1%` as a share."""
 
 from __future__ import annotations
 

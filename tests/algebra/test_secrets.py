@@ -44,6 +44,6 @@ def test_secrets_in_texts_are_masked(text: str) -> None:
 
 
 def test_an_address_with_a_password_is_refused() -> None:
-    with pytest.raises(SourceError, match="holds a password") as raised:
+    with pytest.raises(SourceError, match="contains a password") as raised:
         Delta("s3a://me:hunter2@lake/sales")
     assert "hunter2" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Test room: a tiny pipeline over dropped files. In: a folder and how it is cut. Out: the pipeline, and files in it."""
+"""Create a tiny pipeline over dropped files, with or without partitions, and write files for it."""
 
 import json
 from collections.abc import Iterable
@@ -39,14 +39,14 @@ Sale = tuple[int, str, int]
 
 
 def declare(folder: Path, more: str = DAILY, sql: str = SQL, besides: str = "") -> catalogue.Pipeline:
-    """The pipeline `sales` in folder/sales, with no files yet; `besides` are further sources."""
+    """Return the pipeline `sales` in folder/sales, with no files yet; `besides`: further sources."""
     declaration = DECLARATION.replace("warehouse:", f"{besides}warehouse:") + more
     write(folder, "sales", declaration, sql=sql)
     return catalogue.load("sales", folder)
 
 
 def drop(pipeline: catalogue.Pipeline, key: str, sales: Iterable[Sale], file: str = "sales.csv") -> Path:
-    """Writes one file into a partition's folder, in place of one of the same name."""
+    """Write one file into a partition's folder, replacing one of the same name."""
     folder = pipeline.folder / "data" / f"day={key}"
     folder.mkdir(parents=True, exist_ok=True)
     lines = ["id,shop,amount", *(f"{number},{shop},{amount}" for number, shop, amount in sales)]
@@ -55,7 +55,7 @@ def drop(pipeline: catalogue.Pipeline, key: str, sales: Iterable[Sale], file: st
 
 
 def commit(table: Path, version: int) -> None:
-    """Makes a folder look like a Delta table of this version, as far as its log's names go."""
+    """Make a folder look like a Delta table of this version, by the file names in its log."""
     log = table / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     (log / f"{version:020}.json").write_text(json.dumps({"commitInfo": {}}))

@@ -1,4 +1,4 @@
-"""What Dagster's pages mark as missing or outdated, by its own resolver."""
+"""Find the assets that Dagster's pages mark as missing or outdated, by its own resolver."""
 
 import dagster as dg
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus

@@ -14,7 +14,7 @@ from assets.resources import SparkResource
 from incremental.algebra.results.report import Description, StateDescription
 from pipelines import catalogue, descriptions
 from tests.assets import sales
-from tests.assets.server import PROJECT
+from tests.assets.web.server import PROJECT
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -90,7 +90,7 @@ def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alon
     found = catalogue.survey_pipelines(tmp_path)
     defined = factory.build(found, {}, SparkResource())
     asset = defined.resolve_assets_def(keys.view(name))
-    assert asset.specs_by_key[keys.view(name)].description == f"Not declared well. {found[name]}"
+    assert asset.specs_by_key[keys.view(name)].description == f"Invalid declaration. {found[name]}"
     result = dg.materialize([asset], raise_on_error=False, instance=dg.DagsterInstance.ephemeral())
     [failed] = result.get_step_failure_events()
     assert failed.step_failure_data.user_failure_data is not None

@@ -51,7 +51,7 @@ def ticks(tmp_path: Path) -> Iterator[Ticks]:
         yield Ticks(tmp_path, instance)
 
 
-UP_TO_DATE = "sales has consumed all that its sources have."
+UP_TO_DATE = "sales is up to date with its sources."
 
 
 def test_one_refresh_follows_a_landing_of_many_partitions(ticks: Ticks) -> None:

@@ -135,7 +135,7 @@ def test_a_check_is_of_the_last_materialisation(pages: Pages) -> None:
     found = record.evaluation
     assert found is not None and found.target_materialization_data is not None
     assert (found.passed, found.description) == (False, "shop differs.")
-    assert found.metadata["rows too many"].value == 2
+    assert found.metadata["extra rows"].value == 2
     assert "sample" not in found.metadata
     last = following.last_materialisation(pages.instance, VIEW)
     assert last is not None and found.target_materialization_data.storage_id == last.storage_id

@@ -239,8 +239,8 @@ def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
     [check] = result.get_asset_check_evaluations()
     assert not check.passed
     assert check.blocking
-    assert check.metadata["rows missing"].value == 1
-    assert check.metadata["rows too many"].value == 1
+    assert check.metadata["missing rows"].value == 1
+    assert check.metadata["extra rows"].value == 1
 
 
 def test_dynamic_partitions_are_landed_by_name(tmp_path: Path, spark: SparkSession) -> None:

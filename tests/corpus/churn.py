@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DateType, NumericType, StringType
 
 from incremental.algebra.sqltext import quoted
-from incremental.lake.memory.rows import evaluated
+from incremental.lake.memory.rows import materialize
 from tests.corpus.writer import Writer
 from tests.sandbox import Sandbox
 
@@ -25,7 +25,7 @@ class Churn:
     def __init__(self, sandbox: Sandbox, pools: Mapping[str, DataFrame], seed: int) -> None:
         self._random, self._seed = random.Random(seed), seed
         self._writers = {name: Writer(sandbox, name) for name in pools}
-        self._pools = {name: evaluated(frame) for name, frame in pools.items()}
+        self._pools = {name: materialize(frame) for name, frame in pools.items()}
         for name, pool in self._pools.items():
             self._writers[name].write(pool.where(self._between(name, 0, FIRST)), "append")
 

@@ -1,4 +1,4 @@
-"""A process that refreshes a view and comes to an end on the way.
+"""Refresh a view in a process that is killed on the way.
 
 python -m tests.crash.child HOST FOLDER KIND STAGE HOW STOP
 HOST: the file of a running Spark, or `own`. HOW: `kill` at the point, `during` the write that the point begins, `hold`

@@ -1,4 +1,4 @@
-"""Worlds that have lived through what comes before a crash, made once for all crashes of the same kind and stage."""
+"""Prepare the sandboxes before a crash, once for all crashes of the same kind and stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Prepared = Callable[..., CrashSandbox]
 
 @pytest.fixture(scope="session")
 def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """The world of a kind before the run of a stage; to be copied, not to be changed."""
+    """Return the sandbox of a kind before the run of a stage; copy it, do not change it."""
     known: dict[tuple[str, object, Lake], CrashSandbox] = {}
 
     def of(kind: str, stage: str, lake: Lake = DELTA) -> CrashSandbox:
@@ -35,5 +35,5 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="session")
 def memory() -> Lake:
-    """The lake of the worlds in memory."""
+    """The lake of the sandboxes in memory."""
     return MemoryLake()

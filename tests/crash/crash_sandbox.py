@@ -1,4 +1,4 @@
-"""Small warehouses to crash in: one source, one view, and what may happen to the source.
+"""Set up small warehouses for crashes: one source, one view, and changes of the source.
 
 A sandbox is a folder, made once and copied for each crash.
 """
@@ -37,12 +37,12 @@ JOINED = (
 )
 ABOVE = "select l.q, count(*) c, max(o.v) m, sum(l.s) s from orders o join low l on o.q = l.q group by l.q"
 SCHEMA = "id int, k int, v int, q int"
-BIG_STATE = Tuning(rewrite_files=0)
+BIG_STATE = Tuning(rewrite_files=0, rewrite_touched_bytes=0)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to keep a view.
+    """A way to maintain a view.
 
     tuning: of its warehouse; below: the query of the view `low` it reads; published: as a SQL view.
     """
@@ -82,7 +82,7 @@ class CrashSandbox:
         return self.folder / "warehouse" / "views" / "v" / "journal"
 
     def warehouse(self) -> Warehouse:
-        """The warehouse as a new process sees it: nothing is remembered from before."""
+        """The warehouse as a new process opens it, without caches."""
         warehouse = self.sandbox.opened(tuning=KINDS[self.kind].tuning)
         warehouse.source("orders", Delta(self.orders))
         warehouse.source("dropped", Files(str(self.folder / "dropped"), "csv", "n INT, day STRING", "day"))
@@ -105,13 +105,13 @@ class CrashSandbox:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the journal ends with an epoch that was begun only."""
+        """Whether the last epoch in the journal is unfinished."""
         last = Journal(self.journal).last()
         return last is not None and last.report is None
 
     @property
     def finished(self) -> int:
-        """How many epochs have ended where they were to go: part of one is none."""
+        """The number of complete epochs; parts do not count."""
         return sum(entry.complete for entry in Journal(self.journal).entries())
 
     def batch(self, version: int | None = None) -> Rows:
@@ -126,13 +126,13 @@ class CrashSandbox:
         table = self.sandbox.table("orders")
         latest = table.version()
         assert latest is not None
-        return table.scanned(latest if version is None else version)
+        return table.scan(latest if version is None else version)
 
     def answer(self) -> Rows:
         return Counter(tuple(row) for row in self.view().answer().collect())
 
     def pointed(self) -> Rows | None:
-        """What a reader finds who opens the pointer file, then the table; None where there is no file."""
+        """The rows that a reader finds by the pointer file; None if there is no file."""
         file = self.journal.parent / "current.json"
         if not file.exists():
             return None
@@ -141,7 +141,7 @@ class CrashSandbox:
         return Counter(tuple(row) for row in rows.select(*(column["name"] for column in told["columns"])).collect())
 
     def shown(self) -> Rows:
-        """What the SQL view shows."""
+        """The rows of the SQL view."""
         return Counter(tuple(row) for row in self.spark.table(self.sql_view).collect())
 
     def sql(self, text: str, **paths: str) -> None:
@@ -154,7 +154,7 @@ class CrashSandbox:
         return self
 
     def change(self, number: int = 1) -> None:
-        """Deletes, a correction, inserts with equal rows: groups come, go and change. One commit, for it is quick."""
+        """Delete, update and insert (equal rows too) in one commit, so that groups are added, removed and changed."""
         low = number * 10
         kept = self.rows().where(f"not coalesce(id between {low - 10} and {low - 4} or k = {number % 5}, false)")
         corrected = {"v": f"if(id % 9 = {number}, v + 100, v)", "q": f"if(id % 9 = {number}, 1, q)"}
@@ -164,11 +164,11 @@ class CrashSandbox:
         self.sandbox.write("orders", after.coalesce(1), "overwrite")
 
     def rewrite(self) -> None:
-        """Other files, the same rows."""
+        """Rewrite the files with the same rows."""
         self.sql("update {orders} set v = v where id % 2 = 0")
 
     def drop(self, **days: int) -> None:
-        """Files of these days, one row each, and of no others."""
+        """Write files of these days, one row each, and remove those of others."""
         shutil.rmtree(self.folder / "dropped", ignore_errors=True)
         for day, number in days.items():
             folder = self.folder / "dropped" / f"day={day}"
@@ -177,7 +177,7 @@ class CrashSandbox:
 
     def landed(self) -> Rows:
         table = self.warehouse().tables()["dropped"]
-        return Counter(tuple(row) for row in table.scanned(table.version() or 0).collect())
+        return Counter(tuple(row) for row in table.scan(table.version() or 0).collect())
 
     def copied(self, folder: Path) -> CrashSandbox:
         shutil.copytree(self.folder, folder)

@@ -1,7 +1,7 @@
-"""Where a refresh or a landing writes, found in the code itself, and how to stop there.
+"""Find the points where a refresh or a landing writes, in the code itself, and stop a run there.
 
-A writing function is one whose text calls something that writes. Every one of them in ROOMS is wrapped: a new write is
-a new point to be killed at, without anybody listing it.
+A writing function is one whose text calls a method that writes. All of them in ROOMS are wrapped, so a new write is a
+new point to be killed at, without listing it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Stop = int | tuple[str, int]
 
 
 class Killed(BaseException):
-    """What stands in for SIGKILL inside a process: nothing in the product may catch it."""
+    """Replaces SIGKILL inside a process: nothing in the product may catch it."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The crashes that are tried without --long: every kind of view, every stage, and both sides of every write."""
+"""List the crashes that are tested without --long: every kind of view, every stage, both sides of every write."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("state and view table, merged", "change", ("before MemoryLog.advance", 1)),
     ("state and view table, merged", "maintain", ("after MemoryLog.advance", 1)),
     ("state and view table, merged", "rollback", ("after MemoryLog.advance", 1)),
-    ("state and view table, merged", "branch", ("before Folder.appear", 1)),
-    ("bag", "change that cancels out", ("before Journal.withdraw", 1)),
+    ("state and view table, merged", "branch", ("before Folder.move_to", 1)),
+    ("bag", "change that cancels out", ("before Journal.remove", 1)),
     ("bag", "rollback", ("before MemoryLog.advance", 1)),
     ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("join and window", "first load", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("recomputed", "change", ("after MemoryLog.advance", 1)),
-    ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
+    ("by definition", "change that cancels out", ("after Journal.remove", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
     ("view over a view", "first load", ("after Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
     ("view over a view", "late resume", ("after Journal._write", 1)),
-    ("view over a view", "branch", ("after Folder.appear", 1)),
+    ("view over a view", "branch", ("after Folder.move_to", 1)),
     ("bag", "first load", ("before PointerFile.write", 1)),
     ("two nested states", "first load", ("after PointerFile.write", 1)),
     ("one state in place", "landing", ("before MemoryLog.advance", 1)),
@@ -46,7 +46,7 @@ ON_DELTA: tuple[Crash, ...] = (
     ("join and window", "change in parts", ("after Journal._write", 2)),
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
     ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
-    ("state and view table, merged", "branch", ("before Folder.appear", 1)),
+    ("state and view table, merged", "branch", ("before Folder.move_to", 1)),
     ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("before SqlView.drop", 1)),

@@ -1,8 +1,8 @@
-"""What a world lives through, the run that is stopped in it, and what must hold afterwards.
+"""Define the stages of crash tests: the preparation, the run that is stopped, and the checks afterwards.
 
-A crash of a refresh is survived when readers see the last finished epoch until the next refresh, which finishes what
-was begun and takes in what came since; of anything else, when readers see what they saw or all of it, and the next
-attempt, or the next refresh, ends well.
+After a crash of a refresh, readers must see the last finished epoch until the next refresh, which finishes the
+interrupted epoch and applies later changes. After any other crash, readers must see the state before or after, and the
+next attempt, or the next refresh, must succeed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.crash.points import Killed, Point, Run, Stop, raise_killed, watched
 
 @dataclass(frozen=True)
 class Seen:
-    """What readers see, None before the first epoch has ended, and the number of finished epochs."""
+    """The rows that readers see, None before the first epoch, and the number of finished epochs."""
 
     rows: Rows | None
     finished: int
@@ -28,7 +28,7 @@ Check = Callable[[CrashSandbox, Seen, bool], None]
 
 @dataclass(frozen=True)
 class Stage:
-    """What comes first, the run that is to be stopped, and what a world must be like after it; kinds: where it is."""
+    """A preparation, the run that is stopped, and the check after it; kinds: to which it applies."""
 
     prepare: Callable[[CrashSandbox], None]
     run: Callable[[CrashSandbox], object]

@@ -102,8 +102,8 @@ def test_withdrawing_twice_is_withdrawing(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.begin(intent(1))
     with watched() as run:
-        journal.withdraw(intent(1))
-        journal.withdraw(intent(1))
+        journal.remove(intent(1))
+        journal.remove(intent(1))
     assert journal.last() is None
     assert len(run.passed) == 4
 
@@ -114,10 +114,10 @@ def test_old_entries_are_forgotten(tmp_path: Path) -> None:
     for epoch in range(1, 8):
         journal.finish(intent(epoch), report(epoch), {"state_1": epoch})
     journal.begin(intent(8))
-    assert journal.forget(3) == 5
+    assert journal.prune(3) == 5
     assert [entry.intent.epoch for entry in journal.entries()] == [6, 7, 8]
-    assert journal.forget(3) == 0
-    assert journal.forget(1) == 0, "what is unfinished alone does not tell what readers see"
+    assert journal.prune(3) == 0
+    assert journal.prune(1) == 0, "an unfinished epoch alone does not name the answer that readers see"
 
 
 def test_a_lock_is_waited_for(tmp_path: Path) -> None:

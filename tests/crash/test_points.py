@@ -26,9 +26,9 @@ SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
 OF_UPKEEP = {
-    "Journal.forget",
+    "Journal.prune",
     "Folder.remove",
-    "Folder.appear",
+    "Folder.move_to",
     *writers("lake.physical_layout"),
 }  # some of these are enough
 
@@ -48,12 +48,12 @@ def test_the_writes_we_know_of_are_found() -> None:
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
     known |= {"lake.direct_commit:DirectCommit.write_files", "lake.direct_commit:DirectCommit.finish"}
-    known |= {"lake.durable:Folder.remove", "lake.durable:Folder.appear"}
+    known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
     known |= {
         "store.journal:Journal._write",
-        "store.journal:Journal.withdraw",
+        "store.journal:Journal.remove",
         "landing.manifest:Manifest.remember",
-        "store.journal:Journal.forget",
+        "store.journal:Journal.prune",
         "store.dependents:Readers.add",
         "store.publisher:PointerFile.write",
         "lake.sql_view:SqlView.write",

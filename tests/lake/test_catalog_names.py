@@ -55,7 +55,7 @@ def test_a_table_is_maintained_by_its_name(delta: DeltaSandbox, database: str) -
     view.maintain(0)
     assert sql(f"describe history {database}.t").count() == history
     pair = delta.view("select f.k from far f join near n on f.k = n.k", "pair")
-    with pytest.raises(SourceError, match="asked for at two versions"):
+    with pytest.raises(SourceError, match="requested at two versions"):
         pair.refresh({"far": 0, "near": 1})
 
 

@@ -74,7 +74,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "partitioned by": (table.partition, table.partitioned_by(version)),
         "mapped": table.mapped,
         "whole": [table.is_readable(each) for each in (0, version, version + 1)],
-        "made": [bool(table.made_by(each)) for each in (version, version + 1)],
+        "made": [bool(table.commit_id(each)) for each in (version, version + 1)],
         "needed": [(hours := table.needed_hours(each)) and round(hours, 1) for each in (0, version)],
         "used": table.usage()[0] > 0,
     }
@@ -260,10 +260,10 @@ def folders(at: Scenario) -> None:
     table.append(at.rows((2,), schema="k int"), mark(2), None)
     shutil.copytree(at.folder / "moved", at.folder / "copy")
     copy = at.table("copy")
-    at.note("a copy is the same table", (copy.identity() == table.identity(), copy.made_by(1) == table.made_by(1)))
+    at.note("a copy is the same table", (copy.identity() == table.identity(), copy.commit_id(1) == table.commit_id(1)))
     copy.append(at.rows((3,), schema="k int"), mark(3), None)
     table.append(at.rows((4,), schema="k int"), mark(3), None)
-    at.note("and goes its own way", (bag(copy.at(2)), bag(table.at(2)), copy.made_by(2) == table.made_by(2)))
+    at.note("and goes its own way", (bag(copy.at(2)), bag(table.at(2)), copy.commit_id(2) == table.commit_id(2)))
     shutil.move(at.folder / "copy", at.folder / "other")
     at.note(
         "moved",
@@ -290,7 +290,7 @@ def vacuumed(at: Scenario) -> None:
     table.remove_older(0)
     at.note("at once", (table.usage()[0], [table.is_readable(version) for version in range(3)], bag(table.at(2))))
     with pytest.raises(JavaError, match=r"FILE_NOT_EXIST|FileNotFound"):
-        table.scanned(0).collect()
+        table.scan(0).collect()
 
 
 PARTS = [own_writes, landing, other_writers, folders, vacuumed]

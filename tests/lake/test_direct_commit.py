@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from incremental.lake import delta_table
 from incremental.lake.commit_tag import Mark
 from incremental.lake.delta_log import open_log
-from incremental.lake.direct_commit import DirectCommit, write_directly
+from incremental.lake.direct_commit import ALL, DirectCommit, write_directly
 from incremental.lake.physical_layout import Storage
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
+from incremental.spark.job_stats import Measure
 from tests.sandbox import DeltaSandbox
 
 SCHEMA = "__bucket int, k int, v string"
@@ -58,7 +59,7 @@ def life(delta: DeltaSandbox, name: str) -> list[tuple[Any, ...]]:
         version, last = table.version(), delta.spark.sql(f"describe history delta.`{table.path}` limit 1").first()
         assert version is not None and last is not None
         counted = {name: last["operationMetrics"].get(name) for name in ("numFiles", "numOutputRows")}
-        bag = Counter(tuple(row) for row in table.scanned(version).collect())
+        bag = Counter(tuple(row) for row in table.scan(version).collect())
         shown.append((direct, version, bag, table.epoch("a"), last["operation"], last["userMetadata"], counted))
         assert bag == Counter(tuple(row) for row in table.at(version).collect())
     return shown
@@ -67,13 +68,53 @@ def life(delta: DeltaSandbox, name: str) -> list[tuple[Any, ...]]:
 def test_it_shows_what_the_writer_shows(delta: DeltaSandbox) -> None:
     """Protects from a commit that another reader of Delta reads differently."""
     direct = life(delta, "direct")
-    with mock.patch.object(delta_table, "write_directly", return_value=False):
+    with mock.patch.object(delta_table, "write_directly", return_value=None):
         ordinary = life(delta, "ordinary")
     assert [each[0] for each in direct] == [True] * 6 and not any(each[0] for each in ordinary)
     untouched = 1  # its metrics: the writer counts the file of no rows
     for number, (mine, theirs) in enumerate(zip(direct, ordinary, strict=True)):
         assert mine[1:6] == theirs[1:6]
         assert number == untouched or mine[6]["numOutputRows"] == theirs[6]["numOutputRows"]
+
+
+def test_replaced_partitions_show_what_the_writer_shows(delta: DeltaSandbox) -> None:
+    """Protects from a landing that removes another partition's files, or leaves some of its own."""
+    columns = "day date, v int"
+
+    def days(*values: tuple[str | None, int]) -> DataFrame:
+        return delta.spark.createDataFrame([*values], "day string, v int").selectExpr("CAST(day AS DATE) day", "v")
+
+    def land(name: str) -> list[tuple[object, Counter[tuple[Any, ...]]]]:
+        table, shown = Storage(delta.spark, delta.path(name)), list[tuple[object, Counter[tuple[Any, ...]]]]()
+        first = days(("2024-01-01", 1), ("2024-01-02", 2), (None, 3))
+        for frame, condition in (
+            (first, ALL),
+            (days(("2024-01-01", 4), ("2024-01-01", 5)), "`day` IN (CAST('2024-1-1' AS date))"),
+            (days((None, 6)), "`day` IN (CAST('2024-01-02' AS date)) OR `day` IS NULL"),
+            (days(), "`day` IN (CAST('2024-01-01' AS date))"),
+        ):
+            written = table.replace_where(frame, condition, "{}", "day")
+            catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
+            version = table.version()
+            assert version is not None
+            shown.append((written, Counter(tuple(map(str, row)) for row in table.scan(version).collect())))
+        assert table.schema().simpleString() == delta.spark.createDataFrame([], columns).schema.simpleString()
+        return shown
+
+    direct = land("direct")
+    with mock.patch.object(delta_table, "write_directly", return_value=None):
+        assert direct == land("ordinary")
+    assert [written for written, _ in direct] == [3, 2, 1, 0]
+
+
+def test_a_landing_takes_one_job(delta: DeltaSandbox) -> None:
+    """Protects from jobs of a landing that replay the log or count what was written."""
+    table = Storage(delta.spark, delta.path("t"))
+    table.replace_where(rows(delta, (0, 1, "a"), (1, 2, "b")), ALL, "{}", "__bucket")
+    measure = Measure(delta.spark)
+    with measure.all("landing"):
+        assert table.replace_where(rows(delta, (1, 3, "c")), "`__bucket` IN (1)", "{}", "__bucket") == 1
+    assert measure.cost.jobs == 1
 
 
 @pytest.mark.parametrize("options", [{"delta.columnMapping.mode": "name"}, {"delta.enableChangeDataFeed": "true"}])
@@ -83,7 +124,7 @@ def test_features_of_the_table(delta: DeltaSandbox, options: dict[str, str]) -> 
     assert table.overwrite(rows(delta, (0, 5, "e")), mark(2), "__bucket")
     version = table.version()
     assert version is not None
-    assert [tuple(row) for row in table.scanned(version).collect()] == [(0, 5, "e")]
+    assert [tuple(row) for row in table.scan(version).collect()] == [(0, 5, "e")]
     if "delta.enableChangeDataFeed" in options:
         reader = delta.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version)
         feed = reader.load(table.path).select("k", "_change_type")
@@ -102,15 +143,15 @@ def test_deleted_rows_stay_deleted(delta: DeltaSandbox) -> None:
 def test_what_it_leaves_to_the_writer(delta: DeltaSandbox) -> None:
     """Protects from a commit that goes by a log which does not tell enough."""
     absent = Storage(delta.spark, delta.path("absent"))
-    assert not write_directly(absent, rows(delta), mark(1), "__bucket")
+    assert write_directly(absent, rows(delta), mark(1), "__bucket") is None
     table = made(delta)
     other = rows(delta, (0, 1, "a")).withColumn("more", F.lit(1))
-    assert not write_directly(table, other, mark(2), "__bucket", True)
-    assert not write_directly(table, rows(delta), mark(2), "k")
+    assert write_directly(table, other, mark(2), "__bucket", ALL) is None
+    assert write_directly(table, rows(delta), mark(2), "k") is None
     for checksum in Path(table.path).glob("_delta_log/*.crc"):
         checksum.unlink()
     catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
-    assert not write_directly(table, rows(delta, (0, 2, "b")), mark(2), "__bucket", True)
+    assert write_directly(table, rows(delta, (0, 2, "b")), mark(2), "__bucket", ALL) is None
     assert not table.overwrite(rows(delta, (0, 2, "b")), mark(2), "__bucket")  # and the table writes it nevertheless
     assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [2]
 

@@ -212,9 +212,9 @@ def test_a_landing_that_is_killed(
     ("declared", "says"),
     [
         ({"malformed": "drop"}, "malformed is `fail` or `quarantine`"),
-        ({"format": "parquet"}, "a Parquet file is read whole or not at all"),
+        ({"format": "parquet"}, "rows of a Parquet file cannot be quarantined"),
         ({"format": "json", "options": {"multiLine": "TRUE"}}, "JSON over several lines is read whole"),
-        ({"quarantine_limit": 0}, "a quarantine cannot hold 0 rows at most"),
+        ({"quarantine_limit": 0}, "invalid quarantine_limit 0"),
     ],
 )
 def test_what_cannot_be_quarantined(declared: dict[str, Any], says: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Report
-from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded
+from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
 from incremental.store.dependents import Reader, Readers
 from incremental.store.journal import ChangePart, Intent, Journal, Pin
 from incremental.store.publisher import PointerFile
@@ -66,16 +66,16 @@ def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -
     journal, intent = Journal(tmp_path / "journal"), Intent("v", 1, 1, "f", 1, {})
     journal.finish(intent, replace(DONE, finished="2026-01-01"), {"view": 0})
     for number, day in ((1, "2026-01-02"), (2, "2026-01-09")):
-        assert superseded(tmp_path, 1) is None
+        assert superseded_since(tmp_path, 1) is None
         part = replace(intent, generation=2, epoch=number, part=ChangePart(number, 2, 1))
         journal.finish(part, replace(DONE, finished=day), {"view": number})
-    assert superseded(tmp_path, 1) == "2026-01-09"
+    assert superseded_since(tmp_path, 1) == "2026-01-09"
     address = Address("v", str(tmp_path / "g2" / "view"), "g2/view", 2, 2, 2, (), "2026-01-09", since="2026-01-12")
     PointerFile(tmp_path).write(address)
-    assert superseded(tmp_path, 1) == "2026-01-12"
+    assert superseded_since(tmp_path, 1) == "2026-01-12"
     journal.finish(replace(intent, generation=3), replace(DONE, finished="2026-01-15"), {"view": 0})
-    assert (superseded(tmp_path, 1), superseded(tmp_path, 2)) == ("2026-01-12", "2026-01-15")
-    assert superseded(tmp_path, 3) is None
+    assert (superseded_since(tmp_path, 1), superseded_since(tmp_path, 2)) == ("2026-01-12", "2026-01-15")
+    assert superseded_since(tmp_path, 3) is None
 
 
 def test_who_reads_a_view(tmp_path: Path) -> None:

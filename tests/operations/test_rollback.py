@@ -94,7 +94,7 @@ def test_back_to_versions_that_were_vacuumed(sandbox: MemorySandbox) -> None:
     report = view.rollback(1)
     assert rows(view) == before
     assert report.sentence.endswith(
-        "; files of version 0 of source t are gone: a refresh that needs them will ask for a rebuild"
+        "; files of version 0 of source t are gone: a refresh that reads them is refused until the view is rebuilt"
     )
     with pytest.raises(SourceError, match="Rebuild the view"):
         view.refresh()

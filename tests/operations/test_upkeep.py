@@ -21,7 +21,7 @@ BUCKETS = 2
 @pytest.fixture
 def merged(delta: DeltaSandbox) -> None:
     """Even small tables are merged, and lie in several buckets."""
-    delta.tune(rewrite_files=0, bucket_bytes=1, buckets=BUCKETS)
+    delta.tune(rewrite_files=0, rewrite_touched_bytes=0, bucket_bytes=1, buckets=BUCKETS)
 
 
 def table(view: View, name: str = "state_1") -> Storage:
@@ -44,13 +44,13 @@ def test_a_merged_state_is_compacted_and_sorted(
     view.refresh()
     state = table(view)
     before, stored, version = state.size()[0], contents(state), state.version()
-    mark, worn = state.epoch("deltafold/v/state_1/1"), view.status().state.worn
+    mark, fragmented = state.epoch("deltafold/v/state_1/1"), view.status().state.fragmented
     with caplog.at_level("INFO", "deltafold"):
         done = view.maintain(0)
     assert caplog.messages == ["upkeep begun", "upkeep finished"]
     assert (done.tables["state_1"].work, done.tables["state_1"].files) == ("sorted", (before, BUCKETS))
     assert before > BUCKETS
-    assert (done.tables["state_1"].partitions, view.status().state.worn) == (worn, 0)
+    assert (done.tables["state_1"].partitions, view.status().state.fragmented) == (fragmented, 0)
     assert contents(state) == stored
     assert state.epoch("deltafold/v/state_1/1") == mark == 2
     assert version is not None
@@ -148,7 +148,7 @@ def test_a_landed_source_keeps_what_its_views_stand_at(delta: DeltaSandbox) -> N
         drop("b", value, 7)
     slow, quick = views
     quick.refresh()
-    assert quick.maintain(0).tables["landed/t"].kept == ("what view slow needs, which is at version 0",)
+    assert quick.maintain(0).tables["landed/t"].kept == ("files of version 0, which view slow reads",)
     assert slow.verify().ok
     assert slow.refresh().verdict == "applied"
     assert slow.verify().ok

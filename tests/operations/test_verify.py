@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import QueryError
 from incremental.compilation import Compilation
 from incremental.operations.sampling import Sample
-from incremental.operations.verify import discrepancy
+from incremental.operations.verify import count_differences
 from tests.sandbox import MemorySandbox, checked
 
 NAN, INF = float("nan"), float("inf")
@@ -25,7 +25,7 @@ def test_floats_that_are_the_same(spark: SparkSession) -> None:
     one, other = (
         spark.createDataFrame(list(enumerate(side)) * 2, "k int, v double") for side in zip(*SAME, strict=True)
     )
-    found = discrepancy(one, other, 5)
+    found = count_differences(one, other, 5)
     assert (found.missing, found.extra, found.sample) == (0, 0, ())
 
 
@@ -33,7 +33,7 @@ def test_floats_that_are_not(spark: SparkSession) -> None:
     """One row of each missing and one too many, each shown; equal ones beside them are not."""
     sides = ([*enumerate(side), (-1, 5.0)] for side in zip(*DIFFERENT, strict=True))
     one, other = (spark.createDataFrame(side, "k int, v double") for side in sides)
-    found = discrepancy(one, other, 99)
+    found = count_differences(one, other, 99)
     assert (found.missing, found.extra) == (len(DIFFERENT), len(DIFFERENT))
     kinds = [text.split()[0] for text in found.sample]
     assert kinds == ["missing"] * len(DIFFERENT) + ["extra"] * len(DIFFERENT)
@@ -44,11 +44,11 @@ def test_floats_that_are_not(spark: SparkSession) -> None:
 def test_duplicates_and_nested_values(spark: SparkSession) -> None:
     """A copy more or less is a difference, and values of every type are compared."""
     expected = spark.createDataFrame([ROW, ROW, (2, None, None, None, None)], SCHEMA)
-    assert discrepancy(expected, expected, 5).sample == ()
+    assert count_differences(expected, expected, 5).sample == ()
     fewer = spark.createDataFrame([ROW, (2, None, None, None, None)], SCHEMA)
-    assert discrepancy(expected, fewer, 5).missing == 1 and discrepancy(fewer, expected, 5).extra == 1
+    assert count_differences(expected, fewer, 5).missing == 1 and count_differences(fewer, expected, 5).extra == 1
     changed = spark.createDataFrame([ROW, (*ROW[:4], (1, "b")), (2, None, None, {"x": 2}, None)], SCHEMA)
-    found = discrepancy(expected, changed, 1)
+    found = count_differences(expected, changed, 1)
     assert (found.missing, found.extra, len(found.sample)) == (2, 2, 2)
 
 

@@ -1,4 +1,4 @@
-"""Test room: writes pipelines into folders. In: texts of its files. Out: folders as users write them."""
+"""Write pipelines into folders, as users do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Test room: a stand-in for the API. In: what the pretended view shall do. Out: something that the commands can drive.
+"""Replace the API by a fake whose results and errors a test sets, for the commands to call.
 
-It lets the command line be tested for every kind of failure without Spark; test_running.py does it for real.
+So the command line is tested for every kind of failure without Spark; test_running.py uses the real API.
 """
 
 from __future__ import annotations

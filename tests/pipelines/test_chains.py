@@ -100,7 +100,9 @@ def test_a_pipeline_that_is_wrong_is_told_once_for_each_that_reads_it(
 def test_a_view_is_not_invariant(tmp_path: Path) -> None:
     write(tmp_path, "shop")
     write(tmp_path, "top", "sources:\n  shop: {view: shop, invariant: true}\n")
-    with pytest.raises(DeclarationError, match=r"line 2: sources.shop: a view changes with what it reads. Remove"):
+    with pytest.raises(
+        DeclarationError, match=r"line 2: sources.shop: a view cannot be invariant: it changes with its sources. Remove"
+    ):
         catalogue.load("top", tmp_path)
 
 

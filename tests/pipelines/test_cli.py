@@ -37,12 +37,14 @@ def facts(*arguments: str) -> Any:
 
 def test_help_documents_the_exit_codes() -> None:
     said = " ".join(call("--help").stdout.split())
-    assert "Exit codes: 0 done; 1 the view does not equal the batch query; 2 wrong usage, declaration or query;" in said
     assert (
-        "3 refused by the compiler; 4 a source, its data, the stored state, the catalog or the disk is at fault; 5 busy"
+        "Exit codes: 0 success; 1 the view does not equal the batch query; 2 invalid usage, declaration or query;"
         in said
     )
-    assert "70 anything else" in said
+    assert (
+        "3 query refused by the compiler; 4 error in a source, its data, the stored state, the catalog or the disk; "
+        "5 busy: another process refreshes this view; 70 any other error." in said
+    )
 
 
 def test_run_lands_then_refreshes(world: PretendedView) -> None:
@@ -87,7 +89,7 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     assert world.asked == [("replay", "sales")] * 2
     assert facts("replay", "shop")[0]["quarantined"] == {"2024-05-01": 3, "2024-05-02": 4, "2024-05-04": 5}
     world.held = {}
-    assert call("replay", "shop").stdout == "sales: nothing is in quarantine\n"
+    assert call("replay", "shop").stdout == "sales: no rows in quarantine\n"
     refused = call("replay", "shop", "--source", "sale")
     assert refused.exit_code == exit_codes.USAGE and "did you mean `sales`?" in refused.stderr
 
@@ -95,7 +97,7 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
-        ("2024-06-01", "2024-05-01", "2024-05-01 lies before 2024-06-01. Exchange --from and --to"),
+        ("2024-06-01", "2024-05-01", "2024-05-01 is before 2024-06-01. Exchange --from and --to"),
         ("2024-07-01", "2024-07-31", "no source has a partition from 2024-07-01 to 2024-07-31"),
         ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
     ],
@@ -145,7 +147,10 @@ def test_what_nobody_expected(world: PretendedView) -> None:
     world.fails = ZeroDivisionError("division by zero\nsecond line")
     result = call("run", "shop")
     assert result.exit_code == exit_codes.UNEXPECTED
-    assert result.stderr.splitlines()[-1] == "Unexpected ZeroDivisionError: division by zero (--debug says more)"
+    assert (
+        result.stderr.splitlines()[-1]
+        == "Unexpected ZeroDivisionError: division by zero (--debug prints the traceback)"
+    )
     assert "Traceback" not in result.output
     assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
 
@@ -191,11 +196,14 @@ def test_status_compares_with_the_sources(world: PretendedView, tmp_path: Path) 
     world.version = 2
     told = facts("status")[0]
     assert (told["state"], told["lag"]["sales"], told["age"]) == ("behind", {"versions": 1, "rows": 10}, 7300.0)
-    sizes = {"state": {"files": 4, "bytes": 2500000, "worn": 1}, "view": {"files": 1, "bytes": 900, "worn": 0}}
+    sizes = {
+        "state": {"files": 4, "bytes": 2500000, "fragmented": 1},
+        "view": {"files": 1, "bytes": 900, "fragmented": 0},
+    }
     assert told["sizes"] == sizes
     said = " ".join(call("status").stdout.split())
     assert "applied 2 hours sales 1 version, 10 rows sales 12 rows" in said
-    assert "12 rows 2.5 MB in 4 files, 1 partition worn 900 bytes in 1 file" in said
+    assert "12 rows 2.5 MB in 4 files, 1 partition fragmented 900 bytes in 1 file" in said
     world.unfinished = 4
     assert facts("status")[0]["state"] == "interrupted"
     assert "interrupted, epoch 4" in call("status").stdout
@@ -204,7 +212,7 @@ def test_status_compares_with_the_sources(world: PretendedView, tmp_path: Path) 
     write(tmp_path, "bad", "polcy: 1\n")
     result = call("status")
     assert result.exit_code == exit_codes.USAGE
-    assert "not declared well" in result.stdout and "never refreshed" in result.stdout
+    assert "invalid declaration" in result.stdout and "never refreshed" in result.stdout
 
 
 def test_upkeep_and_rollback_say_what_was_done(world: PretendedView) -> None:
@@ -253,7 +261,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     assert result.stderr == "view shop has no finished epoch yet. Refresh it first.\n"
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
-    journal.keep(Recipe("f", columns=(("a b", "int"),)))
+    journal.record(Recipe("f", columns=(("a b", "int"),)))
     journal.finish(intent, REPORT, {"state_1": 4, "view": 9})
     journal.begin(replace(intent, generation=3, epoch=1))
     assert call("path", "shop").stdout == f"{folder}/g2/view\n"
@@ -265,7 +273,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     assert call("path", "nope").exit_code == exit_codes.USAGE
     (folder / "journal" / "query-f.json").write_text("{")
     assert call("path", "shop").stderr.endswith("has lost the columns of the answer. Refresh it to restore them.\n")
-    journal.keep(Recipe("f", columns=(("a b", "int"),)))
+    journal.record(Recipe("f", columns=(("a b", "int"),)))
     assert facts("path", "shop") == told
 
 
@@ -290,7 +298,7 @@ def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
 
 def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "mine"))
-    assert call("new", "shop").stdout == f"Made {tmp_path}/mine/shop. Try it: deltafold run shop\n"
+    assert call("new", "shop").stdout == f"Created {tmp_path}/mine/shop. Run it: deltafold run shop\n"
     assert call("new", "shop").exit_code == exit_codes.USAGE
     assert call("list").exit_code == 0
 
@@ -300,5 +308,5 @@ def test_doctor_says_what_must_be_mended(monkeypatch: pytest.MonkeyPatch, tmp_pa
     write(tmp_path, "shop", MINIMAL + "spark: {memory: 900000g}\n")
     result = call("doctor", "shop")
     assert result.exit_code == exit_codes.UNEXPECTED
-    assert any(line.startswith("MEND  900000g is asked for") for line in result.stdout.splitlines())
+    assert any(line.startswith("FAIL  900000g requested") for line in result.stdout.splitlines())
     assert {finding["name"] for finding in facts("doctor")} >= {"Python", "Java", "jars", "warehouse"}

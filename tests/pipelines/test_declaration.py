@@ -239,11 +239,11 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    invariant: true\n    append_only: true\n",
-            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows come to it.",
+            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it.",
         ),
         (
             "sources: {totals: {view: sales, primary_key: id}}\n",
-            ", line 1: sources.totals: a view is what its query makes it. Remove `primary_key`, `foreign_keys`, "
+            ", line 1: sources.totals: constraints of a view cannot be declared. Remove `primary_key`, `foreign_keys`, "
             "`append_only`.",
         ),
         (MINIMAL + "    invariant: 'yes'\n", ", line 7: sources.sales.invariant: it must be true or false."),
@@ -275,8 +275,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("csv", "parquet") + "      malformed: quarantine\n",
-            ", line 3: sources.sales.files: a Parquet file is read whole or not at all, so no row of it is "
-            "quarantined. Use `malformed: fail`.",
+            ", line 3: sources.sales.files: rows of a Parquet file cannot be quarantined: it is read completely or not "
+            "at all. Use `malformed: fail`.",
         ),
         (
             MINIMAL + "      quarantine_limit: 7\n",
@@ -293,7 +293,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("path: data", 'path: "a\\nb"'),
-            ", line 4: sources.sales.files.path: the path holds a control character. Remove it.",
+            ", line 4: sources.sales.files.path: the path contains a control character. Remove it.",
         ),
         (
             MINIMAL + "partitions: {kind: dynamic}\n",
@@ -347,7 +347,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             "sources: {sales: {delta: 's3a://me:hunter2@lake/sales'}}\n",
-            f", line 1: sources.sales.delta: the address holds a password{NO_PLACE}",
+            f", line 1: sources.sales.delta: the address contains a password{NO_PLACE}",
         ),
         (
             MINIMAL + "check: {sample: some}\n",
@@ -381,11 +381,11 @@ def test_schedules(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("61 * * * *", "`61` is not a minute of a cron schedule; it goes from 0 to 59"),
+        ("61 * * * *", "`61` is not a minute of a cron schedule. Choose 0 to 59"),
         ("* * 0 * *", "`0` is not a day of the month"),
         ("* * * foo *", "`foo` is not a month"),
         ("* 6-2 * * *", "`6-2` runs backwards"),
-        ("*/0 * * * *", "`*/0` has an impossible step"),
+        ("*/0 * * * *", "`*/0` has an invalid step"),
         ("? * * * *", "`?` is not a minute"),
         ("@often", "`@often` is not a schedule"),
     ],

@@ -104,7 +104,7 @@ def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatc
     told = json.loads(call("run", "shop", "--json").stdout)
     assert told["report"]["epoch"] == 2
     made = call("branch", "shop", "dev")
-    assert made.stdout == "Made dev from shop, at its last epoch. Change its query and: deltafold rebuild dev\n"
+    assert made.stdout == "Created dev from the last epoch of shop. Change its query, then: deltafold rebuild dev\n"
     for taken_or_none in ("dev", "../dev", "x/y", ""):
         assert call("branch", "shop", taken_or_none).exit_code == exit_codes.USAGE
     assert call("verify", "dev").exit_code == 0
@@ -246,7 +246,7 @@ def test_the_demo_ends_equal(
     (tmp_path / "kept.txt").touch()
     assert demo.play(tmp_path, lambda pipeline: spark, first=3, single=1)
     said = capsys.readouterr().out
-    assert [line.split("  ")[0] for line in said.split("what came")[1].splitlines()[2:6]] == [
+    assert [line.split("  ")[0] for line in said.split("\ninput ")[1].splitlines()[2:6]] == [
         "first 3 days",
         "2013-01-05",
         "2013-01-02 again",

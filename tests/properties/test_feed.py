@@ -49,7 +49,7 @@ def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: l
         table = lake.sandbox.table("t")
         last = table.version()
         assert last is not None
-        bags = weighed([table.scanned(version) for version in range(last + 1)])
+        bags = weighed([table.scan(version) for version in range(last + 1)])
         assert weighed([table.at(version) for version in range(last + 1)]) == bags
         changes = weighed([file_difference(table, v, last).frame(COLUMNS, consolidate=False) for v in range(last)])
         for version, change in enumerate(changes):

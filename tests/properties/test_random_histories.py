@@ -86,7 +86,7 @@ def begun(sandbox: Sandbox, way: Paths) -> History:
 
 def tuning(way: Paths) -> Tuning:
     """The merge path and the number of buckets."""
-    sizes = Tuning(rewrite_files=0) if way.always_merge else Tuning()
+    sizes = Tuning(rewrite_files=0, rewrite_touched_bytes=0) if way.always_merge else Tuning()
     return replace(sizes, bucket_bytes=1, buckets=way.buckets) if way.buckets > 1 else sizes
 
 

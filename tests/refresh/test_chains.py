@@ -133,7 +133,7 @@ def test_versions_that_are_asked_for(sandbox: MemorySandbox) -> None:
         chained(sandbox, view, text, versions={"t": version})
     assert chained(sandbox, view, text, versions={"totals/t": 1}).below[0].epoch == 2
     assert pinned(totals) == {"t": 3}
-    with pytest.raises(SourceError, match=r"view totals has gone on to t 3 and has no epoch at t 2, .* or refresh"):
+    with pytest.raises(SourceError, match=r"view totals is at t 3 and has no epoch at t 2, .* or refresh"):
         view.refresh(versions={"t": 2})
     totals.refresh(versions={"t": 2})
     chained(sandbox, view, text, versions={"t": 2})

@@ -118,15 +118,17 @@ def test_violations_name_rows_and_write_nothing(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {lines} values (4, 1, 1), (77, 1, 1), (null, 9, 9)")
     broken(
         view,
-        "source orders breaks its primary key (ok) at version 3: more than one row, or a NULL, has (ok = 3). Correct",
-        "source lines breaks its foreign key (lk) to orders at version 1: it refers to rows that orders (ok) at "
-        "version 3 does not have, by (lk = 77). Correct the data and refresh again",
+        "source orders breaks its primary key (ok) at version 3: duplicate or NULL keys (ok = 3). Correct",
+        "source lines breaks its foreign key (lk) to orders at version 1: orders (ok) at version 3 has no rows for "
+        "(lk = 77). Correct the data and refresh again",
     )
     sandbox.sql("delete from {orders} where status = 'twice'")
     sandbox.sql("update {lines} set lk = 4 where lk = 77")
     checked(view)
     sandbox.sql("delete from {orders} where ok = 2")
-    broken(view, "rows of orders (ok) left it at version 5 that are still referred to by (lk = 2). Correct the data")
+    broken(
+        view, "rows of orders (ok) were removed at version 5 that are still referenced by (lk = 2). Correct the data"
+    )
     sandbox.sql("delete from {lines} where lk = 2")
     checked(view)
 
@@ -142,8 +144,8 @@ def test_append_only_sources(sandbox: MemorySandbox) -> None:
     sandbox.sql("delete from {lines} where number = 3")
     broken(
         view,
-        "source lines is declared append-only, but between its versions 2 and 3 rows left it or were changed: "
-        "(lk = 1, number = 3, price = 50). Bring them back and refresh again, or remove the declaration",
+        "source lines is declared append-only, but between its versions 2 and 3 rows were removed or updated: "
+        "(lk = 1, number = 3, price = 50). Restore them and refresh again, or remove the declaration",
     )
     sandbox.sql("insert into {lines} values (1, 3, 50), (1, 4, 60)")
     checked(view)
@@ -162,7 +164,7 @@ def test_a_constraint_that_nobody_checked_before_is_not_relied_on(sandbox: Memor
     checked(view)
     assert ("late", 90, 90) in rows(view)
     sandbox.sql("insert into {lines} values (8, 1, 90)")
-    broken(view, "it refers to rows that orders (ok) at version 1 does not have, by (lk = 8)")
+    broken(view, "orders (ok) at version 1 has no rows for (lk = 8)")
 
 
 def test_a_key_that_makes_a_state_needless_asks_for_a_rebuild(sandbox: MemorySandbox) -> None:

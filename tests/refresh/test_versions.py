@@ -121,7 +121,7 @@ def test_a_table_that_was_replaced_by_one_of_as_many_versions(delta: DeltaSandbo
         delta.spark.range(count).write.format("delta").save(str(other))
         shutil.rmtree(folder, ignore_errors=True)
         other.rename(folder)
-        assert (table.at(0).count(), table.scanned(0).count()) == (count, count)
+        assert (table.at(0).count(), table.scan(0).count()) == (count, count)
 
 
 def test_vacuumed_version(delta: DeltaSandbox) -> None:

@@ -1,4 +1,4 @@
-"""A process that does one piece of work and may come to an end on the way.
+"""Run one piece of work in a process that may be killed on the way.
 
 python -m tests.soak.child HOST FOLDER TOLD
 HOST: the file of a running Spark, or `own`. TOLD: JSON of the arguments of work.do, of how and where it ends: `how`

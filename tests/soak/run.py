@@ -1,7 +1,7 @@
-"""The soak itself: draw an operation, do it, perhaps kill it or set two at once, look at what readers see, count.
+"""Run the soak: draw an operation, run it, perhaps kill it or run two at once, check the readers' answers, count.
 
-After every operation readers see the batch answer at the versions that their view stands at, whether it ended, was
-killed or was refused.
+After every operation, whether it succeeded, was killed or was refused, readers must see the batch answer at the
+versions of their view's last epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMPATIENT = 0.3  # seconds
 
 
 class FaultError(Exception):
-    """Something that must not be."""
+    """A fault of the product."""
 
 
 class Soak:

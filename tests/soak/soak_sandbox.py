@@ -1,7 +1,7 @@
-"""The warehouse of a soak: three sources, views of every sort over them, and what each view must hold.
+"""Set up the warehouse of a soak: three sources, views of every kind over them, and the expected rows of each.
 
-A sandbox is a folder; a process of its own sees the same sandbox in it. What a view must hold comes from Spark's batch
-query at the versions that the view says it stands at, written out over the sources alone.
+A sandbox is a folder; another process opens the same sandbox in it. The expected rows of a view are Spark's batch
+answer at the versions of the view's last epoch, over the sources alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ sources:
   sales:
     files: {path: ../../drop, format: csv, schema: {k: INT, v: INT, day: STRING}, partition_by: day}
 """
-MERGED = Tuning(rewrite_files=0, bucket_bytes=1, buckets=2)  # even small tables are merged, and lie in buckets
+MERGED = Tuning(
+    rewrite_files=0, rewrite_touched_bytes=0, bucket_bytes=1, buckets=2
+)  # even small tables are merged, and lie in buckets
 
 
 class SoakSandbox:

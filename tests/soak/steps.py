@@ -1,4 +1,4 @@
-"""One operation of a soak as it is drawn: the same for the same seed and number in the same world."""
+"""Draw one operation of a soak: the same for the same seed and number in the same sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened in a soak, and which refusals may happen: anything else that is refused is a fault."""
+"""Count the outcomes of a soak, and list the allowed refusals: any other refusal is a fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXPECTED = (
 GONE = (  # where a view went back, or was asked to, what was vacuumed meanwhile is needed again
     r"a data file of .* is gone",
     r"can no longer be read",
-    r"has gone on to .* and has no epoch at",
+    r"view \w+ is at .* and has no epoch at",
 )
 MEETING = (r"(?i)concurrent",)  # a killed process's write that its Spark ends when the next has begun
 VARIABLE = re.compile(r"/[^ ,:]+|\d[\d.:-]*")
@@ -27,7 +27,7 @@ VARIABLE = re.compile(r"/[^ ,:]+|\d[\d.:-]*")
 
 @dataclass
 class Tally:
-    """Counts; `faults` are what must not be."""
+    """Counts of outcomes; `faults`: those that must not happen."""
 
     operations: Counter[str] = field(default_factory=Counter[str])
     refusals: Counter[str] = field(default_factory=Counter[str])

@@ -1,6 +1,6 @@
-"""What the product is asked to do in a soak. Each takes the world, a view and its draw, and can be killed anywhere.
+"""Run the product's operations in a soak. Each takes the sandbox, a view and its draw, and can be killed anywhere.
 
-Its draw gives it what else it needs; what it returns is a few words for the log.
+The draw determines further arguments; the result is a few words for the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What others do to the sources of a soak: SQL on their tables, and files that come, change and go.
+"""Write to the sources of a soak as others do: SQL on their tables, and files that are added, changed and removed.
 
 Each has the arguments that were drawn for it, so that the same seed does the same.
 """

@@ -36,7 +36,7 @@ def test_no_spark_is_started(tmp_path: Path) -> None:
 def test_jars_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTAFOLD_CACHE", str(tmp_path))
     assert finding("jars", tmp_path) == Finding(
-        "jars", True, "Delta Lake's jars (13 MB) are not present; the first start fetches them."
+        "jars", True, "Delta Lake's jars (13 MB) are not present; the first start downloads them."
     )
     doctor.jars_folder().mkdir()
     assert not finding("jars", tmp_path).ok
@@ -72,7 +72,7 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_available_memory", lambda: 1 << 30)
     assert not finding("memory", tmp_path, memory="2g").ok
     assert finding("memory", tmp_path, memory="1g").ok
-    assert "not an amount" in finding("memory", tmp_path, memory="lots").sentence
+    assert "invalid amount" in finding("memory", tmp_path, memory="lots").sentence
     monkeypatch.setattr(doctor, "_available_memory", lambda: None)
     assert finding("memory", tmp_path, memory="2g").ok
 
@@ -80,11 +80,11 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("warehouse", "ok", "part"),
     [
-        ("warehouse", True, "by a lock"),
-        ("file:///tmp/warehouse", True, "by a lock"),
-        ("abfss://box@there/warehouse", True, "only one of two commits"),
+        ("warehouse", True, "Deltafold locks its tables"),
+        ("file:///tmp/warehouse", True, "Deltafold locks its tables"),
+        ("abfss://box@there/warehouse", True, "only one of two concurrent commits"),
         ("s3a://bucket/warehouse", False, "S3DynamoDBLogStore"),
-        ("oss://bucket/warehouse", False, "unless spark.delta.logStore.oss.impl"),
+        ("oss://bucket/warehouse", False, "Set spark.delta.logStore.oss.impl"),
     ],
 )
 def test_log_store(warehouse: str, ok: bool, part: str) -> None:

@@ -79,5 +79,5 @@ def test_failed_fetch_says_why_and_what_to_do(empty_cache: Path, monkeypatch: py
     with pytest.raises(SetupError) as caught:
         jars.delta_jars(Java(empty_cache, 17, "JAVA_HOME"))
     message = str(caught.value)
-    assert "could not be fetched: Server access error at a place (no route)." in message
+    assert "could not be downloaded: Server access error at a place (no route)." in message
     assert f"copy the jars into {jars.jars_folder()}" in message

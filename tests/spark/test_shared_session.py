@@ -193,7 +193,7 @@ def test_a_silent_host_is_not_waited_for(
     monkeypatch.setattr(shared_session, "ANSWER_SECONDS", 0.2)
     with pytest.raises(NoHostError, match="does not answer"):
         greet(file, listener("silent").host)
-    with pytest.raises(NoHostError, match="does not know the secret"):
+    with pytest.raises(NoHostError, match="rejects the secret"):
         greet(file, replace(listener("answers").host, secret="another"))
 
 
@@ -282,7 +282,7 @@ def test_without_a_host_a_process_starts_cold_and_says_so_in_one_line(
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     monkeypatch.setenv("DELTAFOLD_SPARK_HOST", str(file))
-    with pytest.warns(DeltafoldWarning, match="there is no such file.*This process starts a Spark of its own"):
+    with pytest.warns(DeltafoldWarning, match="there is no such file.*Starting a new Spark instead"):
         assert session.start() is spark
     write_host(file, Host(os.getpid(), "then", stranger[0], "s3cret"))
     with warnings.catch_warnings(record=True) as caught:
@@ -290,7 +290,7 @@ def test_without_a_host_a_process_starts_cold_and_says_so_in_one_line(
         assert session.start() is spark
     progress.show_warnings()
     line = warnings.formatwarning(caught[0].message, caught[0].category, "a.py", 1)
-    assert line.startswith(f"Spark host {file}: its process") and line.endswith("starts a Spark of its own.\n")
+    assert line.startswith(f"Spark host {file}: its process") and line.endswith("Starting a new Spark instead.\n")
     assert warnings.formatwarning("of others", UserWarning, "a.py", 1) == "a.py:1: UserWarning: of others\n"
     assert stranger[1] == []
 
@@ -339,7 +339,7 @@ def test_a_second_host_does_not_hide_the_first(
     """Protects from a Spark that nobody finds, and that goes on."""
     monkeypatch.setenv("DELTAFOLD_SPARK_HOST", "")
     write_host(file, listener("answers").host)
-    with pytest.raises(SetupError, match=r"is one already\. Use it, or name another file"):
+    with pytest.raises(SetupError, match=r"is running with it already\. Use it, or name another file"):
         shared_session.keep(file)
 
 

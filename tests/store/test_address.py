@@ -82,7 +82,7 @@ def test_both_addresses_follow_the_answer_through_its_life(delta: DeltaSandbox, 
     view.rollback(1, 1)
     assert pointed(view) == ("3", "1")
     told = {row.col_name: row.data_type for row in delta.spark.sql(f"DESCRIBE EXTENDED {database}.answer").collect()}
-    place = f"{delta.folder}/warehouse/views/v, whose table it shows since epoch 1 of generation 3"
+    place = f"{delta.folder}/warehouse/views/v; selects from its table since epoch 1 of generation 3"
     assert told["Comment"] == f"Answer of the Deltafold view v in {place}"
     assert view.maintain(0).generations == (1, 2)
     assert delta.spark.table(view.publish_as or "").count() == 3
@@ -137,7 +137,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: Delta
     for name, whose in (
         ("tab", "a table that Deltafold did not create"),
         ("FOREIGN", "a view that Deltafold did not create"),
-        ("ours", f"{ours}, whose table it shows since epoch 1 of generation 1"),
+        ("ours", f"{ours}; selects from its table since epoch 1 of generation 1"),
     ):
         view = other.view("v", HOSTILE, publish_as=f"{database}.{name}")
         with pytest.raises(CatalogError) as caught:
@@ -166,8 +166,8 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
         with pytest.raises(CatalogError) as caught:
             view.refresh()
         assert str(caught.value) == (
-            "view v is at epoch 1 and nothing is lost, but the SQL view viewless.SYS.v does not show it: Catalog "
-            "viewless does not support views. Choose a database of a catalog that holds views, then refresh again."
+            "view v is refreshed to epoch 1, but the SQL view viewless.SYS.v could not be updated: Catalog "
+            "viewless does not support views. Choose a database of a catalog that supports views, then refresh again."
         )
         assert (view.answer().count(), len(view.history())) == (1, 1)
     delta.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone

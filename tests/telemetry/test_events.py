@@ -142,6 +142,6 @@ def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_labels_that_need_escaping() -> None:
     """Protects from one odd folder name that makes a collector reject the whole file."""
     name = 'a"b\\c\nd'
-    written = generate_latest(metrics.registry([("epoch", {"warehouse": name}, 3)])).decode()
+    written = generate_latest(metrics.gauges_of([("epoch", {"warehouse": name}, 3)])).decode()
     (line,) = [line for line in written.splitlines() if line[0] != "#"]
     assert line == 'deltafold_epoch{warehouse="a\\"b\\\\c\\nd"} 3.0'

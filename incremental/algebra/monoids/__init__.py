@@ -1,1 +1,1 @@
-"""The closed family of aggregates that incremental maintenance knows how to merge (MRQL sections 7 and 11)."""
+"""Define the closed family of aggregates that can be merged incrementally (MRQL sections 7 and 11)."""

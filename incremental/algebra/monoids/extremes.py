@@ -1,4 +1,4 @@
-"""Minima, maxima and bitwise aggregates: mostly idempotent, so a deletion may take the answer away."""
+"""Define minima, maxima and bitwise aggregates, most of which have no inverse."""
 
 from __future__ import annotations
 

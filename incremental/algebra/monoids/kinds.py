@@ -1,4 +1,4 @@
-"""The kinds of accumulator: what a state keeps for an aggregate, and how it follows a change.
+"""Define the kinds of accumulator: the columns of an aggregate in a state, and the rule to merge a change.
 
 | kind | ⊗ merges a change | deletions |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""Variance, covariance and correlation: exact sums for integers, merged central moments for doubles."""
+"""Define variance, covariance and correlation: exact sums for integers, merged central moments for doubles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts, sums and averages: exact for integers and decimals, and independent of row order for doubles."""
+"""Define counts, sums and averages: exact for integers and decimals, independent of row order for doubles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from incremental.algebra.monoids import exact
 from incremental.algebra.monoids.kinds import Component, Group, Mergeable, Monoid
 
-DECIMAL_OVERFLOW = "a sum of decimals outgrew 37 digits"  # spark/java_errors.py adds the remedy
+DECIMAL_OVERFLOW = "a sum of decimals outgrew 37 digits"  # spark/java_errors.py adds the fix
 SMALL_INTEGERS = ("tinyint", "smallint", "int")
 
 
@@ -70,7 +70,7 @@ def average(type_: str) -> Mergeable | None:
 
 
 def sum_of(type_: str, mode: str) -> Sum | None:
-    """Return how values of a type are summed; mode: Spark's overflow mode, or exact for no cast at the end."""
+    """Return the sum of values of a type; mode: Spark's overflow mode, or exact for no cast at the end."""
     if type_ in SMALL_INTEGERS:
         return Sum((additive("s", "bigint", "CAST({x} AS BIGINT) * {w}"),), "{s}")
     if type_ == "bigint":

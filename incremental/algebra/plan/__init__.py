@@ -1,4 +1,4 @@
-"""The query plan: a closed family of nodes that cannot be built wrong."""
+"""Define the query plan: a closed family of nodes whose constructors refuse invalid plans."""
 
 from incremental.algebra.plan.expressions import Call, Column, Item, Opaque, Reference, Scalar, Sql
 from incremental.algebra.plan.nodes import (

@@ -1,4 +1,4 @@
-"""Checks of plan constructors: a pass that loses a column, or confuses two, fails where it does so and not in Spark."""
+"""Check plans in their constructors: a pass that loses or confuses columns fails there, and not later in Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_unique(node: str, columns: Sequence[Column]) -> None:
-    """Refuse a node that has two columns of one name; raises ValueError."""
+    """Raise ValueError for a node that has two columns of one name."""
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
         repeated = dict.fromkeys(name for name in names if names.count(name) > 1)
@@ -20,7 +20,7 @@ def check_unique(node: str, columns: Sequence[Column]) -> None:
 
 
 def check_used(node: str, scalars: Iterable[Scalar | Column], *inputs: Plan) -> None:
-    """Refuse a node that uses columns which its inputs lack; raises ValueError."""
+    """Raise ValueError for a node that uses columns which its inputs lack."""
     known = {column.name for child in inputs for column in child.columns}
     used = (scalar.columns if not isinstance(scalar, Column) else {scalar.name} for scalar in scalars)
     if missing := sorted(frozenset[str]().union(*used) - known):
@@ -28,13 +28,13 @@ def check_used(node: str, scalars: Iterable[Scalar | Column], *inputs: Plan) -> 
 
 
 def check_projection(items: Sequence[Item], child: Plan) -> None:
-    """Refuse a projection that gives two values one name, or uses columns that its input lacks; raises ValueError."""
+    """Raise ValueError for a projection that gives two values one name, or uses columns that its input lacks."""
     check_unique("a projection", [item.column for item in dict.fromkeys(items)])
     check_used("a projection", [item.scalar for item in items], child)
 
 
 def check_join(join: Join) -> None:
-    """Refuse a join whose sides share a name, or whose conditions use other columns; raises ValueError."""
+    """Raise ValueError for a join whose sides share a name, or whose conditions use other columns."""
     right = {column.name for column in join.right.columns}
     if shared := dict.fromkeys(column.name for column in join.left.columns if column.name in right):
         raise ValueError(f"both sides of a join have columns named {', '.join(shared)}")

@@ -1,4 +1,4 @@
-"""Columns, and the scalars and aggregate calls over them.
+"""Define columns, and the scalars and aggregate calls over them.
 
 A scalar is a reference to a column, SQL text written by the compiler, or an opaque expression of Spark's that only the
 runtime can evaluate; here only its text, its columns and its type are known.
@@ -19,7 +19,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Reference:
-    """The value of a column as it is."""
+    """The value of a column."""
 
     column: Column
 
@@ -51,7 +51,7 @@ class Opaque:
 
     text: str
     type: str
-    columns: frozenset[str] = field(repr=False)  # a set prints in another order in every process
+    columns: frozenset[str] = field(repr=False)  # the order of a set differs between processes
     handle: object = field(default=None, compare=False, repr=False)
 
 

@@ -1,7 +1,7 @@
-"""The nodes of relational algebra, as frozen dataclasses whose constructors refuse wrong plans.
+"""Define the nodes of relational algebra, as frozen dataclasses whose constructors refuse invalid plans.
 
-Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. Within a node a name stands
-for one value: a column may be repeated as it is (Spark passes the key of a group to a Pandas function beside its rows),
+Every node has `columns`, those of its rows in order, and `children`, the nodes it reads. Within a node a name denotes
+one value: a column may be repeated unchanged (Spark passes the key of a group to a Pandas function beside its rows),
 but two values never share a name, and neither do the two sides of a join. In several branches of a union a name may
 recur, where a pass reads one input several times (expand_distinct).
 """
@@ -218,7 +218,7 @@ class GroupwiseOp(OneInput):
     """An operator F whose answer for one value of `keys` depends on the rows with that value alone.
 
     Windows with PARTITION BY, functions of groups; without keys: limits and global windows.
-    `handle` holds Spark's own nodes, outermost first, which are put over whichever input is asked for.
+    `handle`: Spark's own nodes, outermost first, which the runtime puts over any input.
     """
 
     child: Plan
@@ -242,8 +242,8 @@ UnsupportedReason = Literal[
 class Unsupported:
     """A node of Spark's without an incremental rule; the compiler refuses it.
 
-    kind: Spark's class; text: what explain shows; reason, subject: why it has no rule, and the operator or join type
-    that the reason names; detail: what distinguishes the node from others of its kind.
+    kind: Spark's class; text: for explain; reason, subject: why it has no rule, and the operator or join type
+    that the reason names; detail: distinguishes the node from others of its kind.
     """
 
     kind: str

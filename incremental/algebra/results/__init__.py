@@ -1,1 +1,1 @@
-"""What refreshes, landings, verification and maintenance report, as plain data and JSON."""
+"""Define the reports of refreshes, landings, verification and maintenance, as plain data and JSON."""

@@ -1,4 +1,4 @@
-"""The address of a view's answer: the table that holds it now, and the SQL view that always shows it."""
+"""Define the address of a view's answer: its current table, and the SQL view that always selects it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PART = re.compile(r"[A-Za-z0-9_]{1,128}")
 
 @dataclass(frozen=True)
 class Address(Json):
-    """The Delta table that holds the answer of the last finished epoch.
+    """The Delta table with the answer of the last finished epoch.
 
     path: absolute; table: the same path, relative to the view's folder; version: the Delta version after the epoch,
     whose files `maintain` keeps (None in journals of early releases); columns: names and types of the answer, which
@@ -41,7 +41,7 @@ class Address(Json):
 
 
 def sql_name_fault(name: object) -> str | None:
-    """What is wrong with the name of a SQL view, `database.view` or `catalog.database.view`; None if nothing is."""
+    """Return why a SQL view's name (`database.view`, `catalog.database.view`) is invalid; None if it is valid."""
     parts = name.split(".") if isinstance(name, str) else []
     if len(parts) in (2, 3) and all(PART.fullmatch(part) for part in parts):
         return None
@@ -49,5 +49,5 @@ def sql_name_fault(name: object) -> str | None:
 
 
 def is_same_name(one: str | None, other: str | None) -> bool:
-    """Whether two names are one to Spark, which does not tell A from a in them."""
+    """Return whether two names are the same to Spark, which ignores their case."""
     return (one or "").casefold() == (other or "").casefold()

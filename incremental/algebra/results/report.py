@@ -1,4 +1,4 @@
-"""The results of refreshes, landings and verifications, and the description of a view, as plain data and JSON.
+"""Define the results of refreshes, landings and verifications, and the description of a view, as data and JSON.
 
 Other processes (an orchestrator's pages, scripts) read them without Spark. Journals store reports: a field may be added
 and never renamed.

@@ -1,4 +1,4 @@
-"""The status of a view and the result of its maintenance, as plain data and JSON."""
+"""Define the status of a view and the result of its maintenance, as plain data and JSON."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Lag:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a table's latest version; worn: the number of partitions that the next maintenance would rewrite."""
+    """The size of a table's latest version; fragmented: the partitions that the next maintenance would rewrite."""
 
     files: int
     bytes: int
-    worn: int = 0
+    fragmented: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Status(Json):
     def state(self) -> Size:
         """The total size of the state tables."""
         states = [size for name, size in self.tables.items() if name != VIEW]
-        return Size(*(sum(getattr(size, each) for size in states) for each in ("files", "bytes", "worn")))
+        return Size(*(sum(getattr(size, each) for size in states) for each in ("files", "bytes", "fragmented")))
 
     @property
     def answer(self) -> Size | None:

@@ -2,12 +2,12 @@
 
 | like Delta | not like Delta |
 | --- | --- |
-| versions that can be read until a vacuum; ids of tables and commits | the driver holds the rows |
-| commits add and remove files; deleted rows give a file another deletion vector | a write makes a file a partition |
+| versions that can be read until a vacuum; ids of tables and commits | rows are in the driver's memory |
+| commits add and remove files; deletions give a file another deletion vector | a write makes one file per partition |
 | an epoch's second write to a table is skipped | a row counts as ROW_BYTES bytes |
 | a schema is enforced; columns change by `reshape` alone | columns have the same names in files |
-| MERGE raises where several rows of its source change the same row | there is one partition column at most |
-| a table is copied, moved and removed with its folder | the folder names the last commit and has no rows |
+| MERGE raises where several rows of its source change the same row | at most one partition column |
+| a table is copied, moved and removed with its folder | the folder only names the last commit |
 
 tests/lake/test_contract.py compares the two.
 """

@@ -1,4 +1,4 @@
-"""The lake itself, and how the files of its tables lie."""
+"""Implement the lake in memory: its tables, and the layout of their files."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionF
 
 @dataclass(frozen=True, eq=False)
 class MemoryLake:
-    """Tables in memory, by the folders that name their last commits."""
+    """Tables in memory; a file in each table's folder names its last commit."""
 
     log: MemoryLog = field(default_factory=MemoryLog)
 
     def table(self, spark: SparkSession, path: str) -> Table:
-        """The table at a path, which may not be there yet."""
+        """Return the table at a path, which may not exist yet."""
         return self.written_by_others(spark, path)
 
     def written_by_others(self, spark: SparkSession, path: str) -> MemoryTable:
-        """The same, with what only other writers do: write, delete, update, restore, add_column."""
+        """Return the same table with the operations of other writers: write, delete, update, restore, add_column."""
         return MemoryTable(spark, path, self.log)
 
 
 class MemoryTable(MemoryWrites):
-    """One table in memory, with how its files lie."""
+    """One table in memory, with the operations on its files."""
 
     @property
     def partition(self) -> str | None:
@@ -41,7 +41,7 @@ class MemoryTable(MemoryWrites):
         return self.latest.form.partition
 
     def partitions(self) -> tuple[PartitionFiles, ...]:
-        """The partitions of the latest version; of a table without any, one."""
+        """Return the partitions of the latest version; one for an unpartitioned table."""
         found: dict[str | None, PartitionFiles] = {}
         for file in self.latest.files.values():
             value, deleted = file.action.partition, file.action.deleted
@@ -57,17 +57,17 @@ class MemoryTable(MemoryWrites):
         self._commit(self._files(arranged(rows, len(buckets), keys), self.latest.form), removed, compacts=True)
 
     def compact(self, condition: str) -> None:
-        """Write the files of the partitions that fulfil a condition as one each; no commit where each has one."""
-        chosen = {file.identity for file, _ in self._by_file(self._places(condition))}
+        """Rewrite the files of each partition that fulfils a condition as one; no commit if each has one already."""
+        chosen = {file.identity for file, _ in self._by_file(self._positions(condition))}
         by_partition: dict[str | None, list[File]] = {}
         for identity, file in self.latest.files.items():
             if identity in chosen:
                 by_partition.setdefault(file.action.partition, []).append(file)
-        worn = [files for files in by_partition.values() if len(files) > 1 or files[0].action.deleted]
+        fragmented = [files for files in by_partition.values() if len(files) > 1 or files[0].action.deleted]
         form = self.latest.form
-        added = [self._file(self.latest.rows_of(files), form, files[0].action.partition) for files in worn]
+        added = [self._file(self.latest.rows_of(files), form, files[0].action.partition) for files in fragmented]
         if added:
-            self._commit(added, [file for files in worn for file in files], compacts=True)
+            self._commit(added, [file for files in fragmented for file in files], compacts=True)
 
     def clone(self, origin: VersionedTable, version: int) -> None:
         """Make this table a shallow clone of a version of another of this lake."""
@@ -76,19 +76,19 @@ class MemoryTable(MemoryWrites):
         self._commit(list(then.files.values()), [], form=then.form)
 
     def needed_hours(self, version: int) -> float | None:
-        """How many hours a vacuum must retain so that all files of a version stay."""
+        """Return how many hours a vacuum must retain to keep all files of a version."""
         head = self.log.head(self.folder)
         later = [] if head is None else [v for v in head.back() if v.number > version and v.done.removed]
         return (time.time() - later[-1].ended) / HOUR + MARGIN_HOURS if later else 0.0
 
     def remove_older(self, hours: float) -> None:
-        """Remove the files that no version of the last hours has, a begun hour counting as a whole one."""
+        """Remove the files that no version of the last `hours` uses, rounded up to whole hours."""
         latest, before = self.latest, time.time() - math.ceil(hours) * HOUR
-        gone = {file.identity[0] for v in latest.back() if v.ended <= before for file in v.done.removed}
-        self.log.discard(gone - {path for path, _ in latest.files})
+        removed = {file.identity[0] for v in latest.back() if v.ended <= before for file in v.done.removed}
+        self.log.discard(removed - {path for path, _ in latest.files})
 
     def usage(self) -> tuple[int, int]:
-        """Files and bytes that are stored, those of old versions too; a clone's first files are its original's."""
+        """Return the stored files and bytes, old versions included; the original owns the first files of a clone."""
         owners = dict[str, str]()
         for version in self.log.versions.values():
             for file in version.done.added:

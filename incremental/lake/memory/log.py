@@ -1,7 +1,7 @@
-"""The log of a table in memory: a chain of versions, of which a file in the table's folder names the last.
+"""Keep the log of a table in memory: a chain of versions; a file in the table's folder names the last one.
 
-Versions never change, and each knows the one before it. So a folder that is copied, moved or removed takes its table
-with it, as a Delta table's log does: two copies share their past and go on apart.
+Versions never change, and each refers to the one before it. So a table is copied, moved or removed with its folder, as
+a Delta table is with its log: two copies share their past versions and have later ones of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.lake.files import Commit, File, Identity
-from incremental.lake.memory.rows import collected, frame, joined, shaped
+from incremental.lake.memory.rows import collect_rows, concatenate, conform, frame
 from incremental.spark.catalyst import J
 
 HEAD = "_memory_log"
@@ -25,7 +25,7 @@ HEAD = "_memory_log"
 
 @dataclass(frozen=True)
 class Rows:
-    """What a file holds, in place of Delta's action: rows by a schema, all of one partition."""
+    """The content of a file, in place of Delta's action: rows with a schema, all of one partition."""
 
     relation: J
     schema: StructType
@@ -35,8 +35,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Form:
-    """How the rows of a version look and lie; like: a relation with their columns; vectors: whether a file may get
-    deletion vectors; mapped: whether columns may have any name.
+    """Schema and table properties of a version.
+
+    like: a relation with its columns; partition: the partition column; vectors: whether a file may get deletion
+    vectors; mapped: whether columns may have any name.
     """
 
     schema: StructType
@@ -48,7 +50,7 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """One version of a table, and what its commit did."""
+    """One version of a table, and the files that its commit added and removed."""
 
     number: int
     table: str
@@ -61,7 +63,7 @@ class Version:
     ended: float = field(default_factory=time.time)
 
     def back(self) -> Iterator[Version]:
-        """This version and all before it, newest first."""
+        """Yield this version and all before it, newest first."""
         version: Version | None = self
         while version is not None:
             yield version
@@ -73,36 +75,36 @@ class Version:
         return self.rows_of(list(self.files.values()))
 
     def rows_of(self, files: Sequence[File]) -> J:
-        """The rows of some files, by this version's schema."""
-        return joined(self.form.like, [self._shaped(file.action) for file in files])
+        """Return the rows of some files, by this version's schema."""
+        return concatenate(self.form.like, [self._conform(file.action) for file in files])
 
-    def _shaped(self, rows: Rows) -> J:
+    def _conform(self, rows: Rows) -> J:
         if rows.schema == self.form.schema:
             return rows.relation
-        return collected(shaped(frame(SparkSession.active(), rows.relation), self.form.schema), self.form.like)
+        return collect_rows(conform(frame(SparkSession.active(), rows.relation), self.form.schema), self.form.like)
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryLog:
-    """The versions of all tables of a lake by their commits; the paths of files that were vacuumed."""
+    """The versions of all tables of a lake by commit id, and the paths of vacuumed files."""
 
     versions: dict[str, Version] = field(default_factory=dict[str, Version])
     vacuumed: set[str] = field(default_factory=set[str])
 
     def head(self, folder: Path) -> Version | None:
-        """The last version of the table in a folder, None where there is no table."""
+        """Return the latest version of the table in a folder, None if there is no table."""
         try:
             return self.versions.get((folder / HEAD).read_text())
         except FileNotFoundError:
             return None
 
     def discard(self, paths: Iterable[str]) -> None:
-        """Let nobody read some files any more."""
+        """Make files unreadable, as a vacuum does."""
         for path in paths:
             self.vacuumed.add(path)
 
     def advance(self, folder: Path, version: Version) -> None:
-        """Let a version be the last one of the table in a folder, at once."""
+        """Make a version the latest one of the table in a folder, atomically."""
         self.versions[version.commit] = version
         folder.mkdir(parents=True, exist_ok=True)
         scratch = folder / f".{version.commit}"

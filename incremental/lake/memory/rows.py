@@ -1,4 +1,4 @@
-"""Rows that the driver holds, as Spark's LocalRelation: what the files of a lake in memory are made of."""
+"""Keep the rows of files in the driver's memory, as Spark's LocalRelation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from incremental.algebra.sqltext import quoted
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-ROW = "__row"  # where a row is among those of its relation, from 0
+ROW = "__row"  # the position of a row in its relation, from 0
 
 
 def empty_relation(spark: SparkSession, schema: StructType) -> J:
-    """No rows of a schema, any column of which may be NULL."""
+    """Return a relation with the columns of a schema, all nullable, and no rows."""
     java = catalyst.module(catalyst.sql(spark).types, "DataType").fromJson(schema.json())
     utils = catalyst.module(catalyst.catalyst(spark).types, "DataTypeUtils")
     attributes = [attribute.withNullability(True) for attribute in catalyst.sequence(utils.toAttributes(java))]
@@ -25,24 +25,24 @@ def empty_relation(spark: SparkSession, schema: StructType) -> J:
 
 
 def relation(spark: SparkSession, output: J, rows: J) -> J:
-    """A LocalRelation of Scala sequences of attributes and of rows."""
+    """Return a LocalRelation of Scala sequences of attributes and of rows."""
     return catalyst.catalyst(spark).plans.logical.LocalRelation(output, rows, False, catalyst.none(spark))
 
 
-def holding(like: J, rows: J) -> J:
-    """A relation with the same columns and other rows."""
+def with_rows(like: J, rows: J) -> J:
+    """Return a relation with the same columns and other rows."""
     return like.copy(like.output(), rows, like.isStreaming(), like.stream())
 
 
-def collected(of: DataFrame, like: J) -> J:
-    """The rows of a frame, computed now; like: a relation with the same columns."""
+def collect_rows(of: DataFrame, like: J) -> J:
+    """Compute the rows of a frame; like: a relation with the same columns."""
     rows = cast(Any, of)._jdf.queryExecution().executedPlan().executeCollect()
     sequence = catalyst.jvm(of.sparkSession).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
-    return holding(like, sequence)
+    return with_rows(like, sequence)
 
 
-def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
-    """The columns of a schema; NULL where the frame lacks one."""
+def conform(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Cast a frame to the columns of a schema; NULL where the frame lacks one."""
     types = {field.name: field.dataType for field in rows.schema}
     if list(types.items()) == [(field.name, field.dataType) for field in schema]:
         return rows
@@ -51,45 +51,45 @@ def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def count(rows: J) -> int:
-    """How many rows a relation has."""
+    """Return the number of rows of a relation."""
     return int(rows.data().size())
 
 
-def joined(like: J, relations: Sequence[J]) -> J:
-    """The rows of several relations with the same columns, one after the other."""
+def concatenate(like: J, relations: Sequence[J]) -> J:
+    """Concatenate relations with the same columns."""
     if len(relations) == 1:
         return relations[0]
     rows = like.data()
     for each in relations:
         rows = rows.appendedAll(each.data())
-    return holding(like, rows)
+    return with_rows(like, rows)
 
 
-def without(spark: SparkSession, rows: J, gone: Sequence[int]) -> J:
-    """A relation less the rows at some places."""
-    nothing, left = catalyst.vector(spark, []), rows.data()
-    for place in sorted(gone, reverse=True):
-        left = left.patch(place, nothing, 1)
-    return holding(rows, left)
+def drop_positions(spark: SparkSession, rows: J, positions: Sequence[int]) -> J:
+    """Remove the rows at some positions."""
+    nothing, kept = catalyst.vector(spark, []), rows.data()
+    for position in sorted(positions, reverse=True):
+        kept = kept.patch(position, nothing, 1)
+    return with_rows(rows, kept)
 
 
-def less(rows: J, others: J) -> J:
-    """A relation less the rows of another, each as often as it occurs there; rows are compared byte by byte."""
-    return holding(rows, rows.data().diff(others.data()))
+def subtract(rows: J, others: J) -> J:
+    """Remove the rows of another relation, each as often as it occurs there; rows are compared byte by byte."""
+    return with_rows(rows, rows.data().diff(others.data()))
 
 
 def frame(spark: SparkSession, rows: J) -> DataFrame:
-    """A relation as a DataFrame with identities of its own."""
+    """Return a relation as a DataFrame, with new attribute ids."""
     return catalyst.frame(spark, rows.newInstance())
 
 
-def with_places(spark: SparkSession, rows: J) -> DataFrame:
-    """The same with the place of each row: one partition keeps their order, so that numbers follow it."""
+def number_rows(spark: SparkSession, rows: J) -> DataFrame:
+    """Return a relation as a DataFrame with the position of each row in ROW; one partition keeps their order."""
     return frame(spark, rows).coalesce(1).withColumn(ROW, F.monotonically_increasing_id())
 
 
-def evaluated(rows: DataFrame) -> DataFrame:
-    """The rows of a frame, computed now, once."""
+def materialize(rows: DataFrame) -> DataFrame:
+    """Compute the rows of a frame once, and return them as a frame."""
     spark = rows.sparkSession
     output = [attribute.withNullability(True) for attribute in catalyst.sequence(catalyst.analysed(rows).output())]
-    return frame(spark, collected(rows, relation(spark, catalyst.vector(spark, output), catalyst.vector(spark, []))))
+    return frame(spark, collect_rows(rows, relation(spark, catalyst.vector(spark, output), catalyst.vector(spark, []))))

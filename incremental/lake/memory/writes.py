@@ -1,4 +1,4 @@
-"""What is written to a table in memory, by Deltafold and by others."""
+"""Write to a table in memory, as Deltafold and as other writers do."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ from incremental.algebra.sqltext import quoted
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import Commit, File, Identity, needs_mapping
 from incremental.lake.memory.log import Form, Rows, Version
-from incremental.lake.memory.merge import merged
+from incremental.lake.memory.merge import plan_merge
 from incremental.lake.memory.reads import MemoryReads
-from incremental.lake.memory.rows import ROW, collected, count, empty_relation, frame, shaped, with_places, without
+from incremental.lake.memory.rows import (
+    ROW,
+    collect_rows,
+    conform,
+    count,
+    drop_positions,
+    empty_relation,
+    frame,
+    number_rows,
+)
 from incremental.lake.protocol import Clause
 from incremental.spark.catalyst import J
 
@@ -38,7 +47,7 @@ class MemoryWrites(MemoryReads):
         return True
 
     def touch(self, mark: Mark) -> bool:
-        """A commit without rows, which only carries the mark."""
+        """Make a commit without rows, which only carries the mark."""
         self._commit([], [], mark=mark)
         return True
 
@@ -53,18 +62,31 @@ class MemoryWrites(MemoryReads):
         enforce(form, frame, partition)
         added = self._files(frame, form)
         self._check_replaced(added, condition)
-        come, leave = self._exchange(self._places(condition), added)
-        self._commit(come, leave)
-        whole = [file for file in come if not file.identity[1]]  # rewritten ones too, as Delta counts
-        return rows_in_files(whole)
+        added, removed = self._replace_rows(self._positions(condition), added)
+        self._commit(added, removed)
+        return rows_in_files([file for file in added if not file.identity[1]])  # rewritten ones too, as Delta counts
+
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """The rows of the partitions that fulfil a condition."""
+        return self.at(version).where(condition)
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of the partitions that fulfil a condition."""
+        if not self._is_done(mark):
+            form = self.latest.form
+            enforce(form, frame, partition)
+            added = self._files(frame, form)
+            self._check_replaced(added, condition)
+            self._commit(*self._replace_rows(self._positions(condition), added), mark=mark)
+        return True
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
-        """One MERGE of `source` (alias u) into the table (alias t)."""
+        """Merge `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):
             return
-        places, rows = merged(with_places(self.spark, self.latest.relation), source, condition, clauses)
+        positions, rows = plan_merge(number_rows(self.spark, self.latest.relation), source, condition, clauses)
         added = self._files(rows, self.latest.form)
-        self._commit(*self._exchange(places, added), mark=mark)
+        self._commit(*self._replace_rows(positions, added), mark=mark)
 
     def write(
         self,
@@ -98,47 +120,47 @@ class MemoryWrites(MemoryReads):
         return rows_in_files(added)
 
     def delete(self, condition: str) -> None:
-        """Delete rows."""
-        if places := self._places(condition):
-            self._commit(*self._exchange(places, []))
+        """Delete the rows that fulfil a condition."""
+        if positions := self._positions(condition):
+            self._commit(*self._replace_rows(positions, []))
 
     def update(self, values: Mapping[str, str], condition: str) -> None:
-        """Write rows anew with other values."""
+        """Update columns of the rows that fulfil a condition."""
         form = self.latest.form
-        rows = with_places(self.spark, self.latest.relation).where(condition)
+        rows = number_rows(self.spark, self.latest.relation).where(condition)
         new = {name.strip("`"): F.expr(value) for name, value in values.items()}
         changed = rows.select(*(new.get(f.name, F.col(quoted(f.name))).alias(f.name) for f in form.schema))
-        if places := self._places(condition):
-            self._commit(*self._exchange(places, self._files(changed, form)))
+        if positions := self._positions(condition):
+            self._commit(*self._replace_rows(positions, self._files(changed, form)))
 
-    def replace_files(self, gone: Collection[Identity], rows: DataFrame) -> None:
-        """Remove some files and add rows."""
-        removed = [file for identity, file in self.latest.files.items() if identity in gone]
+    def replace_files(self, identities: Collection[Identity], rows: DataFrame) -> None:
+        """Remove some files and add rows, in one commit."""
+        removed = [file for identity, file in self.latest.files.items() if identity in identities]
         self._commit(self._files(rows, self.latest.form), removed)
 
     def restore(self, version: int) -> None:
-        """Let the table be what it was: files that left since come again."""
+        """Restore an earlier version: add the files removed since, remove those added since."""
         files, then = self.latest.files, self._at(version)
         added = [file for identity, file in then.files.items() if identity not in files]
         removed = [file for identity, file in files.items() if identity not in then.files]
         self._commit(added, removed, form=then.form)
 
     def add_column(self, name: str, data_type: DataType) -> None:
-        """Add a column, NULL in the rows that are there."""
+        """Add a column, NULL in the existing rows."""
         form = self.latest.form
         schema = StructType([*form.schema.fields, StructField(name, data_type)])
         self._commit([], [], form=replace(form, schema=schema, like=empty_relation(self.spark, schema)))
 
     def _form(self, rows: DataFrame, form: Form) -> Form:
-        """A form with the columns of a frame."""
+        """Return a form with the columns of a frame."""
         if needs_mapping(rows.columns) and not form.mapped:
             raise AnalysisException(f"[DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES] {', '.join(rows.columns)}")
         schema = StructType([StructField(field.name, field.dataType) for field in rows.schema])
         return replace(form, schema=schema, like=empty_relation(self.spark, schema))
 
     def _files(self, rows: DataFrame, form: Form) -> list[File]:
-        """The rows of a frame as files, one a partition."""
-        whole = collected(shaped(rows, form.schema), form.like)
+        """Return the rows of a frame as files, one per partition."""
+        whole = collect_rows(conform(rows, form.schema), form.like)
         if form.partition is None:
             return [self._file(whole, form, None)] if count(whole) else []
         value = F.col(quoted(form.partition)).cast("string")
@@ -146,54 +168,54 @@ class MemoryWrites(MemoryReads):
         if len(found) == 1:
             return [self._file(whole, form, next(iter(found)))]
         parts = {each: frame(self.spark, whole).where(value.eqNullSafe(F.lit(each))) for each in found}
-        return [self._file(collected(part, form.like), form, each) for each, part in parts.items()]
+        return [self._file(collect_rows(part, form.like), form, each) for each, part in parts.items()]
 
     @staticmethod
     def _file(rows: J, form: Form, partition: str | None) -> File:
         number = count(rows)
         return File((f"{uuid.uuid4()}.memory", ""), number, ROW_BYTES * number, Rows(rows, form.schema, partition))
 
-    def _places(self, condition: str) -> list[int]:
-        """Where the rows are that fulfil a condition."""
-        rows = with_places(self.spark, self.latest.relation).where(condition).select(ROW)
+    def _positions(self, condition: str) -> list[int]:
+        """Return the positions of the rows that fulfil a condition."""
+        rows = number_rows(self.spark, self.latest.relation).where(condition).select(ROW)
         return [int(row[0]) for row in rows.collect()]
 
-    def _exchange(self, places: Sequence[int], added: Sequence[File]) -> tuple[list[File], list[File]]:
-        """What a commit adds and removes that lets the rows at some places go and files come."""
-        come, leave = [*added], list[File]()
-        for file, gone in self._by_file(places):
-            leave.append(file)
-            if len(gone) < (file.rows or 0):
-                come.append(self._less(file, gone))
-        return come, leave
+    def _replace_rows(self, positions: Sequence[int], added: Sequence[File]) -> tuple[list[File], list[File]]:
+        """Return the files that a commit adds and removes to replace the rows at some positions by new files."""
+        all_added, removed = [*added], list[File]()
+        for file, within in self._by_file(positions):
+            removed.append(file)
+            if len(within) < (file.rows or 0):
+                all_added.append(self._without_rows(file, within))
+        return all_added, removed
 
-    def _by_file(self, places: Sequence[int]) -> Iterator[tuple[File, list[int]]]:
+    def _by_file(self, positions: Sequence[int]) -> Iterator[tuple[File, list[int]]]:
         start = 0
         for file in self.latest.files.values():
             end = start + (file.rows or 0)
-            if gone := [place - start for place in places if start <= place < end]:
-                yield file, gone
+            if within := [position - start for position in positions if start <= position < end]:
+                yield file, within
             start = end
 
-    def _less(self, file: File, gone: Sequence[int]) -> File:
-        """A file less some rows: with another deletion vector, or as another file."""
-        form, held = self.latest.form, file.action
-        rows = without(self.spark, held.relation, gone)
+    def _without_rows(self, file: File, positions: Sequence[int]) -> File:
+        """Remove rows from a file, by another deletion vector or by writing another file."""
+        form, stored = self.latest.form, file.action
+        rows = drop_positions(self.spark, stored.relation, positions)
         if not form.vectors:
-            return replace(self._file(rows, form, held.partition), action=replace(held, relation=rows))
+            return replace(self._file(rows, form, stored.partition), action=replace(stored, relation=rows))
         identity = file.identity[0], str(uuid.uuid4())
-        action = replace(held, relation=rows, deleted=held.deleted + len(gone))
+        action = replace(stored, relation=rows, deleted=stored.deleted + len(positions))
         return replace(file, identity=identity, rows=count(rows), action=action)
 
     def _check_replaced(self, files: Sequence[File], condition: str) -> None:
-        """Refuse rows that do not fulfil the condition whose rows they replace."""
+        """Raise AnalysisException for rows that do not fulfil the condition whose rows they replace."""
         for file in files:
             fulfilled = F.coalesce(F.expr(condition), F.lit(False))
             if not frame(self.spark, file.action.relation).where(~fulfilled).isEmpty():
                 raise AnalysisException(f"[DELTA_REPLACE_WHERE_MISMATCH] rows do not fulfil {condition}")
 
     def _is_done(self, mark: Mark | None) -> bool:
-        """Whether a mark's epoch, or a later one, was written already."""
+        """Return whether the mark's epoch, or a later one, has been written."""
         head = self.log.head(self.folder)
         return mark is not None and head is not None and head.epochs.get(mark.application, -1) >= mark.epoch
 
@@ -222,12 +244,12 @@ class MemoryWrites(MemoryReads):
 
 
 def rows_in_files(files: Sequence[File]) -> int:
-    """How many rows files have."""
+    """Return the number of rows of some files."""
     return sum(file.rows or 0 for file in files)
 
 
 def enforce(form: Form, rows: DataFrame, partition: str | None) -> None:
-    """Refuse columns that the table does not have, types that are others, and another partition column."""
+    """Raise AnalysisException for a column or type that the table does not have, and for another partition column."""
     types = {field.name: field.dataType for field in form.schema}
     for field in rows.schema:
         if types.get(field.name) != field.dataType:

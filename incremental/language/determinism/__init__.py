@@ -1,1 +1,1 @@
-"""Give one answer to queries that Spark leaves open: ties in orders, and aggregates that depend on row order."""
+"""Make queries deterministic where Spark is not: ties in orders, and aggregates that depend on row order."""

@@ -1,4 +1,4 @@
-"""Make aggregates deterministic that leave open which rows of a group they take.
+"""Make aggregates deterministic that may use any of several rows of a group.
 
 | aggregate | its answer |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Find out which values Spark can order, and order those that it cannot by something equivalent."""
+"""Determine which values Spark can order, and order other values by an equivalent expression."""
 
 from __future__ import annotations
 

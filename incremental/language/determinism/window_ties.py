@@ -1,4 +1,4 @@
-"""Break the ties of window functions: peers in the order of a window get an order of their own."""
+"""Break the ties of window functions by a total order among peers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class WindowTies:
 
 
 def remaining_choice(window: J) -> tuple[GroupwiseKind, Undetermined | None]:
-    """Return the kind of a window after tie breaking, and what still leaves its answer open."""
+    """Return the kind of a window after tie breaking, and the reason if its answer is still not determined."""
     named = catalyst.sequence(window.windowExpressions())
     functions = [window_function(each) for each in named]
     if window.orderSpec().isEmpty() and any(catalyst.kind(function) == "RowNumber" for function, _ in functions):
@@ -150,7 +150,7 @@ def _distinguishes_peers(named: J) -> bool:
 
 
 def _ends_at_peers(named: J) -> bool:
-    """Return whether a function needs all peers at the end of its RANGE frame; the first of an order needs none."""
+    """Return whether a function needs all peers at the end of its RANGE frame, unlike the first value."""
     function, frame = window_function(named)
     kind = catalyst.kind(_unwrap(function))
     lower, upper = _is_unbounded(frame.lower()), _is_unbounded(frame.upper())

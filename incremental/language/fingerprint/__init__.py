@@ -1,1 +1,1 @@
-"""Tell whether a query is the one that a state was built from: the details of its expressions and functions."""
+"""Fingerprint a query's expressions and Python functions, to detect that it is another than a state's."""

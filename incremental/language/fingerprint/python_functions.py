@@ -1,9 +1,9 @@
-"""Compute the digest of a Python function by what it does.
+"""Compute a digest of a Python function that depends on its behaviour alone.
 
-Spark's pickle of a function contains file names and line numbers, so a comment above it changes the pickle; of an
-imported function it contains only the name, so another body does not. The digest covers everything that runs: bytecode,
-constants, defaults, enclosed and global values, and the functions, classes and modules of the user's own that it refers
-to. Whatever comes with Python or from an installed package counts by its name.
+Spark's pickle of a function contains file names and line numbers, so a comment above it changes the pickle; for an
+imported function it contains only the name, so another body does not. The digest covers all code and values that run:
+bytecode, constants, defaults, enclosed and global values, and the user's own functions, classes and modules that it
+refers to. Functions and modules of Python or of installed packages are identified by name.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ IGNORED_MEMBERS = {
 
 
 def function_digest(node: J) -> str:
-    """Return 12 hexadecimal digits, the same in every process for functions that do the same."""
+    """Return 12 hexadecimal digits, the same in every process for functions with the same behaviour."""
     pickled = bytes(int(byte) % 256 for byte in str(node.func().command().mkString(",")).split(","))
     try:
         meaning = repr(Meaning().of(cast(Any, CloudPickleSerializer()).loads(pickled)))
-    except Exception:  # whatever the user's objects raise: the pickle itself has to do
+    except Exception:  # any exception of the user's objects: fall back to the pickle itself
         meaning = repr(pickled)
     return hashlib.sha256(f"{node.evalType()} {meaning}".encode()).hexdigest()[:12]
 
@@ -124,7 +124,7 @@ def mentioned_names(code: CodeType, *kinds: str) -> set[str]:
 
 
 def is_installed(module: str | None) -> bool:
-    """Return whether a module comes with Python or from an installed package."""
+    """Return whether a module belongs to Python or to an installed package."""
     known = sys.modules.get(module or "")
     if known is None or module == "__main__":
         return False

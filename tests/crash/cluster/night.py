@@ -1,7 +1,7 @@
-"""A night on a cluster: a first load in parts, then a change. What a worker's end stops is run again, as schedules do.
+"""Run a first load in parts, then a change, on a cluster; a refresh that fails is repeated, as a schedule does.
 
-python -m tests.crash.night ADDRESS FOLDER
-Prints a line a step, and in the end what happened, as JSON.
+python -m tests.crash.cluster.night ADDRESS FOLDER
+Prints a line per step, and at the end the outcome as JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(address: str, folder: Path) -> None:
 
 
 def refreshed(view: View, part: int | None) -> list[str]:
-    """Refresh until it succeeds; what was said before that."""
+    """Refresh until it succeeds; return the errors before that."""
     failed: list[str] = []
     while True:
         try:

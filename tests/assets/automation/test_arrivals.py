@@ -69,7 +69,7 @@ def test_what_was_seen_starts_nothing(tmp_path: Path, instance: dg.DagsterInstan
     first = tick(pipeline, "folders", instance)
     second = tick(pipeline, "folders", instance, first.cursor)
     assert not second.run_requests
-    assert second.skip_message == "No file came, went or changed for sales."
+    assert second.skip_message == "No files were added, changed or removed for sales."
 
 
 def test_a_folder_that_no_partition_can_be_called_after_is_said(tmp_path: Path, instance: dg.DagsterInstance) -> None:

@@ -1,6 +1,6 @@
-"""Test room: a Spark standalone cluster on the loopback. In: a folder for it. Out: its address, workers to be killed.
+"""Run a Spark standalone cluster on the loopback, whose workers can be killed.
 
-Each process is a group of its own, so that a worker goes together with its executor, as a machine does.
+Each process is a group of its own, so that a worker is killed together with its executor, like a machine.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Cluster:
         self.started.append(process)
 
     def kill_a_worker(self) -> None:
-        """One machine less: the last worker and its executor, without a word of farewell."""
+        """Kill the last worker and its executor, without a shutdown."""
         end(self.started.pop())
 
     def wait(self, workers: int) -> None:
-        """Until so many workers are alive; AssertionError when it takes too long."""
+        """Wait until a number of workers is alive; AssertionError after the timeout."""
         deadline = time.monotonic() + SECONDS
         while self.alive != workers:
             assert time.monotonic() < deadline, f"not {workers} workers: see {self.folder}"

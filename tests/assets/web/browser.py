@@ -1,6 +1,6 @@
-"""Test room: a person before Dagster's pages. In: a server, a folder for pictures. Out: clicks, and what is to be read.
+"""Use Dagster's pages in a browser: click, read texts, and take screenshots.
 
-Chromium is Debian's own (`make browser`), without a window and without a word to anybody but the server.
+Chromium is Debian's own (`make browser`), headless, and connects to the server alone.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
-from tests.assets.server import Server
+from tests.assets.web.server import Server
 
 QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -22,7 +22,7 @@ SECONDS = 180  # a busy machine takes half a minute to show the first page
 
 @dataclass(frozen=True)
 class Person:
-    """Who looks at a page, and takes a picture of what was found."""
+    """A user of a page, who takes screenshots."""
 
     page: Page
     address: str
@@ -65,19 +65,19 @@ class Person:
 
 
 def chromium() -> str | None:
-    """Where the browser is, if it is on this machine."""
+    """Return the path of the browser, None if it is not installed."""
     return shutil.which("chromium")
 
 
 @contextlib.contextmanager
 def person(server: Server, pictures: Path) -> Iterator[Person]:
-    """Opens the browser, and closes it."""
+    """Open the browser, and close it after the block."""
     pictures.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=chromium(), args=QUIET)
         page = browser.new_page(viewport={"width": 1400, "height": 2000})
         page.set_default_timeout(SECONDS * 1000)
         expect.set_options(timeout=SECONDS * 1000)
-        server.ask("mutation { setNuxSeen }")  # what Dagster asks of a newcomer comes late, and closes other dialogs
+        server.ask("mutation { setNuxSeen }")  # Dagster's welcome dialog appears late, and closes other dialogs
         yield Person(page, f"http://127.0.0.1:{server.port}", pictures)
         browser.close()

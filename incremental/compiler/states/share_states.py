@@ -2,9 +2,9 @@
 
     γ k; f(x) (R), γ k; f(x), g(x) (R)   →   one state γ k; f(x), g(x) (R), which both read
 
-R is the same rows if the plans are aligned (algebra/alignment.py), and aggregates are equal if Spark's expressions are.
-A state whose aggregates are among those of another is served by that one; its readers read the columns that they need
-under their own names.
+R is the same rows if the plans are aligned (algebra/plan/alignment.py), and aggregates are equal if Spark's expressions
+are. If the aggregates of one state are among those of another, the readers of both read the larger one, each under its
+own column names.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from incremental.algebra.alignment import Aligner, Alignment, Equality
 from incremental.algebra.plan import Call, Column, Plan, SourceRead, StateRead
+from incremental.algebra.plan.alignment import Aligner, Alignment, Equality
 from incremental.algebra.program import Slot, State
 from incremental.algebra.traversal import replace_children, walk
 from incremental.compiler.draft import Draft

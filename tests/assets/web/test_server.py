@@ -13,8 +13,8 @@ from assets import keys
 from incremental.spark.cache import cache_folder
 from pipelines import catalogue
 from tests.assets import sales
-from tests.assets.browser import Person, chromium, person
-from tests.assets.server import LOCATION, REPOSITORY, Server, dagster_dev, instance_of
+from tests.assets.web.browser import Person, chromium, person
+from tests.assets.web.server import LOCATION, REPOSITORY, Server, dagster_dev, instance_of
 from tests.night import night
 
 LANDED = keys.landed("sales", "sales")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.cluster import cluster
+from tests.crash.cluster.machines import cluster
 from tests.night import night
 from tests.spark.machine import PROJECT
 
@@ -19,7 +19,7 @@ from tests.spark.machine import PROJECT
 def test_a_worker_is_killed(tmp_path: Path, step: str) -> None:
     """Protects from rows that are lost with the memory of a machine: what it held is computed again."""
     with cluster(tmp_path / "cluster") as machines:
-        command = [sys.executable, "-m", "tests.crash.night", machines.address, str(tmp_path / "night")]
+        command = [sys.executable, "-m", "tests.crash.cluster.night", machines.address, str(tmp_path / "night")]
         lines: list[str] = []
         with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as night:
             assert night.stdout is not None

@@ -1,4 +1,4 @@
-"""Test room: a real `dagster dev`. In: a folder for it and a folder of pipelines. Out: its GraphQL API, on loopback.
+"""Run a real `dagster dev` over a folder of pipelines, and call its GraphQL API on the loopback.
 
 The server is a process group of its own, ended by its id. Its home is set up from the project's own dagster.yaml.
 """
@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 
 import dagster as dg
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 LOCATION, REPOSITORY = "assets.definitions:defs", "__repository__"
 
 LAUNCH = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
@@ -53,7 +53,7 @@ class Server:
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
 
     def backfills(self) -> list[str]:
-        """How all backfills stand, the newest first."""
+        """Return the status of all backfills, the newest first."""
         return [each["status"] for each in self.ask(BACKFILLS)["partitionBackfillsOrError"]["results"]]
 
     def runs(self) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ class Server:
         return self.ask(RUNS)["runsOrError"]["results"][::-1]
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float) -> None:
-        """Waits until something is so. AssertionError, with the end of the log, when it takes longer."""
+        """Wait until a condition is true; AssertionError, with the end of the log, after the timeout."""
         deadline = time.monotonic() + seconds
         while not ready():
             assert time.monotonic() < deadline, f"{what}: not in {seconds} s\n{self.log.read_text()[-4000:]}"
@@ -70,7 +70,7 @@ class Server:
 
 @contextlib.contextmanager
 def dagster_dev(folder: Path, pipelines: Path) -> Iterator[Server]:
-    """Starts `dagster dev` on the project's workspace, and ends it with all that it started."""
+    """Start `dagster dev` on the project's workspace, and end it with all of its processes."""
     home = folder / "home"
     home.mkdir()
     shutil.copy(PROJECT / "dagster.yaml", home)
@@ -116,7 +116,7 @@ def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Asks the whole group to end, and insists after a while. Its code servers and runs belong to it."""
+    """Terminate the process group, code servers and runs included, and kill it after a while."""
     for number, patience in ((signal.SIGINT, 30), (signal.SIGKILL, 30)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -125,5 +125,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # whatever has outlived it
+            os.killpg(process.pid, signal.SIGKILL)  # kills processes that have not ended
         return

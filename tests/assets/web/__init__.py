@@ -1,0 +1,1 @@
+"""Dagster's web server and daemon as processes, used through a browser and its API."""

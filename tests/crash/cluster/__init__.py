@@ -1,0 +1,1 @@
+"""Runs on a Spark standalone cluster whose workers are killed."""

@@ -1,0 +1,1 @@
+"""Aggregates: their changes against Spark's batch answer."""
