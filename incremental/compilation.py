@@ -34,6 +34,7 @@ from incremental.compiler.draft import Draft, Publish
 from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
 from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
+from incremental.language.equality import SparkEquality
 from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
@@ -236,7 +237,8 @@ class Compilation:
     def _draft(self) -> Draft:
         query = self.query
         options = query.forbidden, self.sources.invariant, self.publish, self._constraints, self.sources.views
-        return Draft(query.plan, query.outputs, query.fingerprint, *options)
+        equality = SparkEquality(self.spark, query.attributes)
+        return Draft(query.plan, query.outputs, query.fingerprint, *options, equality=equality)
 
     @cached_property
     def _program(self) -> Program | RefusedError:

@@ -98,8 +98,9 @@ def digest_text(value: object, states: Mapping[str, str]) -> str:
 
 def _print(value: Any, states: Mapping[str, str] | None) -> str:
     match value:
-        case StateRead(state=state, columns=columns) if states is not None:
-            return f"StateRead({states[state]}, {_print(columns, states)})"
+        case StateRead(state=state, columns=columns, stored=stored) if states is not None:
+            renamed = f", {_print(stored, states)}" if stored else ""
+            return f"StateRead({states[state]}, {_print(columns, states)}{renamed})"
         case frozenset():
             return str(sorted(_print(each, states) for each in cast("frozenset[Any]", value)))
         case tuple():

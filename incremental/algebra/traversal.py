@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from incremental.algebra.plan import Join, Plan, SourceRead, StateRead, Union, Unsupported, Values
+from incremental.algebra.plan import Item, Join, Plan, Reference, SourceRead, StateRead, Union, Unsupported, Values
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
@@ -28,6 +28,11 @@ def column_names(plan: Plan) -> frozenset[str]:
 def all_column_names(plan: Plan) -> frozenset[str]:
     """Return the names of the columns of every node in a plan."""
     return frozenset(column.name for node in walk(plan) for column in node.columns)
+
+
+def only_chooses(items: Sequence[Item]) -> bool:
+    """Return whether the items of a projection only choose and rename columns."""
+    return all(isinstance(item.scalar, Reference) for item in items)
 
 
 def replace_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:

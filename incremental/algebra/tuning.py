@@ -25,6 +25,7 @@ class Tuning:
     change_share: the expected share of changed bytes of a source, before the first epoch.
     switch_below: policy auto changes the mode if the other one is expected to take less than this share of time.
     trial_factor: a recompute that was never timed is expected to take at most this multiple of its least estimate.
+    new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
     lock_seconds: the time to wait for another process that works on the same view.
     """
@@ -45,6 +46,7 @@ class Tuning:
     change_share: float = 0.01
     switch_below: float = 0.75
     trial_factor: float = 1.5
+    new_table_seconds: float = 1.0
     recent_epochs: int = 100
     timed_epochs: int = 3
     lock_seconds: float = 60.0

@@ -4,19 +4,23 @@
 | --- | --- |
 | source | the added and removed files |
 | project, filter, generate, expand, union | those of its inputs |
-| inner joins of n inputs | for each changed input: its own, and all of the other inputs |
-| any other join | its own; the right side if the left changed; the left and twice the right if the right changed |
+| inner joins of n inputs | for each changed input: its own, and all of the other inputs; an append-only input that |
+| | another one refers to by a declared key reads no others |
+| left, semi, anti, existence join | its own; the right side if the left changed; the left and twice the right if |
+| | the right changed. A right join is the left join of its sides exchanged, a full join both |
 | groupwise operator | its own, and twice all of its input |
 | state | its own; all of its input again if groups may have to be recomputed |
 
-In a join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED
-(measured on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and
-measured epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is
-unknown in advance: `least` is the cost of a recompute without them.
+Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning.py). In a
+join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED (measured
+on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and measured
+epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is unknown in
+advance: `least` is the cost of a recompute without them.
 """
 
 from __future__ import annotations
 
+from incremental.algebra.constraints import AppendOnlyFact
 from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateRead
 from incremental.algebra.product import flatten_joins
 from incremental.algebra.program import Estimate, OwnTable, Program, State, Volume
@@ -31,6 +35,8 @@ SCAN_BYTES = 100e6  # bytes read in a second
 OPERATOR_BYTES = 80e6  # in a second, for each join, grouping or window of the whole query, beyond reading them
 STATE_RATIO = 0.05  # ratio of a state's bytes to its input's
 UNSKIPPED = 0.6
+REWOUND_BYTES, FEW_BYTES = 32e6, 5e6  # an input that is read once for before and after, and a change that allows it
+INEXACT = ("float", "double", "<", "collate", "variant")  # types of which equal values may differ in their bits
 
 
 def estimate_cost(program: Program, volume: Volume) -> Estimate:
@@ -108,23 +114,41 @@ class _CostModel:
                 return change, 2 * change
             case Join(kind="inner"):
                 return self._product_change(plan)
-            case Join(left=left, right=right):
-                (of_left, read_left), (of_right, read_right) = self._change(left), self._change(right)
-                others = self._stored_bytes(right) if of_left else 0.0
-                others += self._stored_bytes(left) + 2 * self._stored_bytes(right) if of_right else 0.0
-                return of_left + of_right, read_left + read_right + _unskipped(plan) * others
+            case Join():
+                return self._outer_change(plan)
             case GroupwiseOp(child=child):
                 change, read = self._change(child)
-                return change, read + (2 * self._stored_bytes(child) if change else 0.0)
+                return change, read + (self._both_versions(child, change) if change else 0.0)
             case _:
                 found = [self._change(child) for child in plan.children]
                 return sum(change for change, _ in found), sum(read for _, read in found)
 
+    def _outer_change(self, join: Join) -> tuple[float, float]:
+        """Return the same of an outer, semi, anti or existence join."""
+        left, right = ((plan, *self._change(plan)) for plan in join.children)
+        pairs = {"right": [(right, left)], "full": [(left, right), (right, left)]}.get(join.kind, [(left, right)])
+        others = 0.0
+        for (kept, of_kept, _), (tested, of_tested, _) in pairs:
+            if of_kept:
+                others += self._stored_bytes(tested)
+            if of_tested:
+                others += self._stored_bytes(kept) + self._both_versions(tested, of_tested)
+        return left[1] + right[1], left[2] + right[2] + _unskipped(join) * others
+
+    def _both_versions(self, plan: Plan, change: float) -> float:
+        """Return the bytes read for a plan before and after a change of it."""
+        stored = self._stored_bytes(plan)
+        exact = not any(word in column.type for column in plan.columns for word in INEXACT)
+        return stored if exact and stored > REWOUND_BYTES and change <= FEW_BYTES else 2 * stored
+
     def _product_change(self, join: Join) -> tuple[float, float]:
-        inputs = flatten_joins(join).inputs
-        stored = [self._stored_bytes(plan) for plan in inputs]
-        found = [self._change(plan) for plan in inputs]
-        others = sum(sum(stored) - own for own, (change, _) in zip(stored, found, strict=True) if change)
+        product = flatten_joins(join)
+        stored = [self._stored_bytes(plan) for plan in product.inputs]
+        found = [self._change(plan) for plan in product.inputs]
+        facts = self._program.constraints
+        empty = {referred for _, referred, fact in product.references(facts) if AppendOnlyFact(fact.to) in facts}
+        terms = [sum(stored) - own if change else 0.0 for own, (change, _) in zip(stored, found, strict=True)]
+        others = sum(read for position, read in enumerate(terms) if position not in empty)
         return sum(change for change, _ in found), _unskipped(join) * others + sum(read for _, read in found)
 
     def _terms(self, plan: Plan) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Plan
+from incremental.algebra.plan.alignment import Equality, Undecided
 from incremental.algebra.program import Program, Publication, State, Verdict
 
 Outputs = tuple[tuple[Column, str], ...]
@@ -23,7 +24,7 @@ class Draft:
     plan: the plan to compile: the whole query, or, once its states are split off, the answer over them;
     refusals: the reasons against it found so far, at first its expressions without a fixed value;
     invariant: the sources that are declared never to change; facts: the declared constraints of its sources;
-    views: the sources that are answers of other views.
+    views: the sources that are answers of other views; equality: decides which of its expressions are equal.
     """
 
     plan: Plan
@@ -38,6 +39,7 @@ class Draft:
     publication: Publication | None = None
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
+    equality: Equality = field(default_factory=Undecided, compare=False, repr=False)
 
     def with_plan(self, plan: Plan) -> Draft:
         """Return the draft with another plan."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from incremental.algebra.plan import Item, Plan, Project, Reference
-from incremental.algebra.traversal import replace_children
+from incremental.algebra.traversal import only_chooses, replace_children
 from incremental.compiler.draft import Draft
 
 
@@ -19,7 +19,7 @@ def fuse_projections(draft: Draft) -> Draft:
 def _rewrite(plan: Plan) -> Plan:
     plan = replace_children(plan, tuple(map(_rewrite, plan.children)))
     match plan:
-        case Project(child=Project(child=below, items=lower), items=upper) if _only_chooses(upper):
+        case Project(child=Project(child=below, items=lower), items=upper) if only_chooses(upper):
             scalars = {item.column: item.scalar for item in lower}
             items = (
                 Item(item.column, scalars[item.scalar.column]) for item in upper if isinstance(item.scalar, Reference)
@@ -29,11 +29,6 @@ def _rewrite(plan: Plan) -> Plan:
             return _drop_identity(plan)
         case _:
             return plan
-
-
-def _only_chooses(items: tuple[Item, ...]) -> bool:
-    """Return whether the items only select and rename columns."""
-    return all(isinstance(item.scalar, Reference) for item in items)
 
 
 def _drop_identity(plan: Project) -> Plan:

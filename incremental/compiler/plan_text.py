@@ -59,8 +59,10 @@ def node_text(node: Plan, views: frozenset[str] = NO_VIEWS) -> str:
         case SourceRead(relation=name, fields=fields):
             columns = ", ".join(_field_text(field, column) for field, column in fields)
             return f"{'view' if name in views else 'source'} {name} ({columns})"
-        case StateRead(state=name):
-            return f"state {name}"
+        case StateRead(state=name, stored=stored):
+            pairs = zip(stored, node.columns, strict=True) if stored else ()
+            renamed = ", ".join(_item_text(column.name, own.name) for own, column in pairs)
+            return f"state {name}{f' ({renamed})' if renamed else ''}"
         case Values(text=text) | Unsupported(text=text):
             return text
         case Project(items=items):

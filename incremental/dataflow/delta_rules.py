@@ -52,10 +52,22 @@ Term = tuple[Sequence[Column], Relation]
 
 
 class DeltaRules:
-    """Computes before, after and change of plans over leaves; facts: constraints that hold before and after."""
+    """Computes before, after and change of plans over leaves.
 
-    def __init__(self, lowering: Lowering, leaves: Leaves, pruning: Pruning, facts: Sequence[Constraint] = ()) -> None:
+
+    facts: constraints that hold before and after; repeats: plans whose change is needed several times.
+    """
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        leaves: Leaves,
+        pruning: Pruning,
+        facts: Sequence[Constraint] = (),
+        repeats: frozenset[Plan] = frozenset(),
+    ) -> None:
         self._lowering, self._leaves, self._pruning, self._facts = lowering, leaves, pruning, facts
+        self._repeats, self._known = repeats, dict[Plan, Relation]()
         self._inner = InnerJoins(lowering, self, pruning, facts)
 
     def changed(self, plan: Plan) -> bool:
@@ -84,6 +96,14 @@ class DeltaRules:
             return self.after(plan)
         if not self.changed(plan):
             return None
+        if not self._repeats or plan not in self._repeats:
+            return self._changed_rows(plan)
+        if plan not in self._known and (change := self._changed_rows(plan)) is not None:
+            self._known[plan] = self._pruning.change_once(plan, change)
+        return self._known.get(plan)
+
+    def _changed_rows(self, plan: Plan) -> Relation | None:
+        """The change of a plan that reads something that changed."""
         match plan:
             case SourceRead() | StateRead():
                 return self._leaves.change(plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from incremental.algebra.plan import SourceRead, StateRead
+from incremental.algebra.plan import Plan, SourceRead, StateRead
 from incremental.dataflow.lowering import Relation
 
 Leaf = SourceRead | StateRead
@@ -42,4 +42,8 @@ class Leaves(Protocol):
 
     def bytes(self, leaf: Leaf) -> int:
         """Return the approximate size of its table."""
+        ...
+
+    def bytes_read(self, plan: Plan) -> int:
+        """What a change of a plan reads at most."""
         ...

@@ -95,6 +95,13 @@ class Pruning:
         """Return whether the plan is so small that one task computes it faster than several with a shuffle."""
         return self._bytes(plan) <= self._tuning.local_bytes
 
+    def change_once(self, plan: Plan, change: Relation) -> Relation:
+        """The change of a plan, computed once for all its uses; a large one is computed for each."""
+        small = self._leaves.bytes_read(plan) <= self._tuning.local_bytes
+        if not small and expected_bytes(self._frame(plan.columns, change)) > self._tuning.change_bytes:
+            return change
+        return self.once(plan.columns, change, small)
+
     def once(self, columns: Sequence[Column], rows: Relation, small: bool = False) -> Relation:
         """Compute rows once for all their uses; small: now, in one task."""
         frame, keep = self._frame(columns, rows), self._checkpoints

@@ -41,7 +41,8 @@ def redefinition(
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
-        f"view {view} has other tables than before ({then}): its policy, publication or declared keys changed",
+        f"view {view} has other tables than before ({then}): its policy, publication or declared keys changed, "
+        "or an earlier release kept a state for each of several equal group-bys",
         (),
     )
 

@@ -212,7 +212,8 @@ class EpochLeaves:
         assert state.touched is not None
         buckets = None if state.found is None else state.found.buckets
         few = state.found is not None and state.found.groups <= self.epoch.tuning.broadcast_rows
-        keys = [self.lowering.attribute(key) for key in state.layout.state.keys]
+        read_as = dict(zip(leaf.own, leaf.columns, strict=True))
+        keys = [self.lowering.attribute(read_as[key]) for key in state.layout.state.keys]
         old, new = (
             Semijoin(self.lowering).of_keys(side, keys, state.touched, few)
             for side in (self._state(leaf, version, buckets) for version in (state.before, state.after))
@@ -239,9 +240,9 @@ class EpochLeaves:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]
         layout, spark = state.layout, self.epoch.spark
-        items = [(key, catalyst.parsed(spark, quoted(layout.key(key)))) for key in layout.state.keys]
-        values = layout.call_values(self.lowering, quoted)
-        items += [(slot.call.column, values[slot.call.column.name]) for slot in layout.state.slots]
+        values = {key.name: catalyst.parsed(spark, quoted(layout.key(key))) for key in layout.state.keys}
+        values |= layout.call_values(self.lowering, quoted)
+        items = [(column, values[own.name]) for own, column in zip(leaf.own, leaf.columns, strict=True)]
         rows = self._at(state.table, version)
         if buckets is not None and layout.buckets > 1:
             rows = rows.where(F.col(BUCKET).isin(list(buckets)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Plan
+from incremental.algebra.plan.repeats import find_repeats
 from incremental.algebra.program import InPlace, Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
@@ -144,14 +146,26 @@ class Incremental:
     def run(self, epoch: Epoch) -> EpochResult:
         """Run one epoch: write every state, then the view."""
         with ExitStack() as cached:
-            return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key()).all()
+            lowering = Lowering(epoch.spark, self.attributes)
+            return Run(self.program, epoch, lowering, cached, self.partition_key(), self._repeats).all()
+
+    @cached_property
+    def _repeats(self) -> frozenset[Plan]:
+        """The inputs that several states, or one of them in several places, read."""
+        return find_repeats([*(state.input for state in self.program.states), self.program.answer])
 
 
 class Run:
     """One epoch of one program; closing `cached` frees its cached frames."""
 
     def __init__(
-        self, program: Program, epoch: Epoch, lowering: Lowering, cached: ExitStack, partition_key: str | None
+        self,
+        program: Program,
+        epoch: Epoch,
+        lowering: Lowering,
+        cached: ExitStack,
+        partition_key: str | None,
+        repeats: frozenset[Plan],
     ) -> None:
         self._program, self._epoch, self._lowering = program, epoch, lowering
         self._checkpoints = Checkpoints(cached, epoch.tuning.local_rows)
@@ -159,7 +173,7 @@ class Run:
         facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
         self._leaves = EpochLeaves(epoch, lowering, consolidate, facts)
         self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
-        self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts)
+        self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
         self._paths: dict[str, str] = {}
         self._groups = self._rows = 0
         self._partition_key = partition_key

@@ -147,18 +147,22 @@ def predict_choice(
 
 
 def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
-    """Return by mode the median ratio of measured to estimated seconds of its latest epochs, without first loads."""
+    """Return by mode the median ratio of measured to estimated seconds of its latest epochs, without first loads.
+
+    A recompute that created its table counts only until a later one is timed, and without the time for the table.
+    """
     taken: dict[str, list[float]] = {}
+    created: dict[str, list[float]] = {}
     for entry in entries:
         report, mode = entry.report, entry.intent.mode
-        if (
-            report is not None
-            and report.estimates.get(mode)
-            and not is_first_load(entry)
-            and report.verdict != "resumed"
-        ):
+        if report is None or not report.estimates.get(mode) or is_first_load(entry) or report.verdict == "resumed":
+            continue
+        if entry.intent.epoch > 1:
             taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
-    return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in taken.items()}
+        else:
+            seconds = max(report.seconds / 2, report.seconds - tuning.new_table_seconds)
+            created.setdefault(mode, []).append(seconds / report.estimates[mode])
+    return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in {**created, **taken}.items()}
 
 
 def recompute_bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning | None) -> list[float]:

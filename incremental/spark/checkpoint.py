@@ -58,8 +58,8 @@ class Checkpoints:
 
 
 def measured(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
-    """Compute aggregates over a frame by name, in Spark jobs of their own."""
-    row = frame.agg(*measures).first()
+    """Compute aggregates over a frame's computed rows by name, in a Spark job of their own."""
+    row = planned_at_once(frame.agg(*measures)).first()
     assert row is not None
     return row.asDict()
 
@@ -87,7 +87,7 @@ def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def planned_at_once(frame: DataFrame) -> DataFrame:
-    """Turn adaptive execution off for a frame of few rows: it would run each exchange as a job."""
+    """Turn adaptive execution off for a frame of few rows, or of few aggregates: it runs each exchange as a job."""
     spark = catalyst.isolated(frame.sparkSession)
     spark.conf.set(ADAPTIVE, "false")
     return catalyst.frame(spark, catalyst.analysed(frame))

@@ -14,6 +14,7 @@ from incremental.algebra.sources import Delta, ForeignKey, SourceDeclaration
 from incremental.compiler.compile import check_outputs, compile_query
 from incremental.compiler.draft import Draft
 from incremental.compiler.explain import explain_program, explain_refusal
+from incremental.language.equality import SparkEquality
 from incremental.language.query import Query, QueryText, read_query
 from incremental.refresh.source_catalog import nullable
 
@@ -49,7 +50,10 @@ def draft(spark: SparkSession, query: QueryText, declared: Mapping[str, SourceDe
     found = read(spark, query)
     check_outputs(found.outputs)
     facts = collect_facts(declared or {}, {}, found.sources)
-    return Draft(found.plan, found.outputs, found.fingerprint, found.forbidden, INVARIANT, facts=facts)
+    equality = SparkEquality(spark, found.attributes)
+    return Draft(
+        found.plan, found.outputs, found.fingerprint, found.forbidden, INVARIANT, facts=facts, equality=equality
+    )
 
 
 def explained(spark: SparkSession, name: str, query: QueryText) -> str:

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from incremental.dataflow.intervals import find_intervals, range_of
+from incremental.spark.catalyst import isolated
 from incremental.spark.checkpoint import collected, measured
 from incremental.spark.job_stats import Measure
 
@@ -53,4 +55,20 @@ def test_one_job(spark: SparkSession) -> None:
     measure = Measure(spark)
     with measure.all("one"):
         assert collected(spark.range(5).selectExpr("id c0").coalesce(1), measures(), 9) is not None
+    assert measure.cost.jobs == 1
+
+
+def test_measures_of_computed_rows_take_one_job(spark: SparkSession) -> None:
+    """Adaptive execution, which sessions have outside of tests, made two of it: every change of a large join waited."""
+    adaptive = isolated(spark)
+    adaptive.conf.set("spark.sql.adaptive.enabled", "true")
+    rows = adaptive.range(0, 99, 1, 3).selectExpr("id c0").localCheckpoint()
+    measure = Measure(spark)
+    with measure.all("measures"):
+        found = measured(rows, measures())
+    assert (found["rows"], found["large"], measure.cost.jobs) == (99, True, 1)
+    measure = Measure(spark)
+    with measure.all("intervals"):
+        assert (known := range_of(F.col("c0"), "bigint", "0", "98", 9)) is not None
+        assert find_intervals(rows, [known], 4) == [(("0", "98"),)]
     assert measure.cost.jobs == 1

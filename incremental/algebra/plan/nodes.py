@@ -49,13 +49,25 @@ class SourceRead(NoInput):
 
 @dataclass(frozen=True)
 class StateRead(NoInput):
-    """The answers of a maintained aggregate, read from its state table: group keys, then one column per call."""
+    """The answers of a maintained aggregate, read from its state table: group keys, then one column per call.
+
+    stored: the state's own columns, in the same order, where it is that of another group-by and has other names; empty
+    if the names are the same.
+    """
 
     state: str
     columns: tuple[Column, ...]
+    stored: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         check_unique(self.state, self.columns)
+        if self.stored and [column.type for column in self.stored] != [column.type for column in self.columns]:
+            raise ValueError(f"{self.state} is read under columns of other types")
+
+    @property
+    def own(self) -> tuple[Column, ...]:
+        """The state's own columns, in the order of the reader's."""
+        return self.stored or self.columns
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Passes that make states of group-bys."""

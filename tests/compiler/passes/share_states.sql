@@ -1,0 +1,175 @@
+-- case: one state for a common table that is read twice, where one reader uses fewer of its columns
+WITH delays AS (SELECT carrier, sum(delay * 2) AS total FROM flights WHERE day > date'2024-01-01' GROUP BY carrier)
+SELECT a.name, d.total FROM delays d JOIN airlines a ON a.carrier = d.carrier
+WHERE d.total = (SELECT max(total) FROM delays)
+-- before:
+--   state_1 by (carrier):
+--     project carrier, (delay * CAST(2 AS DOUBLE)) AS sum_of
+--       project carrier, delay
+--         filter (day > DATE '2024-01-01')
+--           source flights (carrier, day, delay)
+--   state_2 by (carrier_2):
+--     project carrier_2, (delay_2 * CAST(2 AS DOUBLE)) AS sum_of_2
+--       project carrier_2, delay_2
+--         filter (day_2 > DATE '2024-01-01')
+--           source flights (carrier AS carrier_2, day AS day_2, delay AS delay_2)
+--   state_3 by ():
+--     project total_2
+--       state state_2
+--   project name, total
+--     join of 3
+--       on (total = max_total)
+--       on (carrier_3 = carrier)
+--       state state_1
+--       state state_3
+--       source airlines (carrier AS carrier_3, name)
+-- after:
+--   state_1 by (carrier):
+--     project carrier, (delay * CAST(2 AS DOUBLE)) AS sum_of
+--       project carrier, delay
+--         filter (day > DATE '2024-01-01')
+--           source flights (carrier, day, delay)
+--   state_2 by ():
+--     project total_2
+--       state state_1 (carrier AS carrier_2, total AS total_2)
+--   project name, total
+--     join of 3
+--       on (total = max_total)
+--       on (carrier_3 = carrier)
+--       state state_1
+--       state state_2
+--       source airlines (carrier AS carrier_3, name)
+--   note: state_1 is shared by 2 group-bys of the same rows: (carrier, total) and (carrier_2, total_2)
+
+-- case: the larger serves both, and each reader has columns of its own
+SELECT o.origin, o.mean, m.flights FROM
+(SELECT origin, avg(delay) AS mean, count(*) AS n FROM flights GROUP BY origin) o
+JOIN (SELECT origin, count(*) AS flights FROM flights GROUP BY origin) m ON o.origin = m.origin WHERE o.n > 1
+-- before:
+--   state_1 by (origin):
+--     project origin, delay, 1 AS count_of
+--       source flights (origin, delay)
+--   state_2 by (origin_2):
+--     project origin_2, 1 AS count_of_2
+--       source flights (origin AS origin_2)
+--   project origin, mean, flights
+--     join of 2
+--       on (origin = origin_2)
+--       project origin, mean
+--         filter (n > CAST(1 AS BIGINT))
+--           state state_1
+--       state state_2
+-- after:
+--   state_1 by (origin):
+--     project origin, delay, 1 AS count_of
+--       source flights (origin, delay)
+--   project origin, mean, flights
+--     join of 2
+--       on (origin = origin_2)
+--       project origin, mean
+--         filter (n > CAST(1 AS BIGINT))
+--           state state_1
+--       state state_1 (origin AS origin_2, n AS flights)
+--   note: state_1 is shared by 2 group-bys of the same rows: (origin, mean, n) and (origin_2, flights)
+
+-- case: nested group-bys are shared from the inside out
+WITH days AS (SELECT origin, day, sum(seats) AS seats FROM flights GROUP BY origin, day),
+most AS (SELECT origin, max(seats) AS best FROM days GROUP BY origin)
+SELECT one.origin, one.best FROM most one JOIN most other ON one.best = other.best AND one.origin < other.origin
+-- before:
+--   state_1 by (origin, day):
+--     source flights (origin, day, seats)
+--   state_2 by (origin):
+--     project origin, seats_2
+--       state state_1
+--   state_3 by (origin_3, day_2):
+--     source flights (origin AS origin_3, day AS day_2, seats AS seats_3)
+--   state_4 by (origin_3):
+--     project origin_3, seats_4
+--       state state_3
+--   project origin_2, best
+--     join of 2
+--       on (best = best_2)
+--       on (origin_2 < origin_4)
+--       project origin AS origin_2, best
+--         state state_2
+--       project origin_3 AS origin_4, best_2
+--         state state_4
+-- after:
+--   state_1 by (origin, day):
+--     source flights (origin, day, seats)
+--   state_2 by (origin):
+--     project origin, seats_2
+--       state state_1
+--   project origin_2, best
+--     join of 2
+--       on (best = best_2)
+--       on (origin_2 < origin_4)
+--       project origin AS origin_2, best
+--         state state_2
+--       project origin_3 AS origin_4, best_2
+--         state state_2 (origin AS origin_3, best AS best_2)
+--   note: state_1 is shared by 2 group-bys of the same rows: (origin, day, seats_2) and (origin_3, day_2, seats_4)
+--   note: state_2 is shared by 2 group-bys of the same rows: (origin, best) and (origin_3, best_2)
+
+-- case: another literal, another cast or DISTINCT is another state
+SELECT * FROM (SELECT carrier AS c1, sum(seats) AS s1 FROM flights WHERE seats > 10 GROUP BY carrier)
+JOIN (SELECT carrier AS c2, sum(seats) AS s2 FROM flights WHERE seats > 11 GROUP BY carrier) ON c1 = c2
+JOIN (SELECT carrier AS c3, sum(cast(seats AS smallint)) AS s3 FROM flights WHERE seats > 10 GROUP BY carrier) ON c1 = c3
+JOIN (SELECT carrier AS c4, sum(DISTINCT seats) AS s4 FROM flights WHERE seats > 10 GROUP BY carrier) ON c1 = c4
+-- before:
+--   state_1 by (carrier):
+--     filter (seats > 10)
+--       source flights (carrier, seats)
+--   state_2 by (carrier_2):
+--     filter (seats_2 > 11)
+--       source flights (carrier AS carrier_2, seats AS seats_2)
+--   state_3 by (carrier_3):
+--     project carrier_3, CAST(seats_3 AS SMALLINT) AS sum_of
+--       filter (seats_3 > 10)
+--         source flights (carrier AS carrier_3, seats AS seats_3)
+--   state_4 by (carrier_4, seats_4):
+--     filter (seats_4 > 10)
+--       source flights (carrier AS carrier_4, seats AS seats_4)
+--   state_5 by (carrier_4):
+--     state state_4
+--   join of 4
+--     on (c1 = c2)
+--     on (c1 = c3)
+--     on (c1 = c4)
+--     project carrier AS c1, s1
+--       state state_1
+--     project carrier_2 AS c2, s2
+--       state state_2
+--     project carrier_3 AS c3, s3
+--       state state_3
+--     project carrier_4 AS c4, s4
+--       state state_5
+-- after:
+--   state_1 by (carrier):
+--     filter (seats > 10)
+--       source flights (carrier, seats)
+--   state_2 by (carrier_2):
+--     filter (seats_2 > 11)
+--       source flights (carrier AS carrier_2, seats AS seats_2)
+--   state_3 by (carrier_3):
+--     project carrier_3, CAST(seats_3 AS SMALLINT) AS sum_of
+--       filter (seats_3 > 10)
+--         source flights (carrier AS carrier_3, seats AS seats_3)
+--   state_4 by (carrier_4, seats_4):
+--     filter (seats_4 > 10)
+--       source flights (carrier AS carrier_4, seats AS seats_4)
+--   state_5 by (carrier_4):
+--     state state_4
+--   join of 4
+--     on (c1 = c2)
+--     on (c1 = c3)
+--     on (c1 = c4)
+--     project carrier AS c1, s1
+--       state state_1
+--     project carrier_2 AS c2, s2
+--       state state_2
+--     project carrier_3 AS c3, s3
+--       state state_3
+--     project carrier_4 AS c4, s4
+--       state state_5
