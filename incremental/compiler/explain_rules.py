@@ -13,8 +13,10 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Join,
+    Loop,
     Plan,
     Project,
     SourceRead,
@@ -64,6 +66,10 @@ def _rule(plan: Plan, draft: Draft) -> str:
             return "; ".join(f"{text}: {each.name}, {each.deletions}" for text, each in found) or DISTINCT.rule
         case GroupwiseOp(keys=keys):
             return f"{(WINDOW if keys else WHOLE).rule}; ties broken by all columns"
+        case Given():
+            return "the rows of the loop"
+        case Loop():
+            return "rounds"
         case Unsupported():
             return explain_unsupported(plan)[0]
         case _:

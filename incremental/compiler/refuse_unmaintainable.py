@@ -17,8 +17,10 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Join,
+    Loop,
     Plan,
     Project,
     SourceRead,
@@ -83,6 +85,8 @@ def find_refusals(plan: Plan) -> tuple[Refusal, ...]:
 def _refuse_node(node: Plan) -> Iterable[Refusal]:
     match node:
         case SourceRead() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
+            pass
+        case Given() | Loop():
             pass
         case Aggregate(keys=keys, calls=calls):
             yield from refuse_incomparable(keys, "two groups")

@@ -35,7 +35,7 @@ def split_states(draft: Draft) -> Draft:
         return StateRead(state.name, over_states.columns)  # in the query's order: a union matches by position
 
     answer = split(draft.plan, ())
-    return replace(draft, plan=answer, states=tuple(states), notes=(*_tie_rules(states), *draft.notes))
+    return replace(draft, plan=answer, stages=tuple(states), notes=(*_tie_rules(states), *draft.notes))
 
 
 def _tie_rules(states: list[State]) -> tuple[str, ...]:

@@ -28,9 +28,11 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Item,
     Join,
+    Loop,
     Plan,
     Project,
     Reference,
@@ -102,8 +104,8 @@ class DeltaRules:
                 return None if inner is None else self._groupwise(plan, inner)
             case Values() | Unsupported():
                 return None
-            case Aggregate():
-                raise TypeError("the change of an aggregate is read from its state")
+            case Aggregate() | Loop() | Given():
+                raise TypeError(f"the change of {type(plan).__name__} is read from the table of its stage")
             case _:
                 assert_never(plan)
 

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from incremental.algebra.plan.checks import check_join, check_projection, check_unique, check_used
 from incremental.algebra.plan.expressions import Call, Column, Item, Opaque, Scalar
+from incremental.algebra.plan.loops import Given, Loop
 
 
 class NoInput:
@@ -255,5 +256,7 @@ Plan = (
     | Join
     | Aggregate
     | GroupwiseOp
+    | Given
+    | Loop
     | Unsupported
 )
