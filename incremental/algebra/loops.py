@@ -3,8 +3,7 @@
 | kind | step of the stage | table |
 | --- | --- | --- |
 | levels, set, best | levelled: a last column more, one above that of the rows that it was derived from | candidates |
-| times, of a step without aggregates | levelled | candidates |
-| times, else | as the query has it | the answer |
+| times | as the query has it | the answer |
 | converged | as the query has it | the answer, one row a key |
 """
 

@@ -102,8 +102,28 @@ def _stage_text(node: StateRead | Given | Loop) -> str:
             return f"state {name}"
         case Given(name=name):
             return f"rows of {name}"
-        case Loop(name=name, kind=kind):
-            return f"{name} ({kind})"
+        case Loop(name=name):
+            return f"{name} ({_loop_text(node)})"
+
+
+def _loop_text(loop: Loop) -> str:
+    """Return what the answer of a loop is."""
+    keys, tolerance = ", ".join(column.name for column in loop.keys), loop.tolerance
+    match loop.kind:
+        case "levels":
+            return f"sum of its levels{', each row once in each' if loop.distinct else ''}"
+        case "set":
+            return "least set"
+        case "best":
+            return f"{loop.keep} row of each {keys}"
+        case "times":
+            return f"{loop.limit} steps"
+        case "converged":
+            assert tolerance is not None
+            if tolerance.error is None:
+                return f"steps by {keys} until a residual of {tolerance.residual:g} in the {tolerance.norm} norm"
+            bound = f"an error of {tolerance.error:g} in the {tolerance.norm} norm"
+            return f"steps by {keys} until {bound}, contraction {tolerance.contraction:g}"
 
 
 def _join_text(node: Join) -> str:

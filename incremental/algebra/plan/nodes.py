@@ -222,9 +222,7 @@ class GroupwiseOp(OneInput):
         check_used(f"a {self.kind}", self.keys, self.child)
 
 
-UnsupportedReason = Literal[
-    "operator", "subquery", "subquery in a limit", "join type", "undeclared source", "recursion"
-]
+UnsupportedReason = Literal["operator", "subquery", "subquery in a limit", "join type", "undeclared source"]
 
 
 @dataclass(frozen=True)
