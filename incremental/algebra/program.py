@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from incremental.algebra.canonical import digest_text
 from incremental.algebra.constraints import Constraint
@@ -158,11 +158,16 @@ def _content(stage: Stage) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Volume:
-    """The size of each source by name: all bytes, the bytes of added and removed files, the number of columns."""
+    """The size of each source by name: all bytes, the bytes of added and removed files, the number of columns.
+
+    rounds, levels: by loop, the rounds of its last refreshes, and the levels of its rows, as far as they are known.
+    """
 
     total: Mapping[str, float]
     change: Mapping[str, float]
     columns: Mapping[str, int]
+    rounds: Mapping[str, float] = field(default_factory=dict[str, float])
+    levels: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Random graphs and what happens to them: cycles, self-loops, parallel edges, nodes without a name, and nothing left."""
+"""Random graphs and their histories: cycles, self-loops, parallel edges, nodes without a name, and nothing left."""
 
 from __future__ import annotations
 

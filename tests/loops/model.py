@@ -96,7 +96,7 @@ class LoseAndGain:
 
     def refresh(self, init: ZSet, old: Edges, new: Edges) -> int:
         """Take in the change of init and edges; returns the number of rounds."""
-        known = {(row, level): 1 for row, level in self.level.items()}
+        known = dict.fromkeys(self.level.items(), 1)
         first = {(row, 0): weight for row, weight in init.items()}
         for key, weight in minus(self._step.rows(known, new), self._step.rows(known, old)).items():
             add(first, key, weight)
@@ -108,13 +108,13 @@ class LoseAndGain:
             pending, rounds = pending | lost | touched, rounds + 1
         while gained := {row: least for row in pending if (least := self._least(row)) is not None}:
             self.level |= gained
-            pending = self._absorb(self._derived({(row, level): 1 for row, level in gained.items()}, new))
+            pending = self._absorb(self._derived(dict.fromkeys(gained.items(), 1), new))
             rounds += 1
         assert set(self.level) == set(self.candidates)
         return rounds
 
     def _derived(self, moved: ZSet, edges: Edges) -> ZSet:
-        after = {(row, level): 1 for row, level in self.level.items()}
+        after = dict.fromkeys(self.level.items(), 1)
         return self._step.change(minus(after, moved), after, moved, edges)
 
     def _rows(self, row: Row, level: int) -> int:
@@ -151,7 +151,7 @@ def best(candidates: ZSet, level: int) -> ZSet:
     """The least value of the level, where no lower level has one as good."""
     here, below = every(candidates, level), [value for at, value in candidates if at < level]
     least = min(here, default=None)
-    return {} if least is None or min(below, default=least + (0,)) <= least else {least: 1}
+    return {} if least is None or min(below, default=(*least, 0)) <= least else {least: 1}
 
 
 class ByLevel:

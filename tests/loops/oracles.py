@@ -89,19 +89,13 @@ def components(edges: Iterable[Edge]) -> dict[Any, Any]:
 
 def same_generation(parents: Iterable[Edge]) -> set[tuple[Any, Any]]:
     """Pairs of nodes that some common ancestor has at the same distance; parents: (child, parent)."""
-    listed = [edge for edge in parents if None not in edge]
-    up = neighbours(listed)
-    nodes = {node for edge in listed for node in edge}
-    found, queue = set[tuple[Any, Any]](), deque((node, node) for node in nodes)
-    down = neighbours((parent, child) for child, parent in listed)
-    seen = set(queue)
+    listed = list(parents)
+    down = neighbours((edge[1], edge[0]) for edge in listed)
+    seen = {(node, node) for edge in listed for node in edge}
+    queue = deque(seen)
     while queue:
         one, other = queue.popleft()
-        found.add((one, other))
-        for _, left in down.get(one, ()):
-            for _, right in down.get(other, ()):
-                if (left, right) not in seen:
-                    seen.add((left, right))
-                    queue.append((left, right))
-    assert up or not nodes
-    return found
+        found = {(left, right) for _, left in down.get(one, ()) for _, right in down.get(other, ())}
+        queue.extend(found - seen)
+        seen |= found
+    return seen

@@ -38,7 +38,8 @@ class Report(Json):
     estimates and earlier epochs; below: the reports of the views that this one reads, refreshed first;
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
-    among the groups of a state that stores the answer; None if there is no such key, or too many were touched.
+    among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
+    rounds: of each recursion, by what they did (`retract`, `insert` or `levels`), how many rows each of them changed.
     """
 
     view: str
@@ -62,6 +63,7 @@ class Report(Json):
     below: tuple[Report, ...] = ()
     because: tuple[str, ...] = ()
     partitions: tuple[str, ...] | None = None
+    rounds: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports
