@@ -195,6 +195,9 @@ class Iteration:
 
     def _given(self, leaf: Given, rows: DataFrame) -> Relation:
         if leaf.name == self.loop.name:
+            rows = (
+                rows.coalesce(1) if self.small else rows
+            )  # so that one task joins and groups them without an exchange
             return self.lowering.leaf(rows, list(zip(self.names, leaf.columns, strict=True)), False)
         if leaf.name not in self._sides:
             plan = next(side.plan for side in self.loop.sides if side.given.name == leaf.name)
