@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -11,8 +12,9 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
 from incremental.api import View, iterate
+from incremental.lake.memory.log import MemoryLog
 from tests.loops import numeric_oracles, queries
-from tests.sandbox import MemorySandbox, checked, rows
+from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 NODES = list(range(10))
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 4), (5, 0), (6, 7), (7, 6), (7, 99), (0, 1)]
@@ -200,6 +202,39 @@ def test_a_declared_contraction_that_is_not(sandbox: MemorySandbox) -> None:
     view = halved(sandbox, factor="0.9", error=1e-3, contraction=0.6)
     with pytest.raises(NotConvergedError, match=r"to 0\.9 of it"):
         view.refresh()
+
+
+@pytest.mark.parametrize(("write", "written"), [(1, False), (1, True), (2, False)])
+def test_a_crash(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, write: int, written: bool) -> None:
+    """A refresh that stopped before or after the commit of the loop, or before that of the view, is finished."""
+    linked(sandbox).source("groups", "node int, team int", [(n, n % 3) for n in range(12)])
+
+    def query(nodes: DataFrame, edges: DataFrame, groups: DataFrame) -> DataFrame:
+        return queries.ranks_after(nodes, edges).join(groups, "node").select("node", "rank", "team")
+
+    view = sandbox.view(query)
+    view.refresh()
+    sandbox.sql("insert into {edges} values (0, 5), (0, 6)")
+    advance, calls = MemoryLog.advance, iter(range(1, 9))
+
+    def stopping(self: MemoryLog, *given: Any, **named: Any) -> Any:
+        at = next(calls) == write
+        if at and not written:
+            raise KeyboardInterrupt
+        done = advance(self, *given, **named)
+        if at:
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryLog, "advance", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            view.refresh()
+    view.refresh()
+    confirm(view)
+    assert view.history()[-1].epoch == 2
+    found = {node: rank for node, rank, _ in rows(view)}
+    assert found == pytest.approx(numeric_oracles.ranks(*graph(sandbox), 4))
 
 
 def test_repeated_keys(sandbox: MemorySandbox) -> None:
