@@ -25,6 +25,7 @@ from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
+from incremental.language.mrql.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
 from incremental.refresh.source_catalog import Declared
@@ -102,7 +103,7 @@ class Warehouse:
         on_change: OnChange = "refuse",
         publish_as: str | None = None,
     ) -> View:
-        """A view of a query: SQL text, or a function of the sources' DataFrames that returns one.
+        """A view of a query: SQL text, `Mrql(text)`, or a function of the sources' DataFrames that returns one.
 
         on_change: what a refresh does when the query, the schema of what it reads, or Spark's settings are others than
         the state was built with: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
@@ -160,6 +161,6 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 
 __all__ = [
-    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
+    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Mrql", "Policy", "Report", "Status",
     "Tuning", "Upkeep", "Verification", "View", "Warehouse", "start",
 ]  # fmt: skip

@@ -35,6 +35,7 @@ from incremental.compiler.explain import explain_passes, explain_program, explai
 from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.mentions import Mentions, NoDataError
+from incremental.language.mrql.query import Mrql
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
 from incremental.operations.sampling import Sample, sample_of
@@ -137,7 +138,10 @@ class Compilation:
         else:
             text = explain_refusal(self.name, self._refusals, self.policy)
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
-        return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
+        program = ""
+        if isinstance(self.text, Mrql):
+            program = f"\n\nMRQL became:\n{self.text.shown(self.sources.names, self.sources.schema)}"
+        return text + reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
         """The compiled view as plain data, for an orchestrator's graph."""

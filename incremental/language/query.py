@@ -1,4 +1,4 @@
-"""Read a batch query, SQL text or a DataFrame function, into a plan of the algebra.
+"""Read a batch query, SQL text, MRQL or a DataFrame function, into a plan of the algebra.
 
 Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
 the user's temporary views are not touched and no data is read: a query function that runs an action is refused.
@@ -24,6 +24,7 @@ from incremental.algebra.plan import Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.mentions import NoDataError, called, mentions
+from incremental.language.mrql.query import Mrql
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
@@ -34,7 +35,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 Settings = tuple[tuple[str, str], ...]
-QueryText = str | Callable[..., DataFrame]
+QueryText = str | Mrql | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings by which functions give something else
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
@@ -161,9 +162,9 @@ def analyse(
     clone, relations = catalyst.isolated(spark), dict[int, str]()
     if isinstance(query, str):
         check_statement(clone, query)
-    elif not callable(query):
+    elif not (callable(query) or isinstance(query, Mrql)):
         raise QueryError(
-            f"a query is SQL text or a function of its sources, not {type(query).__name__}. Pass one of the two."
+            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one of these."
         )
 
     missing: dict[str, str] = {}
@@ -227,10 +228,13 @@ def evaluate(
     try:
         if callable(query):
             return answered(called(spark, query, declared, frame))
+        schemas = dict[str, StructType]()
         for name in mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
                 catalyst.frame(spark, catalyst.analysed(found)).createOrReplaceTempView(name)
-        return cast(Any, spark).sql(query)
+                schemas[name] = found.schema
+        text = query.sql(declared, schemas.get) if isinstance(query, Mrql) else query
+        return cast(Any, spark).sql(text)
     except PySparkException as error:
         message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
         if UNREAD in message:
