@@ -25,7 +25,7 @@ from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
-from incremental.language.mrql.query import Mrql
+from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
 from incremental.refresh.source_catalog import Declared
@@ -161,6 +161,6 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 
 __all__ = [
-    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Mrql", "Policy", "Report", "Status",
-    "Tuning", "Upkeep", "Verification", "View", "Warehouse", "start",
+    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Mrql", "Policy", "Report",
+    "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "start",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ from incremental.compiler.explain import explain_passes, explain_program, explai
 from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.mentions import Mentions, NoDataError
-from incremental.language.mrql.query import Mrql
+from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
 from incremental.operations.sampling import Sample, sample_of

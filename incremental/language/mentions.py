@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import SourceError
-from incremental.language.mrql.query import Mrql
+from incremental.language.mrql.program.query import Mrql
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 

@@ -24,7 +24,7 @@ from incremental.algebra.plan import Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.mentions import NoDataError, called, mentions
-from incremental.language.mrql.query import Mrql
+from incremental.language.mrql.program.query import Mrql
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
@@ -164,7 +164,7 @@ def analyse(
         check_statement(clone, query)
     elif not (callable(query) or isinstance(query, Mrql)):
         raise QueryError(
-            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one of these."
+            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one."
         )
 
     missing: dict[str, str] = {}

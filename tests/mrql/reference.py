@@ -1,6 +1,6 @@
-"""A plain evaluator of MRQL over Python lists, written from the design; it shares nothing with the translation but the tree.
+"""A plain evaluator of MRQL over Python lists, which shares nothing with the translation but the tree.
 
-A bag is a Bag, a list a list, a record a dict, a row of a source a Row, a tuple a tuple, a value of a data type a Tagged.
+A bag is a Bag, a list a list, a record a dict, a row of a source a Row, a value of a data type a Tagged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""MRQL, the query language of the papers: text → tree → Spark SQL with loops.
+"""MRQL, the query language of the papers: text → tree → Spark SQL over the declared sources.
 
 | module | holds |
 | --- | --- |
-| `mrql.lark`, `parse.py` | grammar, token filter, tree; the only import of lark |
-| `tree.py`, `items.py`, `spans.py` | the tree, and where in which text each part of it is |
+| `syntax/` | grammar, tree, errors with file, line, column and caret; its parse.py alone imports lark |
+| `rows/` | types, values, and the rows that an expression is about |
+| `expressions` | one function for each form; `comprehensions`, `groups`, `arrays` are `select`, `aggregates` sum and its kin |
+| `operators`, `functions`, `casts`, `indexing`, `patterns`, `relations`, `calls` | the other forms |
+| `program/` | items, sources, and `Mrql`, the query as the API takes it |
+
+A name is typed when it is translated: a type is a part of every value. Spark analyses what comes out.
 """

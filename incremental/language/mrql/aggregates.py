@@ -66,7 +66,8 @@ def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
             return f"CAST(size({sql}) AS BIGINT)"
         case "sum":
             zero = "0L" if type_ == t.LONG else "0D"
-            return f"aggregate({sql}, {zero}, ({total}, {each}) -> {total} + coalesce(CAST({each} AS {t.sql_type(type_)}), {zero}))"
+            added = f"coalesce(CAST({each} AS {t.sql_type(type_)}), {zero})"
+            return f"aggregate({sql}, {zero}, ({total}, {each}) -> {total} + {added})"
         case "avg":
             rows = f"filter({sql}, {each} -> {each} IS NOT NULL)"
             step = f"({total}, {each}) -> named_struct('s', {total}.s + CAST({each} AS DOUBLE), 'n', {total}.n + 1D)"

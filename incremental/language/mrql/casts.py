@@ -72,7 +72,7 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
 
 
 def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) -> Array:
-    """An array whose elements are cast; that of a bag loses its order where it becomes a list, so that stays a bag's."""
+    """An array whose elements are cast."""
     if value.item == item:
         return Array(v.pack(value), item, bag, value.bag and bag)
     if value.item == t.NOTHING:

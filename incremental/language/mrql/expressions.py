@@ -22,18 +22,12 @@ def translate(node: Node, scope: Scope) -> Value:
     match node:
         case T.Name():
             return named(node, scope)
-        case T.Literal(value=value):
-            return literal(value, node)
-        case T.TupleOf(items=items):
-            return Product(None, tuple(map(scope.value, items)))
-        case T.RecordOf(names=names, values=values):
-            return Product(names, tuple(map(scope.value, values)))
-        case T.CollectionOf(bag=bag, items=items):
-            return listed(node, bag, items, scope)
         case T.Select():
             return comprehensions.selected(node, scope)
         case T.Call():
             return calls.called(node, scope)
+        case T.Literal() | T.TupleOf() | T.RecordOf() | T.CollectionOf():
+            return built(node, scope)
         case T.Binary() | T.Unary() | T.SetOperation():
             return operation(node, scope)
         case T.Member() | T.Component() | T.Index() | T.Slice():
@@ -46,6 +40,19 @@ def translate(node: Node, scope: Scope) -> Value:
             return casts.cast(scope.value(value), casts.type_of(type_, scope), scope, node.span)
         case _:
             raise calls.unsupported(node)
+
+
+def built(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope: Scope) -> Value:
+    """A constant, a tuple, a record, a bag or a list."""
+    match node:
+        case T.Literal(value=value):
+            return literal(value, node)
+        case T.TupleOf(items=items):
+            return Product(None, tuple(map(scope.value, items)))
+        case T.RecordOf(names=names, values=values):
+            return Product(names, tuple(map(scope.value, values)))
+        case T.CollectionOf(bag=bag, items=items):
+            return listed(node, bag, items, scope)
 
 
 def named(node: T.Name, scope: Scope) -> Value:

@@ -33,7 +33,10 @@ def numeric(sql: str, result: Type = t.DOUBLE, count: int = 1) -> Signature:
     return Signature((NUMBER,) * count, sql, result)
 
 
-LOG = "CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN CAST('-Infinity' AS DOUBLE) WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) END"
+LOG = (
+    "CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN CAST('-Infinity' AS DOUBLE) "
+    "WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) END"
+)
 FUNCTIONS = {
     **{
         name: numeric(f"{name}({{0}})") for name in ("sin", "cos", "tan", "asin", "acos", "atan", "sqrt", "rint", "exp")

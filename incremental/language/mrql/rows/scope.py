@@ -48,9 +48,9 @@ class Definitions:
 class Scope:
     """Where an expression is translated.
 
-    translate: the translation itself; definitions: those of the program; frame: the rows around it, which take columns; elements: the names of the array
-    elements around it, that no subquery can refer to; repeated: what a group by without a pattern groups by, and its
-    column; calls: the functions whose bodies are around it.
+    translate: the translation itself; definitions: those of the program; frame: the rows around it, which take columns;
+    elements: the names of the array elements around it, that no subquery can refer to; repeated: what a group by
+    without a pattern groups by, and its column; calls: the functions whose bodies are around it.
     """
 
     translate: Callable[[Node, Scope], Value]

@@ -223,7 +223,7 @@ def converted(value: Value, wanted: Type) -> Value:
             return remade(value, None, parts, items)
         case Product(_, parts, positional), t.Record(names, items):
             return remade(value, names, parts, items, positional)
-        case Array(sql, item, bag, in_order), t.Collection(wanted_bag, wanted_item):
+        case Array(sql, item, _, in_order), t.Collection(wanted_bag, wanted_item):
             if item == wanted_item:
                 return Array(sql, item, wanted_bag, in_order and wanted_bag)
             return Array(recast(sql, item, wanted_item), wanted_item, wanted_bag)

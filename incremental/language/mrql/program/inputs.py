@@ -3,8 +3,8 @@
 | form | row |
 | --- | --- |
 | `binary, "path"` | the columns as a record, which a tuple pattern takes by their order |
-| `line, "path", "separator", type(…)` | of a table with one column of text: its fields, split, trimmed and cast; `any` is left out |
-| | of a table with columns: these, by their order, cast |
+| `line, "path", "separator", type(…)` | of a table with one column of text: its fields, split, trimmed and cast |
+| | of a table with columns: these, by their order, cast; `any` leaves a field out |
 
 The table of a path is the one that `paths` gives, else the source with the name of the definition, else that with the
 name of the file. `stream` is the same relation as `source`.

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from incremental.language.mrql.definitions import Program, chosen, descendants, items_of, used
-from incremental.language.mrql.inputs import Tables, is_source, path_of
-from incremental.language.mrql.layout import indented
+from incremental.language.mrql.program.definitions import Program, chosen, descendants, items_of, used
+from incremental.language.mrql.program.inputs import Tables, is_source, path_of
+from incremental.language.mrql.program.layout import indented
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Text
 from incremental.language.mrql.syntax.tree import Node

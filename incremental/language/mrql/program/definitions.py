@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from incremental.language.mrql import casts, inputs
+from incremental.language.mrql import casts
 from incremental.language.mrql.expressions import translate
-from incremental.language.mrql.inputs import Tables
+from incremental.language.mrql.program import inputs
+from incremental.language.mrql.program.inputs import Tables
 from incremental.language.mrql.relations import Output, columns_of, listed, ordering
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
