@@ -27,6 +27,8 @@
     publish: auto                                  or table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, where the query or a column it reads is another one
+    args: ["100"]                                  optional, of query.mrql: what args[0], … stand for
+    paths: {tmp/points.bin: points}                optional, of query.mrql: the source of each path that it names
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
@@ -262,6 +264,8 @@ class Declaration(_Part):
     publish: Literal["auto", "table"] = "auto"
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
+    args: tuple[Text, ...] = ()
+    paths: dict[str, SourceName] = {}
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
@@ -279,6 +283,12 @@ class Declaration(_Part):
     def _foreign_keys_refer_to_keys(self) -> Declaration:
         sources = self.sources.items()
         check_references({n: s.primary_key for n, s in sources}, {n: s.foreign_keys for n, s in sources})
+        return self
+
+    @model_validator(mode="after")
+    def _paths_are_of_sources(self) -> Declaration:
+        if missing := next((source for source in self.paths.values() if source not in self.sources), None):
+            raise ValueError(f"`paths` names `{missing}`, which is not a declared source. Declare it")
         return self
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ _Place = tuple[str | int, ...]
 # Keys that people expect here and that live elsewhere.
 _ELSEWHERE = {
     "name": "a pipeline is named by its folder. Remove it",
-    "query": "the query belongs in query.sql or query.py beside this file. Move it there",
+    "query": "the query belongs in query.sql, .mrql or .py beside this file. Move it there",
     "sql": "the query belongs in query.sql beside this file. Move it there",
 }
 _WHAT = {
