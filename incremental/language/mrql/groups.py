@@ -81,8 +81,9 @@ def over_arrays(select: T.Select, rest: list[T.Binding], scope: Scope, bound: Bo
 
 
 def of_rows(group: Group, scope: Scope, select: T.Select) -> bool:
-    """Whether a value is one of the rows that are grouped alone, without aggregates of their group."""
-    rows, above = group.grouped.rows, set(group.grouped.aggregates)
+    """Whether a value is one of the grouped rows alone, without aggregates of their group, or elements around it."""
+    rows = group.grouped.rows
+    above = set(group.grouped.aggregates) | scope.elements | (scope.frame.columns - rows.columns)
     value = scope.at(rows).inside(group.value, select.head.span)
     texts = [*(v.pack(leaf) for leaf in v.leaves(value)), *group.conditions]
     return not any(mentions(text, above) for text in texts)

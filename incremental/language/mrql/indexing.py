@@ -74,8 +74,9 @@ def looked_up(relation: Relation, key: Value, scope: Scope, span: Span) -> Value
         raise span.error(f"an index needs a list or a bag of pairs, this is {shown}. Order it first.")
     frame.filter(operators.equal(pair.parts[0], key, scope.at(frame), span))
     _, sql, type_ = packed(pair.parts[1], frame, scope, span)
-    one = f"if(count(1) > 1, {SEVERAL}, max(named_struct('v', {sql})))"
-    return found(f"{SUBQUERY}{one}{frame.text()})", type_, scope, span)
+    best = f"named_struct('n', count(1), 'v', max(named_struct('v', {sql})))"
+    both = found(f"{SUBQUERY}{best}{frame.text()})", scope, span)
+    return v.unpack(f"if({both}.n > 1, {SEVERAL}, {both}.v).v", type_)
 
 
 def packed(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Value, str, Type]:
@@ -97,16 +98,17 @@ def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
     _, sql, type_ = packed(poured.value, frame, scope, span)
     keys = [f"'k{i}', {frame.local(key.sql, 'k')}" for i, key in enumerate(poured.order)]
     least = f"min(named_struct({', '.join(keys)}, 'v', {sql}))"
-    checked = f"if(count(1) = 0, {OUT_OF_RANGE}, {least})"
-    return found(f"{SUBQUERY}{checked}{frame.text()})", type_, scope, span)
+    best = found(f"{SUBQUERY}{least}{frame.text()})", scope, span)
+    return v.unpack(f"if({best} IS NULL, {OUT_OF_RANGE}, {best}).v", type_)
 
 
-def found(sql: str, type_: Type, scope: Scope, span: Span) -> Value:
-    """The value `v` of the struct that a subquery gives; one with several parts is a column, so that it runs once."""
+def found(sql: str, scope: Scope, span: Span) -> str:
+    """A subquery whose value is used more than once: a column, where that can be.
+
+    What is wrong with the value is said where it is used: a branch that is not taken must not fail.
+    """
     checked = scope.subquery(sql, span)
-    if not t.is_scalar(type_) and not scope.elements:
-        checked = scope.frame.column(checked, "q")
-    return v.unpack(f"{checked}.v", type_)
+    return checked if scope.elements else scope.frame.column(checked, "q")
 
 
 def sliced(value: Value, first: Value, last: Value, scope: Scope, span: Span) -> Value:

@@ -195,7 +195,8 @@ def answer(value: Value, scope: Scope, span: Span) -> str:
     frame = scope.frame
     poured = value.pour(frame)
     row = scope.at(frame).inside(poured.value, span)
-    order = f" ORDER BY {ordering(poured.order)}" if poured.order else ""
+    keys = [Order(frame.local(key.sql, "k"), key.descending) for key in poured.order]
+    order = f" ORDER BY {ordering(keys)}" if keys else ""
     return f"SELECT {answer_columns(row)}{frame.text()}{order}"
 
 

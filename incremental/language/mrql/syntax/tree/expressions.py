@@ -1,35 +1,11 @@
-"""The tree of expressions, patterns and types: one frozen dataclass for each form of the grammar.
-
-Two parts are equal if they are written alike; where they are in the text (`span`) is no part of that.
-"""
+"""Expressions of MRQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
-from incremental.language.mrql.syntax.spans import Span
-
-
-@dataclass(frozen=True)
-class Node:
-    """A part of the tree, and where it is in the text."""
-
-    span: Span = field(compare=False, repr=False)
-
-    @property
-    def parts(self) -> Iterator[Node]:
-        """The nodes just below."""
-        for each in fields(self):
-            value: Any = getattr(self, each.name)
-            parts: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-            for part in parts:
-                if isinstance(part, Node):
-                    yield part
-
-
-# ---- expressions
+from incremental.language.mrql.syntax.tree.node import Node
+from incremental.language.mrql.syntax.tree.types import Parameter
 
 
 @dataclass(frozen=True)
@@ -295,93 +271,6 @@ class Template(Node):
     """`[name| text |]`."""
 
     text: str
-
-
-# ---- patterns: Name binds a variable, Literal is a constant
-
-
-@dataclass(frozen=True)
-class Anything(Node):
-    """`*`."""
-
-
-@dataclass(frozen=True)
-class TuplePattern(Node):
-    """`(items)`."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class ListPattern(Node):
-    """`[items]`."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class RecordPattern(Node):
-    """`< names: items >`."""
-
-    names: tuple[str, ...]
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class ConstructorPattern(Node):
-    """`name(items)`."""
-
-    name: str
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class TypedPattern(Node):
-    """`pattern as type`."""
-
-    pattern: Node
-    type: Node
-
-
-# ---- types
-
-
-@dataclass(frozen=True)
-class NamedType(Node):
-    """A type by its name; with arguments, such as `list(int)`."""
-
-    name: str
-    arguments: tuple[Node, ...] = ()
-
-
-@dataclass(frozen=True)
-class TupleType(Node):
-    """`(items)`."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Parameter(Node):
-    """`name: type`, in a record type, a function or a data type."""
-
-    name: str
-    type: Node
-
-
-@dataclass(frozen=True)
-class RecordType(Node):
-    """`< fields >`."""
-
-    fields: tuple[Parameter, ...]
-
-
-@dataclass(frozen=True)
-class CollectionType(Node):
-    """`{item}`, a bag, or `[item]`, a list."""
-
-    bag: bool
-    item: Node
 
 
 def names_in(node: Node) -> set[str]:
