@@ -254,7 +254,7 @@ class Reference:
                     return None
                 if operator in COMPARISONS:
                     return COMPARISONS[operator](ordered(a), ordered(b))
-                if isinstance(a, list) or isinstance(b, list):
+                if operator == "+" and isinstance(a, list):
                     return joined(a, b)
                 return ARITHMETIC[operator](a, b)
 
