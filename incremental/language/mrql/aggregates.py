@@ -30,9 +30,10 @@ def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
     if name == "count":
         return t.LONG
     if name in ("sum", "avg"):
-        if item is None or not (t.is_number(item) or item == t.NOTHING):
+        total = None if item is None else t.sum_of(item)
+        if total is None:
             raise span.error(f"{name} needs a bag of numbers, this is a bag of {shown}. Take a part that is a number.")
-        return t.DOUBLE if name == "avg" or item in (t.FLOAT, t.DOUBLE) else t.LONG
+        return t.DOUBLE if name == "avg" else total
     if name in ("some", "all"):
         if item not in (t.BOOL, t.NOTHING):
             raise span.error(f"{name} needs a bag of bool, this is a bag of {shown}. Compare its elements first.")
@@ -56,6 +57,11 @@ def aggregated(name: str, value: Value, scope: Scope, span: Span) -> Value:
             raise span.error(f"{name} needs a collection, this is {described(value, scope)}. Write {{…}} around it.")
 
 
+def zero_of(type_: Type) -> str:
+    """The sum of nothing."""
+    return {t.LONG: "0L", t.DOUBLE: "0D"}.get(type_) or f"CAST(0 AS {t.sql_type(type_)})"
+
+
 def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
     """An aggregate of an array."""
     total, each, sql = scope.fresh.fresh("s"), scope.fresh.fresh("x"), array.sql
@@ -65,9 +71,10 @@ def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
         case "count":
             return f"CAST(size({sql}) AS BIGINT)"
         case "sum":
-            zero = "0L" if type_ == t.LONG else "0D"
-            added = f"coalesce(CAST({each} AS {t.sql_type(type_)}), {zero})"
-            return f"aggregate({sql}, {zero}, ({total}, {each}) -> {total} + {added})"
+            sql_type, zero = t.sql_type(type_), zero_of(type_)
+            added = f"{total} + coalesce(CAST({each} AS {sql_type}), {zero})"
+            added = f"CAST({added} AS {sql_type})" if isinstance(type_, t.Foreign) else added
+            return f"aggregate({sql}, {zero}, ({total}, {each}) -> {added})"
         case "avg":
             rows = f"filter({sql}, {each} -> {each} IS NOT NULL)"
             step = f"({total}, {each}) -> named_struct('s', {total}.s + CAST({each} AS DOUBLE), 'n', {total}.n + 1D)"
@@ -98,7 +105,7 @@ def over_rows(name: str, x: str, where: str = "") -> str:
 
 def of_none(name: str, type_: Type, sql: str) -> str:
     """An aggregate with its value for no elements."""
-    zero = {"sum": "0L" if type_ == t.LONG else "0D", "avg": NAN, "some": "false", "all": "true"}.get(name)
+    zero = {"sum": zero_of(type_), "avg": NAN, "some": "false", "all": "true"}.get(name)
     return f"coalesce({sql}, {zero})" if zero else sql
 
 
@@ -140,7 +147,8 @@ def of_nested(name: str, array: Array, group: Group, scope: Scope, span: Span) -
 
     match name:
         case "count" | "sum":
-            return Scalar(f"coalesce({total('sum', name, type_)}, {'0L' if type_ == t.LONG else '0D'})", type_)
+            summed = f"coalesce({total('sum', name, type_)}, {zero_of(type_)})"
+            return Scalar(f"CAST({summed} AS {t.sql_type(type_)})" if isinstance(type_, t.Foreign) else summed, type_)
         case "avg":
             present = Array(f"filter({array.sql}, _x -> _x IS NOT NULL)", array.item, True)
             count = rows.local(of_array("count", present, t.LONG, scope), "n")

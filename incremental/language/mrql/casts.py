@@ -48,7 +48,7 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
     if wanted == t.ANY:
         return value
     match value, wanted:
-        case Scalar(sql, type_), t.Basic():
+        case Scalar(sql, type_), t.Basic() | t.Foreign():
             if type_ != wanted and not isinstance(type_, t.Basic | t.Foreign):
                 raise refused(value, wanted, scope, span)
             return value if type_ == wanted else Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)

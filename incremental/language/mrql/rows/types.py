@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,12 +77,23 @@ SQL = {
     "double": "DOUBLE", "string": "STRING", "nothing": "VOID",
 }  # fmt: skip
 SPARK = {sql.lower(): Basic(name) for name, sql in SQL.items()}
-NAMED = {name: Basic(name) for name in SQL if name != "nothing"} | {"char": STRING, "any": ANY}
+NAMED: dict[str, Type] = {name: Basic(name) for name in SQL if name != "nothing"} | {"char": STRING, "any": ANY}
+NAMED |= {"date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP")}
+DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def is_number(type_: Type) -> bool:
     """Whether values of a type can be added."""
     return isinstance(type_, Basic) and type_.name in NUMBERS
+
+
+def sum_of(type_: Type) -> Type | None:
+    """The type of a sum; that of decimals has ten digits more, as in Spark. None for what cannot be added."""
+    if isinstance(type_, Foreign) and (found := DECIMAL.fullmatch(type_.sql)):
+        return Foreign(f"DECIMAL({min(int(found[1]) + 10, 38)},{found[2]})")
+    if is_number(type_) or type_ == NOTHING:
+        return DOUBLE if type_ in (FLOAT, DOUBLE) else LONG
+    return None
 
 
 def is_integer(type_: Type) -> bool:
