@@ -25,6 +25,7 @@ from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
+from incremental.language.loops.functions import fixpoint, iterate, nearest
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
@@ -162,5 +163,5 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 __all__ = [
     "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Mrql", "Policy", "Report",
-    "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "start",
+    "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip

@@ -36,14 +36,16 @@ from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.mrql.program.query import Mrql
-from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
+from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
+from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental
 from incremental.refresh.mode import Choice, CostBased, Fixed, ModePolicy
 from incremental.spark.catalyst import isolated
 
+RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]
 OnChange = Literal["refuse", "rebuild"]
 
@@ -219,6 +221,8 @@ class Compilation:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The user's query as Spark runs it, in a session of its own, with choices among equals settled as we do."""
         spark = self.spark if callable(self.text) else isolated(self.spark)
+        if not callable(self.text):
+            spark.conf.set(RECURSION_ROWS, "-1")  # a safety of Spark's engine, which a view need not have
 
         def frame(name: str) -> DataFrame | None:
             """A source without a frame is one that the query names and, after pruning, does not read: it is empty."""

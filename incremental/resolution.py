@@ -8,6 +8,7 @@ What a query does not read is not looked at, so what is wrong with it does not m
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from incremental.algebra.errors import DeltafoldError, QueryError
 from incremental.algebra.recipe import Recipe
 from incremental.compilation import Compilation
 from incremental.lake.protocol import VersionedTable
+from incremental.language.loops.measured_points import MeasuredPoints
+from incremental.language.loops.options import evaluated_by
 from incremental.language.mentions import mentions
 from incremental.language.query import Settings, settings
 from incremental.refresh.compatibility import redefinition
@@ -27,6 +30,7 @@ from incremental.refresh.mode import Choice, foreseen
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.source_catalog import Declared
 from incremental.refresh.upstream import Inputs, UpstreamView
+from incremental.store.journal import Entry
 from incremental.store.snapshot import Published
 
 if TYPE_CHECKING:
@@ -223,16 +227,23 @@ class ResolvedView:
         read, journal = self.compilation.query.sources, self.view.store.journal
         return foreseen(self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning)
 
-    def batch(self, versions: Mapping[str, int]) -> DataFrame:
+    def batch(self, versions: Mapping[str, int], points: MeasuredPoints | None = None) -> DataFrame:
         """The batch query at these versions, on the batch queries of the views that it reads, not on their tables.
 
-        versions: of all base sources, by the way to them.
+        versions: of all base sources, by the way to them; points: evaluates its loops, which else go by definition.
         """
         frames = {name: table.scanned(versions[name]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
             frames[name] = view.batch(below)
-        return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+        with nullcontext() if points is None else evaluated_by(points):
+            return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+
+    def measured_points(self, entry: Entry) -> MeasuredPoints:
+        """The stored answers of the loops that the query calls, as an epoch left them."""
+        store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
+        called = [(number, name) for number, name in enumerate(self.compilation.query.loops) if name in after]
+        return MeasuredPoints({number: store.table(generation, name).scanned(after[name]) for number, name in called})
 
     def check_unchanged(self) -> None:
         """Refuse to compare what was built from another query, here or below; raises ChangedQueryError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from incremental.algebra.plan import Join, Plan, SourceRead, StateRead, Union, Unsupported, Values
+from incremental.algebra.plan import Given, Join, Loop, Plan, SourceRead, StateRead, Union, Unsupported, Values
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
@@ -33,11 +33,13 @@ def all_column_names(plan: Plan) -> frozenset[str]:
 def replace_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:
     """Return the same node over other inputs."""
     match plan:
-        case SourceRead() | StateRead() | Values():
+        case SourceRead() | StateRead() | Values() | Given():
             return plan
         case Union() | Unsupported():
             return replace(plan, children=children)
         case Join():
             return replace(plan, left=children[0], right=children[1])
+        case Loop():
+            return replace(plan, init=children[0], step=children[1])
         case _:
             return replace(plan, child=children[0])

@@ -19,6 +19,8 @@ class Tuning:
     rewrite_files, rewrite_bytes: a state or a view of no more files and bytes is rewritten whole, not merged.
     local_bytes, local_rows: a change that reads no more bytes is computed by one task, and so many rows of it are held
     by the driver.
+    restart_rows, restart_share: a loop of which more candidates are touched, and more than this share of all that are
+    stored, is computed from nothing.
     reported_partitions: a report names no more partitions of an answer; beyond that it names none.
     bucket_bytes, buckets: a new state gets one bucket for so many bytes of its sources, at most so many.
     change_share: the share of a source that is expected to change, before any epoch has shown it.
@@ -37,6 +39,8 @@ class Tuning:
     rewrite_bytes: int = 16 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
+    restart_rows: int = 100_000
+    restart_share: float = 0.5
     reported_partitions: int = 1000
     bucket_bytes: int = 512 * MB
     buckets: int = 64

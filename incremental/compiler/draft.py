@@ -9,7 +9,7 @@ from typing import Literal
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Plan
-from incremental.algebra.program import Program, Publication, State, Verdict
+from incremental.algebra.program import Program, Publication, Stage, State, Verdict
 
 Outputs = tuple[tuple[Column, str], ...]
 """The plan's column and the user's name of each answer column."""
@@ -34,10 +34,15 @@ class Draft:
     publish: Publish = "auto"
     facts: tuple[Constraint, ...] = ()
     views: frozenset[str] = frozenset()
-    states: tuple[State, ...] = ()
+    stages: tuple[Stage, ...] = ()
     publication: Publication | None = None
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The stages that are homomorphisms."""
+        return tuple(stage for stage in self.stages if isinstance(stage, State))
 
     def with_plan(self, plan: Plan) -> Draft:
         """Return the draft with another plan."""
@@ -47,7 +52,7 @@ class Draft:
         """Return the compiled program, once all passes have run."""
         assert self.publication is not None
         return Program(
-            self.fingerprint, self.states, self.plan, self.outputs, self.publication, self.verdicts, self.notes,
+            self.fingerprint, self.stages, self.plan, self.outputs, self.publication, self.verdicts, self.notes,
             self.invariant, self.facts,
         )  # fmt: skip
 

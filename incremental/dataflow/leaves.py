@@ -1,19 +1,19 @@
-"""The interface through which the rules read the leaves of a plan: sources and states."""
+"""The interface through which the rules read the leaves of a plan: sources, states, and what a loop's step is given."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from incremental.algebra.plan import SourceRead, StateRead
+from incremental.algebra.plan import Given, SourceRead, StateRead
 from incremental.dataflow.lowering import Relation
 
-Leaf = SourceRead | StateRead
+Leaf = SourceRead | StateRead | Given
 Direction = Literal["added", "removed"]
 """What happened to all rows of a change that goes one way only."""
 
 
 class Leaves(Protocol):
-    """The leaves of a plan in one refresh."""
+    """The leaves of a plan in one refresh, or in one round of a loop."""
 
     @property
     def initial(self) -> bool:

@@ -11,12 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
+from incremental.algebra.loops import LoopState
 from incremental.algebra.plan import Plan
 from incremental.algebra.program import BUCKET, InPlace, Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.group_recompute import GroupRecompute
+from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.loops.rounds import rows_by_phase
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge
 from incremental.dataflow.partial_aggregate import (
@@ -33,6 +36,7 @@ from incremental.dataflow.state_schema import Layout, Stored
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
+from incremental.refresh.loop_stage import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
 
@@ -124,24 +128,25 @@ class Incremental:
     @property
     def tables(self) -> tuple[str, ...]:
         """Table names in the order of their commits; the answer is in the last."""
-        states = tuple(state.name for state in self.program.states)
-        return states if isinstance(self.program.publication, InPlace) else (*states, VIEW)
+        stages = tuple(stage.name for stage in self.program.stages)
+        return stages if isinstance(self.program.publication, InPlace) else (*stages, VIEW)
 
     @property
     def states(self) -> dict[str, list[str]]:
-        """By the program and the layouts of its states."""
+        """By the program and the layouts of its states; a loop is not reused, and has none."""
         digests = self.program.digests(self.circumstances)
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A state by its layout, sorted by its lineage key; else a bag of the answer."""
-        for state in self.program.states:
-            if state.name == table:
-                return Layout.of(self.program, state, buckets).stored
+        """A state by its layout, sorted by its lineage key; a loop by its candidates; else a bag of the answer."""
+        for stage in self.program.stages:
+            if stage.name == table:
+                is_state = isinstance(stage, State)
+                return (Layout.of(self.program, stage, buckets) if is_state else Candidates(stage, buckets)).stored
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
-        """One epoch: every state, then the view."""
+        """One epoch: every state and loop, then the view."""
         with ExitStack() as cached:
             return Run(self.program, epoch, Lowering(epoch.spark, self.attributes), cached, self.partition_key()).all()
 
@@ -160,21 +165,31 @@ class Run:
         self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts)
         self._paths: dict[str, str] = {}
+        self._rounds: dict[str, dict[str, list[int]]] = {}
         self._groups = self._rows = 0
         self._partition_key = partition_key
         known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
         self._partitions: tuple[str, ...] | None = () if known else None
 
     def all(self) -> EpochResult:
-        """Merge every state, inputs first, then publish the view."""
-        for state in self._program.states:
-            with self._epoch.measure.phase(f"merge {state.name}"):
-                self._state(state)
+        """Maintain every state and loop, inputs first, then publish the view."""
+        for stage in self._program.stages:
+            with self._epoch.measure.phase(f"merge {stage.name}"):
+                self._state(stage) if isinstance(stage, State) else self._loop(stage)
         if not isinstance(self._program.publication, InPlace):
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
-        return EpochResult(self._groups, self._rows, self._paths, self._partitions)
+        return EpochResult(self._groups, self._rows, self._paths, self._partitions, self._rounds)
+
+    def _loop(self, loop: LoopState) -> None:
+        stage = LoopStage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints)
+        done = stage.run(loop)
+        if done.rounds:
+            self._rounds[loop.name] = rows_by_phase(done.rounds)
+        self._rows += done.touched
+        if done.path is not None:
+            self._paths[loop.name] = done.path
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]

@@ -16,7 +16,7 @@ TOKEN = re.compile(r"\"[^\"]*\"|'[^']*'|\w+|\s+|\.\.\.|.", re.DOTALL)
 
 
 def translated(text: str) -> str:
-    return Mrql(text, ARGUMENTS).sql(list(SCHEMAS), SCHEMAS.get)
+    return Mrql(text, ARGUMENTS).program(list(SCHEMAS), SCHEMAS.get).sql
 
 
 WRONG = [
@@ -42,7 +42,11 @@ WRONG = [
     ("random(3);", "random numbers differ from run to run"),
     ("select p.X from p in P limit 3;", "1:24: `limit` cannot stand here"),
     ("select p.X from p in P order by p.X limit p.Y;", "a limit is a constant"),
-    ("repeat x = {1} step x limit 3;", "repeat is not supported yet"),
+    ("repeat x = {1} step x;", "a repeat without limit unites its name with what it adds"),
+    ("repeat x = {1} step select (y, y > 3) from y in x limit 3;", "a flag that is computed ends a repeat"),
+    ("repeat x = {1} step select 'a' from y in x limit 3;", "starts with rows int, and its step gives string"),
+    ("repeat x = P step x limit count(P);", "the limit of a repeat is a constant"),
+    ("select (p.X, repeat x = {p.X} step x limit 2) from p in P;", "a repeat depends on no row around it"),
     ("select x.* from x in P;", "XML is not supported yet"),
     ("source(xml, 'a.xml', {'b'});", "xml sources are not supported yet"),
     ("source(binary, 'nowhere.bin');", "nowhere.bin is not a declared source. Name its source under `paths`"),

@@ -23,7 +23,6 @@ from incremental.language.mrql.syntax.tree import Node
 
 TRUE = "is true"  # the name of no function that anybody can write: whether a condition is true, and not NULL
 UNSUPPORTED: dict[type[Node], str] = {
-    T.Repeat: "repeat is not supported yet. Use iterate or fixpoint in a query function",
     T.Markup: "XML is not supported yet. Land such files as a source with columns",
     T.Template: "XML templates are not supported yet. Build the text with `+`",
     T.XPath: "xpath is not supported yet. Land such files as a source with columns",

@@ -34,12 +34,21 @@ def translate(node: Node, scope: Scope) -> Value:
             return part(node, scope)
         case T.IfElse() | T.Let() | T.Case() | T.Quantified() | T.Lambda():
             return structure(node, scope)
+        case T.RangeOf() | T.Typed() | T.Repeat():
+            return other(node, scope)
+        case _:
+            raise calls.unsupported(node)
+
+
+def other(node: T.RangeOf | T.Typed | T.Repeat, scope: Scope) -> Value:
+    """A range, a cast or a loop."""
+    match node:
         case T.RangeOf(relation=relation, first=first, last=last):
             return indexing.spread(scope.value(first), scope.value(last), relation, scope, node.span)
         case T.Typed(value=value, type=type_):
             return casts.cast(scope.value(value), casts.type_of(type_, scope), scope, node.span)
-        case _:
-            raise calls.unsupported(node)
+        case T.Repeat():
+            return scope.definitions.repeat(node, scope)
 
 
 def built(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope: Scope) -> Value:

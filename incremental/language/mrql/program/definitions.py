@@ -11,25 +11,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from incremental.language.mrql import casts
 from incremental.language.mrql.expressions import translate
 from incremental.language.mrql.program import inputs
+from incremental.language.mrql.program.answers import answer
 from incremental.language.mrql.program.inputs import Tables
-from incremental.language.mrql.relations import Output, columns_of, listed, ordering
+from incremental.language.mrql.relations import Output, columns_of, listed
+from incremental.language.mrql.repeats import Loop, repeated
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame, Names
 from incremental.language.mrql.rows.scope import Deferred, Definitions, Scope
-from incremental.language.mrql.rows.values import Array, Order, Poured, Product, Relation, Value
+from incremental.language.mrql.rows.values import Order, Poured, Relation, Value
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.parse import parse
 from incremental.language.mrql.syntax.spans import Span, Text
-from incremental.language.mrql.syntax.tree import Node
+from incremental.language.mrql.syntax.tree import Node, names_in
 
 REFUSED = {
     "import": "import loads Java code. Give a Python function of DataFrames as the query instead",
@@ -87,18 +90,28 @@ def used(items: Sequence[Node], query: Node) -> set[str]:
     return found
 
 
+@dataclass(frozen=True)
+class Translated:
+    """A program as Spark SQL; loops: those that it reads, in the order in which they run."""
+
+    loops: tuple[Loop, ...]
+    sql: str
+
+
 class Program:
     """A program while it is translated: its definitions, and the common tables that its text begins with."""
 
-    def __init__(self, tables: Tables, arguments: Sequence[str]) -> None:
+    def __init__(self, tables: Tables, arguments: Sequence[str], loops: Mapping[str, Mapping[str, Any]]) -> None:
         self.tables, self.common, self.names = tables, list[str](), Names()
+        self.loops, self._known = list[Loop](), dict[T.Repeat, Value]()
         self.definitions = Definitions(
-            lambda node, scope: inputs.source(node, None, tables, scope), arguments=tuple(arguments)
-        )
+            lambda node, scope: inputs.source(node, None, tables, scope), self._repeat, arguments=tuple(arguments),
+            loops=loops,
+        )  # fmt: skip
         self.scope = Scope(translate, self.definitions, {}, Frame(self.names))
 
-    def text(self, items: Sequence[Node], query: I.Evaluate) -> str:
-        """The SQL of a query among the items. Raises QueryError."""
+    def translated(self, items: Sequence[Node], query: I.Evaluate) -> Translated:
+        """A query among the items. Raises QueryError."""
         needed = used(items, query)
         for name in sorted(needed):
             if source := self.tables.named(name):
@@ -111,7 +124,23 @@ class Program:
         scope = replace(self.scope, frame=Frame(self.names))
         value = self._value(query.value, None, scope)
         final = answer(value, scope, query.span)
-        return f"WITH {', '.join(self.common)} {final}" if self.common else final
+        return Translated(tuple(self.loops), self._with_tables(final))
+
+    def _with_tables(self, sql: str) -> str:
+        """A text that begins with the common tables so far."""
+        return f"WITH {', '.join(self.common)} {sql}" if self.common else sql
+
+    def _repeat(self, node: T.Repeat, scope: Scope) -> Value:
+        """Take up a loop; one that uses no names around it is run once, wherever its answer is used."""
+        closed = names_in(node).isdisjoint(scope.names)
+        if closed and node in self._known:
+            return self._known[node]
+        loop, value = repeated(node, scope)
+        starts, steps = (tuple(map(self._with_tables, texts)) for texts in (loop.starts, loop.steps))
+        self.loops.append(replace(loop, starts=starts, steps=steps))
+        if closed:
+            self._known[node] = value
+        return value
 
     def _value(self, node: Node, name: str | None, scope: Scope) -> Value:
         """The value of an expression; a source is found by the name that is given to it."""
@@ -182,27 +211,3 @@ def descendants(node: Node) -> Iterator[Node]:
     yield node
     for part in node.parts:
         yield from descendants(part)
-
-
-def answer(value: Value, scope: Scope, span: Span) -> str:
-    """The last SELECT: a relation's rows by the names of their columns, any other value as one row."""
-    if isinstance(value, Array):
-        array = value
-        value = Relation(lambda frame: Poured(v.unpack(frame.explode(array.sql, "x"), array.item)))
-    if not isinstance(value, Relation):
-        packed = v.pack(scope.inside(value, span))
-        return f"SELECT {packed} AS `value`{scope.frame.text()}"
-    frame = scope.frame
-    poured = value.pour(frame)
-    row = scope.at(frame).inside(poured.value, span)
-    keys = [Order(frame.local(key.sql, "k"), key.descending) for key in poured.order]
-    order = f" ORDER BY {ordering(keys)}" if keys else ""
-    return f"SELECT {answer_columns(row)}{frame.text()}{order}"
-
-
-def answer_columns(row: Value) -> str:
-    """The columns of the answer: of a record by its names, of a tuple c0, c1, …, else `value`."""
-    if not isinstance(row, Product) or not row.parts:
-        return f"{v.pack(row)} AS `value`"
-    names = t.tuple_names(len(row.parts)) if row.names is None else row.names
-    return ", ".join(f"{v.pack(part)} AS `{name}`" for name, part in zip(names, row.parts, strict=True))

@@ -1,6 +1,11 @@
-"""Lay out Spark SQL over lines, for explain."""
+"""Show a translated program as the PySpark that it is, for explain."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+from incremental.language.mrql.program.definitions import Translated
+from incremental.language.mrql.repeats import Loop
 
 OPENING = "(SELECT "
 WORDS = (
@@ -14,6 +19,30 @@ WORDS = (
     " INTERSECT ALL ",
     " EXCEPT ALL ",
 )
+
+
+def shown(program: Translated) -> str:
+    """The whole program."""
+    return "\n".join([*map(loop_text, program.loops), call(program.sql)])
+
+
+def loop_text(loop: Loop) -> str:
+    """A loop: its start, its step, and when it ends."""
+    ends = "".join(f", {name}={value!r}" for name, value in loop.options.items())
+    function = "fixpoint" if loop.least else "iterate"
+    step = f"lambda {', '.join(loop.given)}: {several(loop.steps)}"
+    return f"{', '.join(loop.names)} = {function}({several(loop.starts)}, {step}{ends})"
+
+
+def several(texts: Sequence[str]) -> str:
+    """One frame, or a tuple of them."""
+    calls = ", ".join(map(call, texts))
+    return calls if len(texts) == 1 else f"({calls})"
+
+
+def call(sql: str) -> str:
+    """The frame of a text."""
+    return f'spark.sql("""\n{indented(sql)}\n""")'
 
 
 def indented(sql: str) -> str:

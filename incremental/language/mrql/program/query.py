@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from incremental.language.mrql.program.definitions import Program, chosen, descendants, items_of, used
+from incremental.language.mrql.program.definitions import Program, Translated, chosen, descendants, items_of, used
 from incremental.language.mrql.program.inputs import Tables, is_source, path_of
-from incremental.language.mrql.program.layout import indented
+from incremental.language.mrql.program.layout import shown
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Text
 from incremental.language.mrql.syntax.tree import Node
@@ -24,13 +24,15 @@ class Mrql:
     """A program of MRQL, whose last query (or that of the number `item`, counted from 1) is the view.
 
     args: what `args[0]`, … stand for; paths: the declared source that each path of a `source(…)` stands for, where it
-    is not the name of the definition or of the file; file: the name that errors cite; folder: where includes start.
+    is not the name of the definition or of the file; loops: how a `repeat` ends, by its name, as arguments of iterate;
+    file: the name that errors cite; folder: where includes start.
     """
 
     text: str
     args: tuple[str, ...] = ()
     item: int | None = None
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    loops: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     file: str = "query.mrql"
     folder: Path | None = None
 
@@ -52,18 +54,18 @@ class Mrql:
                         found |= {self.paths.get(path, PurePosixPath(path).stem)}
         return frozenset(name.lower() for name in found)
 
-    def sql(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> str:
+    def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
         """The query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
         query = chosen(self.items, self.item, self._text)
-        program = Program(Tables(tuple(declared), schema, self.paths), self.args)
+        program = Program(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
         try:
-            return program.text(self.items, query)
+            return program.translated(self.items, query)
         except RecursionError:
             raise query.span.error("this is nested too deeply. Define its parts by names of their own.") from None
 
     def shown(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> str:
         """The PySpark that it becomes, for people."""
-        return f'spark.sql("""\n{indented(self.sql(declared, schema))}\n""")'
+        return shown(self.program(declared, schema))
 
     @property
     def _text(self) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
@@ -31,9 +32,14 @@ Known = Value | Deferred
 
 @dataclass
 class Definitions:
-    """What the items of a program define; source: reads a `source(…)`; arguments: what `args` stands for."""
+    """What the items of a program define.
+
+    source: reads a `source(…)`; repeat: takes up a loop; arguments: what `args` stands for; loops: how a loop is to
+    end, by its name.
+    """
 
     source: Callable[[T.Call, Scope], Value]
+    repeat: Callable[[T.Repeat, Scope], Value]
 
     types: dict[str, Type] = field(default_factory=dict[str, Type])
     constructors: dict[str, t.Data] = field(default_factory=dict[str, t.Data])
@@ -42,6 +48,7 @@ class Definitions:
     aggregations: dict[str, I.AggregationDefinition] = field(default_factory=dict[str, I.AggregationDefinition])
     names: dict[str, Known] = field(default_factory=dict[str, Known])
     arguments: tuple[str, ...] = ()
+    loops: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
 
 @dataclass(frozen=True)
