@@ -304,6 +304,21 @@ class Reference:
         value = self.eval(node.value, env)
         return value[max(self.eval(node.first, env), 0) : max(self.eval(node.last, env), 0)]
 
+    def repeat(self, node: T.Repeat, env: Env) -> Any:
+        """n steps, or until the set of rows does not grow."""
+        found = self.eval(node.start, env)
+        several = len(node.names) > 1
+        limit = 1000 if node.limit is None else self.eval(node.limit, env)
+        for _ in range(limit):
+            names = dict(zip(node.names, found, strict=True)) if several else {node.names[0]: found}
+            made = self.eval(node.body, self.extended(env, names))
+            flagged = not several and all(isinstance(row, tuple) and len(row) == 2 and row[1] is True for row in made)
+            made = Bag(row[0] for row in made) if flagged else made
+            if node.limit is None and len(made) == len(found):
+                return made
+            found = made
+        return found
+
     def typed(self, node: T.Typed, env: Env) -> Any:
         value = self.eval(node.value, env)
         return converted(value, node.type)

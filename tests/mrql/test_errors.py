@@ -42,7 +42,7 @@ WRONG = [
     ("random(3);", "random numbers differ from run to run"),
     ("select p.X from p in P limit 3;", "1:24: `limit` cannot stand here"),
     ("select p.X from p in P order by p.X limit p.Y;", "a limit is a constant"),
-    ("repeat x = {1} step x;", "a repeat without limit unites its name with what it adds"),
+    ("repeat x = {1} step x;", "a repeat without limit may never end. Add `limit n`"),
     ("repeat x = {1} step select (y, y > 3) from y in x limit 3;", "a flag that is computed ends a repeat"),
     ("repeat x = {1} step select 'a' from y in x limit 3;", "starts with rows int, and its step gives string"),
     ("repeat x = P step x limit count(P);", "the limit of a repeat is a constant"),

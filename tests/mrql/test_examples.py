@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 
 from incremental.api import Mrql
 from incremental.language.query import evaluate
@@ -27,8 +28,8 @@ def program(text: str) -> Mrql:
 
 def plain_row(row: Any) -> Any:
     """A row of Spark as the reference has rows of sources."""
-    if isinstance(row, tuple) and hasattr(row, "__fields__"):
-        return Row({name: plain_row(value) for name, value in zip(row.__fields__, row, strict=True)})
+    if isinstance(row, SparkRow):
+        return Row({name: plain_row(value) for name, value in row.asDict().items()})
     return [plain_row(each) for each in row] if isinstance(row, list) else row
 
 

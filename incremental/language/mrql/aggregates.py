@@ -59,7 +59,7 @@ def aggregated(name: str, value: Value, scope: Scope, span: Span) -> Value:
 
 def zero_of(type_: Type) -> str:
     """The sum of nothing."""
-    return {t.LONG: "0L", t.DOUBLE: "0D"}.get(type_) or f"CAST(0 AS {t.sql_type(type_)})"
+    return "0L" if type_ == t.LONG else "0D" if type_ == t.DOUBLE else f"CAST(0 AS {t.sql_type(type_)})"
 
 
 def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:

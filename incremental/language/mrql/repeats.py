@@ -4,7 +4,7 @@
 | --- | --- |
 | `limit n`, body a bag of init's rows, or of pairs (row, true) | exactly n steps |
 | a tuple of names and a tuple of bags, `limit n` | exactly n steps of all together |
-| no limit, body a union of v and others, or distinct of it | the least set with the rows of init and of body |
+| no limit, body `select distinct x from x in (v union …)` | the least set with the rows of init and of body |
 | `loops: {v: {key: …, residual: …}}`, or error and contraction | until a step changes the numbers by no more |
 
 A flag that is computed is refused: `iterate` stops by a measured residual. The papers define repeat(F, n, X) as Fⁿ(X).
@@ -58,7 +58,9 @@ def repeated(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
     bodies = body_of(node, given, types, scope)
     least = not options
     if least and not is_closure(node):
-        raise node.span.error("a repeat without limit unites its name with what it adds. Add `limit n`, or do so.")
+        name = node.names[0]
+        closure = f"`select distinct x from x in ({name} union …)`"
+        raise node.span.error(f"a repeat without limit may never end. Add `limit n`, or write its step as {closure}.")
     names = tuple(scope.fresh.fresh(name) for name in node.names)
     start_texts = tuple(text(start, type_, scope, node.start.span) for start, type_ in zip(starts, types, strict=True))
     steps = tuple(text(body, type_, scope, node.body.span) for body, type_ in zip(bodies, types, strict=True))
@@ -161,7 +163,7 @@ def ending(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:
     """When a loop ends, as arguments of `iterate`; nothing for a least set."""
     asked = [scope.definitions.loops[name] for name in node.names if name in scope.definitions.loops]
     if asked:
-        return asked[0] | ({"limit": steps(node.limit, scope)} if node.limit is not None else {})
+        return {**asked[0], **({"limit": steps(node.limit, scope)} if node.limit is not None else {})}
     return {"times": steps(node.limit, scope)} if node.limit is not None else {}
 
 
@@ -180,15 +182,12 @@ def steps(node: Node, scope: Scope) -> int:
 
 
 def is_closure(node: T.Repeat) -> bool:
-    """Whether a body is a union of its name and others, or distinct of that, so that nothing is ever taken back."""
-    body = node.body
-    if len(node.names) > 1:
-        return False
-    if isinstance(body, T.Select) and body.distinct and len(body.bindings) == 1 and not (body.where or body.group):
-        (binding,) = body.bindings
-        if isinstance(body.head, T.Name) and body.head == binding.pattern and not body.order:
-            body = binding.domain
-    return T.Name(node.span, node.names[0]) in branches(body)
+    """Whether a body is `select distinct x from x in (v union …)`, so that nothing is ever taken back."""
+    match node.names, node.body:
+        case (name,), T.Select(distinct=True, head=head, bindings=(binding,), where=None, group=None, order=None):
+            return head == binding.pattern and binding.each and T.Name(node.span, name) in branches(binding.domain)
+        case _:
+            return False
 
 
 def branches(node: Node) -> list[Node]:

@@ -21,17 +21,20 @@ def run_program(spark: SparkSession, program: Translated) -> DataFrame:
 
 def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
     """The answers of a loop."""
-    starts = tuple(frame(spark, sql) for sql in loop.starts)
 
     def step(*rows: DataFrame) -> Any:
         for name, each in zip(loop.given, rows, strict=True):
             each.createOrReplaceTempView(name)
-        found = tuple(frame(spark, sql) for sql in loop.steps)
-        return found if len(found) > 1 else found[0]
+        return one_or_all([frame(spark, sql) for sql in loop.steps])
 
-    start: Any = starts if len(starts) > 1 else starts[0]
-    answer = fixpoint(start, step) if loop.least else iterate(start, step, **loop.options)
-    return answer if isinstance(answer, tuple) else (cast(DataFrame, answer),)
+    start = one_or_all([frame(spark, sql) for sql in loop.starts])
+    answer: Any = fixpoint(start, step) if loop.least else iterate(start, step, **loop.options)
+    return (answer,) if isinstance(answer, DataFrame) else answer
+
+
+def one_or_all(frames: list[DataFrame]) -> Any:
+    """The only frame, or a tuple of all."""
+    return tuple(frames) if len(frames) > 1 else frames[0]
 
 
 def frame(spark: SparkSession, sql: str) -> DataFrame:

@@ -77,8 +77,10 @@ SQL = {
     "double": "DOUBLE", "string": "STRING", "nothing": "VOID",
 }  # fmt: skip
 SPARK = {sql.lower(): Basic(name) for name, sql in SQL.items()}
-NAMED: dict[str, Type] = {name: Basic(name) for name in SQL if name != "nothing"} | {"char": STRING, "any": ANY}
-NAMED |= {"date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP")}
+NAMED: dict[str, Type] = {
+    **{name: Basic(name) for name in SQL if name != "nothing"},
+    "char": STRING, "any": ANY, "date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP"),
+}  # fmt: skip
 DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 

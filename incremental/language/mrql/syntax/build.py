@@ -14,6 +14,9 @@ from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 ESCAPES = {r"\t": "\t", r"\n": "\n"}
+PATHS = (
+    "here", "child", "root_child", "root_descendant", "child_of", "descendant_of", "nth", "tested", "test", "step",
+)  # fmt: skip
 Build = Callable[[Span, list[Any]], Any]
 
 
@@ -91,7 +94,7 @@ def pattern_of(node: Node) -> Node:
 
 def fields(parts: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Node, ...]]:
     """The names and values of a record; lark gives its brackets as tokens."""
-    pairs = [part for part in parts if isinstance(part, tuple)]
+    pairs: list[tuple[str, Node]] = [part for part in parts if isinstance(part, tuple)]
     return tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
 
 
@@ -254,10 +257,6 @@ BUILDERS: dict[str, Build] = {
     "generic_type": lambda s, p: T.NamedType(s, str(p[0]), p[1]),
     "stored_type": lambda s, p: p[0],
     "types": lambda s, p: tuple(p),
+    # a path is kept as it is written
+    **{name: (lambda s, p: p) for name in PATHS},
 }
-BUILDERS |= {
-    name: (lambda s, p: p)
-    for name in (
-        "here", "child", "root_child", "root_descendant", "child_of", "descendant_of", "nth", "tested", "test", "step",
-    )
-}  # fmt: skip

@@ -57,29 +57,28 @@ def parser() -> Lark:
 
 def parse(text: Text) -> tuple[Node, ...]:
     """The items of a text. Raises QueryError with file, line, column and caret."""
+    lark: Any = parser()
     try:
-        found = parser().parse(text.content)
-        return tuple(built(text, item) for item in found.children if item is not None)
+        return tuple(built(text, item) for item in lark.parse(text.content).children if item is not None)
     except UnexpectedInput as error:
         raise unexpected(text, error) from None
     except RecursionError:
         raise Span(text, 0, 0).error(TOO_DEEP) from None
 
 
-def unexpected(text: Text, error: UnexpectedInput) -> Exception:
+def unexpected(text: Text, error: Any) -> Exception:
     """What is wrong with a text that does not parse."""
     if isinstance(error, UnexpectedCharacters):
-        at = int(error.pos_in_stream or 0)
+        at = int(cast(Any, error).pos_in_stream or 0)
         return Span(text, at, at + 1).error(f"{text.content[at]!r} cannot stand here. Remove or correct it.")
-    token = error.token if isinstance(error, UnexpectedToken) else None
+    token: Any = error.token if isinstance(error, UnexpectedToken) else None
     if token is None or token.type == "$END" or isinstance(error, UnexpectedEOF):
         at = len(text.content.rstrip())
         return Span(text, at, at).error("the text ends within a query. Close it; each item ends with `;`.")
-    at = int(token.start_pos or 0)
-    shown = (
-        token if len(token) <= LONGEST_TOKEN and "\n" not in token else f"{token.split(chr(10))[0][:LONGEST_TOKEN]}…"
-    )
-    return Span(text, at, at + len(token)).error(f"`{shown}` cannot stand here. Look at what is before it.")
+    at, written = int(token.start_pos or 0), str(token)
+    first = written.split("\n")[0][:LONGEST_TOKEN]
+    shown = written if first == written else f"{first}…"
+    return Span(text, at, at + len(written)).error(f"`{shown}` cannot stand here. Look at what is before it.")
 
 
 def built(text: Text, tree: Any) -> Any:
@@ -88,5 +87,5 @@ def built(text: Text, tree: Any) -> Any:
         return tree
     meta = cast(Any, tree.meta)
     span = Span(text, getattr(meta, "start_pos", 0), getattr(meta, "end_pos", 0))
-    parts = [built(text, child) for child in tree.children]
+    parts = [built(text, child) for child in cast(Any, tree).children]
     return BUILDERS[str(tree.data)](span, parts)

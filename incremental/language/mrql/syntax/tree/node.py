@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 from incremental.language.mrql.syntax.spans import Span
 
@@ -20,7 +20,7 @@ class Node:
         """The nodes just below."""
         for each in fields(self):
             value: Any = getattr(self, each.name)
-            parts: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+            parts = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
             for part in parts:
                 if isinstance(part, Node):
                     yield part
