@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from incremental.language.mrql import arrays, groups, patterns, relations
 from incremental.language.mrql.patterns import Bound
-from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope
-from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Group, Order, Poured, Relation, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
 
@@ -69,26 +68,13 @@ def generated(bindings: tuple[T.Binding, ...], scope: Scope) -> tuple[Scope, Bou
         if binding.each:
             value = relations.lifted(value, scope, binding.domain.span).pour(scope.frame).value
         else:
-            value = computed_once(value, scope)
+            value = scope.once(value)
         before = len(bound.conditions)
         bound = patterns.bind(binding.pattern, value, scope, bound)
         for condition in bound.conditions[before:]:
             scope.frame.filter(condition)
         scope = scope.binding(bound.names)
     return scope, bound
-
-
-def computed_once(value: Value, scope: Scope) -> Value:
-    """A value whose parts with subqueries are columns, since a name may be used often."""
-    match value:
-        case Product(names, parts, positional):
-            return Product(names, tuple(computed_once(part, scope) for part in parts), positional)
-        case Scalar(sql, type_) if SUBQUERY in sql and not scope.elements:
-            return Scalar(scope.frame.column(sql, v.hint(value)), type_)
-        case Array(sql, item, bag) if SUBQUERY in sql and not scope.elements:
-            return Array(scope.frame.column(v.pack(value), v.hint(value)), item, bag, bag)
-        case _:
-            return value
 
 
 def filter_rows(node: Node, scope: Scope) -> None:

@@ -176,7 +176,7 @@ def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: 
         case T.IfElse(condition=condition, yes=yes, no=no):
             return operators.choose([scope.condition(condition)], [scope.value(yes), scope.value(no)], scope, node.span)
         case T.Let(pattern=pattern, value=value, body=body):
-            bound = patterns.bind(pattern, comprehensions.computed_once(scope.value(value), scope), scope)
+            bound = patterns.bind(pattern, scope.once(scope.value(value)), scope)
             if bound.conditions:
                 raise pattern.span.error(
                     "the pattern of a let takes all values. Use case for constants and constructors."
@@ -205,7 +205,7 @@ def quantified(select: T.Select, every: bool, scope: Scope) -> Value:
 
 def chosen(value: Value, branches: tuple[T.Branch, ...], scope: Scope, node: Node) -> Value:
     """`case`: the first branch whose pattern takes the value; the last one has to take what is left."""
-    value = comprehensions.computed_once(value, scope)
+    value = scope.once(value)
     conditions, values, tags = list[str](), list[Value](), set[str]()
     for position, branch in enumerate(branches):
         bound = patterns.bind(branch.pattern, value, scope)

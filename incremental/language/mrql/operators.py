@@ -40,6 +40,7 @@ def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Spa
     if t.is_integer(common):
         sql = f"({x} div {y})" if operator == "/" else f"({x} % {y})"
         return Scalar(f"CAST({sql} AS {t.sql_type(common)})", common)
+    x, y = (v.pack(scope.once(Scalar(side, common))) for side in (x, y))
     return Scalar(divided(operator, x, y, t.sql_type(common)), common)
 
 

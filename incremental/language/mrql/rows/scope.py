@@ -9,7 +9,7 @@ from typing import Any
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.collecting import collection, gather
-from incremental.language.mrql.rows.frames import Frame, Names, mentions
+from incremental.language.mrql.rows.frames import SUBQUERY, Frame, Names, mentions
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Array, Group, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax import items as I
@@ -124,6 +124,20 @@ class Scope:
         type_ = v.type_of(value)
         assert type_ is not None
         return v.pack(value), type_
+
+    def once(self, value: Value) -> Value:
+        """A value that is used often: its parts with subqueries are columns, where that can be."""
+        if self.elements:
+            return value
+        match value:
+            case Product(names, parts, positional):
+                return Product(names, tuple(map(self.once, parts)), positional)
+            case Scalar(sql, type_) if SUBQUERY in sql:
+                return Scalar(self.frame.column(sql, v.hint(value)), type_)
+            case Array(sql, item, bag) if SUBQUERY in sql:
+                return Array(self.frame.column(v.pack(value), v.hint(value)), item, bag, bag)
+            case _:
+                return value
 
     def collected(self, relation: Relation, span: Span) -> Array:
         """The rows of a relation as an array: a bag in order, or a list by its order."""
