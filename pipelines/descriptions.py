@@ -27,7 +27,7 @@ def digest(pipeline: Pipeline) -> str:
     declaration = pipeline.declaration
     parts = declaration.model_dump(mode="json", include={"sources", "policy", "publish"})
     if pipeline.query.language == "mrql":
-        parts |= declaration.model_dump(mode="json", include={"args", "paths"})
+        parts |= declaration.model_dump(mode="json", include={"args", "paths", "loops"})
     text = json.dumps([parts, pipeline.query.text, pipeline.query.function], sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
 

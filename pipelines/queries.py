@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import QueryError
+from pipelines.declaration.program import ProgramPart
 from pipelines.declaration.reading import DeclarationError, nearest
 
 if TYPE_CHECKING:
@@ -27,12 +28,11 @@ LANGUAGES = {".sql": "sql", ".mrql": "mrql", ".py": "python"}
 
 @dataclass(frozen=True)
 class QueryFile:
-    """The query's file and its text; of MRQL also its arguments, and the source of each path."""
+    """The query's file and its text; program: what pipeline.yaml says of a query in MRQL."""
 
     path: Path
     text: str
-    args: tuple[str, ...] = ()
-    paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    program: ProgramPart
 
     @property
     def language(self) -> str:
@@ -45,12 +45,11 @@ class QueryFile:
         return self.language == "python"
 
 
-def find(
-    home: Path, sources: Sequence[str], args: Sequence[str] = (), paths: Mapping[str, str] | None = None
-) -> QueryFile:
+def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None) -> QueryFile:
     """Return the one query in a pipeline's folder. Raises DeclarationError.
 
-    sources: the declared sources, which the parameters of a function must be named after; args, paths: of MRQL.
+    sources: the declared sources, which the parameters of a function must be named after; program: what is declared
+    of a query in MRQL.
     """
     found = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
     if len(found) != 1:
@@ -67,9 +66,10 @@ def find(
         _check_function(path, text, sources)
     if path.suffix == ".mrql":
         _check_program(path, text)
-    elif args or paths:
-        raise DeclarationError(f"{path}: `args` and `paths` are for query.mrql. Remove them from pipeline.yaml.")
-    return QueryFile(path, text, tuple(args), dict(paths or {}))
+    part = program or ProgramPart()
+    if path.suffix != ".mrql" and (part.args or part.paths or part.loops):
+        raise DeclarationError(f"{path}: `args`, `paths` and `loops` are for query.mrql. Remove them.")
+    return QueryFile(path, text, part)
 
 
 def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
@@ -77,7 +77,8 @@ def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
     if query.language == "mrql":
         from incremental.language.mrql.program.query import Mrql  # late: it imports pyspark
 
-        return Mrql(query.text, query.args, None, query.paths, str(query.path), query.path.parent)
+        part = query.program
+        return Mrql(query.text, part.args, None, part.paths, part.ends, str(query.path), query.path.parent)
     if not query.function:
         return query.text
     spec = importlib.util.spec_from_file_location(f"query_of_{query.path.parent.name}", query.path)

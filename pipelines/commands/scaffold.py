@@ -65,8 +65,7 @@ def make(name: str, folder: Path, mrql: bool = False) -> Path:
     if home.exists() or (folder / f"{name}.py").exists():
         raise DeclarationError(f"{home} exists already. Choose another name.")
     query = {"query.mrql": _PROGRAM} if mrql else {"query.sql": _QUERY}
-    declaration = _DECLARATION.replace("DECIMAL(10,2)", "DOUBLE") if mrql else _DECLARATION
-    files = {"pipeline.yaml": declaration, **query, "data/shops/shops.csv": _SHOPS}
+    files = {"pipeline.yaml": _DECLARATION, **query, "data/shops/shops.csv": _SHOPS}
     files |= {f"data/sales/day={day}/sales.csv": rows for day, rows in _SALES.items()}
     try:
         for place, text in files.items():

@@ -29,6 +29,7 @@
     on_change: refuse                              or rebuild, where the query or a column it reads is another one
     args: ["100"]                                  optional, of query.mrql: what args[0], … stand for
     paths: {tmp/points.bin: points}                optional, of query.mrql: the source of each path that it names
+    loops: {ranks: {key: id, residual: 1e-4}}      optional, of query.mrql: when a repeat ends
     chunk: 2g                                      optional: a larger change is taken in part by part, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
@@ -68,6 +69,7 @@ from incremental.algebra.sources import Malformed, quarantine_fault
 from pipelines.declaration import cron, schema, sizes
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys, check_references
 from pipelines.declaration.places import CONTROL, Folder, Location, SqlName, TableName
+from pipelines.declaration.program import ProgramPart, check_paths
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
@@ -254,7 +256,7 @@ class SparkPart(_Part):
     settings: Settings = {}
 
 
-class Declaration(_Part):
+class Declaration(ProgramPart):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
@@ -264,8 +266,6 @@ class Declaration(_Part):
     publish: Literal["auto", "table"] = "auto"
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
-    args: tuple[Text, ...] = ()
-    paths: dict[str, SourceName] = {}
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
@@ -287,8 +287,7 @@ class Declaration(_Part):
 
     @model_validator(mode="after")
     def _paths_are_of_sources(self) -> Declaration:
-        if missing := next((source for source in self.paths.values() if source not in self.sources), None):
-            raise ValueError(f"`paths` names `{missing}`, which is not a declared source. Declare it")
+        check_paths(self.paths, self.sources)
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from incremental.algebra.errors import DeltafoldError
 from pipelines.declaration.constraints import ForeignKeyPart
 from pipelines.declaration.declaration import Check, Declaration, FilesSource, Partitions, Source, SparkPart
+from pipelines.declaration.program import LoopPart
 
 _Place = tuple[str | int, ...]
 
@@ -151,6 +152,8 @@ def _keys(place: _Place) -> list[str]:
             part = FilesSource
         case ("sources", _, "foreign_keys", _):
             part = ForeignKeyPart
+        case ("loops", _):
+            part = LoopPart
         case ("partitions",):
             part = Partitions
         case ("spark",):

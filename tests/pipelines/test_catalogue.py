@@ -55,6 +55,12 @@ def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> No
     assert said in str(caught.value)
 
 
+def test_what_belongs_to_mrql_is_refused_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path, "shop", MINIMAL + "args: [1]\n")
+    with pytest.raises(DeclarationError, match=r"`args`, `paths` and `loops` are for query.mrql. Remove them"):
+        catalogue.load("shop", tmp_path)
+
+
 @pytest.mark.parametrize(
     "function", ["def query(*, sales):", "def query(sales, extra=1):", "def query(**tables):", "def query(sales, /):"]
 )
