@@ -21,6 +21,7 @@ TABLES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     ),
     "M": ("i int, j int, v double", [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 3.0), (1, 1, -1.0)]),
     "W": ("i int, j int, v double", [(0, 0, 0.5), (1, 0, 2.0), (1, 1, 1.0)]),
+    "J": ("id int, doc string", [(1, '{"a": {"b": 2}, "c": [1, 2, 3]}'), (2, '{"a": {}, "c": []}'), (3, '{"c": [5]}')]),
     "T": ("line string", [("1, tea , 3.5",), ("2,coffee,2.25",), ("3,tea,1.0",)]),
 }
 

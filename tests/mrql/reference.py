@@ -5,6 +5,7 @@ A bag is a Bag, a list a list, a record a dict, a row of a source a Row, a value
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,6 +124,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "substring": lambda s, b, e: s[b:e],
     "split": lambda s, p: re.split(p, s),
     "string": lambda x: str(x).lower() if isinstance(x, bool) else str(x),
+    "parse_json": json.loads,
     "toInt": int,
     "toLong": int,
     "toDouble": float,
@@ -509,8 +511,10 @@ def joined(left: Any, right: Any) -> Any:
 
 
 def member(value: Any, name: str) -> Any:
+    if value is None:
+        return None
     if isinstance(value, dict):
-        return value[name]
+        return value[name] if isinstance(value, Row) else value.get(name)
     parts = [member(each, name) for each in value]
     kind = Bag if isinstance(value, Bag) else list
     if parts and isinstance(parts[0], list):

@@ -20,5 +20,6 @@ SCHEMAS = {
     "N": table(id=INT, tags=ArrayType(STRING), parts=ArrayType(table(n=INT, v=DOUBLE))),
     "M": table(i=INT, j=INT, v=DOUBLE),
     "W": table(i=INT, j=INT, v=DOUBLE),
+    "J": table(id=INT, doc=STRING),
     "T": table(line=STRING),
 }

@@ -18,7 +18,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.collecting import sorted_by
 from incremental.language.mrql.rows.scope import Scope, described
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Order, Product, Relation, Value
+from incremental.language.mrql.rows.values import Array, Group, Order, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 
 Leaf = Callable[[Scope, Bound], tuple[str, Type]]
@@ -84,6 +84,8 @@ def generator(value: Value, binding: T.Binding, scope: Scope) -> Array:
         value = scope.inside(value, binding.domain.span)
     if isinstance(value, Relation):
         raise NotAnArrayError
+    if isinstance(value, Scalar) and value.type == t.JSON:
+        return Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
     if not isinstance(value, Array):
         shown = described(value, scope)
         raise binding.domain.span.error(f"expected a collection, found {shown}. Write `pattern = value` for one value.")

@@ -57,6 +57,7 @@ FUNCTIONS = {
     "toLowerCase": Signature((TEXT,), "lower({0})", t.STRING),
     "toUpperCase": Signature((TEXT,), "upper({0})", t.STRING),
     "trim": Signature((TEXT,), "trim({0})", t.STRING),
+    "parse_json": Signature((TEXT,), "parse_json({0})", t.JSON),
     "string": Signature((ONE,), "CAST({0} AS STRING)", t.STRING),
     "hash_code": Signature((ONE,), "hash({0})", t.INT),
     "substring": Signature((TEXT, "int", "int"), "substring({0}, {1} + 1, {2} - {1})", t.STRING),

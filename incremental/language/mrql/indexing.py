@@ -23,6 +23,8 @@ def indexed(value: Value, index: Value, scope: Scope, span: Span) -> Value:
     """`value[index]`."""
     if isinstance(value, Group):
         value = scope.inside(value, span)
+    if isinstance(value, Scalar) and value.type == t.JSON:
+        value = Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
     if isinstance(value, Array):
         if value.bag and not (isinstance(value.item, t.Tuple) and len(value.item.items) == 2):
             raise span.error(
@@ -41,14 +43,15 @@ def indexed(value: Value, index: Value, scope: Scope, span: Span) -> Value:
 def position(index: Value, scope: Scope, span: Span) -> str:
     """An index as an INT."""
     if isinstance(index, Scalar) and t.is_integer(index.type):
-        return f"CAST({index.sql} AS INT)"
+        return index.sql if index.type == t.INT else f"CAST({index.sql} AS INT)"
     raise span.error(f"the index of a list is an int, this is {described(index, scope)}. Cast it with `as int`.")
 
 
 def in_list(array: Array, at: str) -> Value:
     """An element of a list; a position out of range is an error, where Spark's `get` gives NULL."""
     sql, size = v.pack(array), f"size({v.pack(array)})"
-    checked = f"if({at} < 0 OR {at} >= {size}, {OUT_OF_RANGE}, {at})"
+    below = "" if at.isdigit() else f"{at} < 0 OR "
+    checked = f"if({below}{at} >= {size}, {OUT_OF_RANGE}, {at})"
     return v.unpack(f"get({sql}, {checked})", array.item)
 
 
@@ -89,7 +92,7 @@ def packed(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Value,
 
 def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
     """An element of an ordered relation: the first is a `min`, so its state merges; others are those of a list."""
-    if at != "CAST(0 AS INT)":
+    if at != "0":
         return in_list(scope.collected(relation, span), at)
     frame = scope.frame.child()
     poured = relation.pour(frame)

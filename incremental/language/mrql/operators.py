@@ -87,6 +87,8 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
     match value:
         case Product(names, parts) if names is not None and name in names:
             return parts[names.index(name)]
+        case Scalar(sql, t.JSON):
+            return Scalar(f"variant_get({sql}, {v.text(json_path(name))}, 'variant')", t.JSON)
         case Array(item=item, bag=bag):
             element = scope.fresh.fresh("x")
             inner = member(v.unpack(element, item), name, scope.within(element), span)
@@ -104,6 +106,11 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
             return member(scope.inside(value, span), name, scope, span)
         case _:
             raise span.error(f"there is no field {name} in {described(value, scope)}. Name one that is there.")
+
+
+def json_path(name: str) -> str:
+    """The path of a field of a JSON object."""
+    return f"$.{name}"
 
 
 def of_poured(poured: Poured, name: str, scope: Scope, span: Span) -> Poured:

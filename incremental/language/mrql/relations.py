@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from incremental.language.mrql import casts
+from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, described
-from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Relation, Value
+from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Relation, Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
 
 OPERATIONS = {"union": "UNION ALL", "intersect": "INTERSECT ALL", "except": "EXCEPT ALL"}
@@ -52,6 +53,8 @@ def lifted(value: Value, scope: Scope, span: Span) -> Relation:
             return value
         case Group():
             return lifted(scope.inside(value, span), scope, span)
+        case Scalar(sql, t.JSON):
+            return lifted(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
         case Array():
             return Relation(lambda frame: Poured(exploded(value, frame)), not value.bag)
         case _:

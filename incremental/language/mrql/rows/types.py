@@ -69,7 +69,7 @@ Type = Basic | Foreign | Tuple | Record | Collection | Data
 
 BOOL, STRING, NOTHING, ANY = Basic("bool"), Basic("string"), Basic("nothing"), Basic("any")
 INT, LONG, FLOAT, DOUBLE = Basic("int"), Basic("long"), Basic("float"), Basic("double")
-UNIT = Tuple(())
+UNIT, JSON = Tuple(()), Foreign("VARIANT")
 NUMBERS = ("byte", "short", "int", "long", "float", "double")
 INTEGERS = NUMBERS[:4]
 SQL = {
@@ -79,7 +79,7 @@ SQL = {
 SPARK = {sql.lower(): Basic(name) for name, sql in SQL.items()}
 NAMED: dict[str, Type] = {
     **{name: Basic(name) for name in SQL if name != "nothing"},
-    "char": STRING, "any": ANY, "date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP"),
+    "char": STRING, "any": ANY, "JSON": JSON, "date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP"),
 }  # fmt: skip
 DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
