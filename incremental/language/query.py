@@ -27,6 +27,7 @@ from incremental.language.loops.options import evaluated_by
 from incremental.language.loops.recording import LoopRecorder, RecordedLoops
 from incremental.language.loops.recursion import run_sql
 from incremental.language.mentions import NoDataError, called, mentions
+from incremental.language.mrql.program.inputs import NoSchemaError
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.mrql.program.running import run_program
 from incremental.language.names import type_text
@@ -173,7 +174,7 @@ def analyse(
     clone, relations, loops = catalyst.isolated(spark), dict[int, str](), RecordedLoops()
     if isinstance(query, str):
         check_statement(clone, query)
-    elif not (callable(query) or isinstance(query, Mrql)):
+    elif not isinstance(query, Mrql) and not callable(query):
         raise QueryError(
             f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one."
         )
@@ -207,6 +208,8 @@ def analyse(
 
 def unknown_name(error: QueryError) -> str:
     """The name of the source that a query asks for in vain, if an error is about that; else nothing."""
+    if isinstance(error, NoSchemaError):
+        return error.source
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")

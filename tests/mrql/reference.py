@@ -526,7 +526,7 @@ def converted(value: Any, type_: T.Node) -> Any:
     if isinstance(type_, T.NamedType) and value is not None:
         made = {"int": int, "long": int, "double": float, "string": str}.get(type_.name)
         return made(value) if made else value
-    if isinstance(type_, T.CollectionType):
+    if isinstance(type_, T.CollectionType) and value is not None:
         return (Bag if type_.bag else list)(converted(each, type_.item) for each in value)
     return value
 

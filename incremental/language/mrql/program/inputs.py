@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 
 from pyspark.sql import types as spark_types
 
+from incremental.algebra.errors import QueryError
 from incremental.algebra.sqltext import quoted
 from incremental.language.mrql import casts
 from incremental.language.mrql.rows import types as t
@@ -31,6 +32,14 @@ from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 SOURCES = ("source", "stream")
+
+
+class NoSchemaError(QueryError):
+    """A program reads a declared source that has no schema yet; source: its name."""
+
+    def __init__(self, message: str, source: str) -> None:
+        super().__init__(message)
+        self.source = source
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ class Tables:
         """The rows of a source. Raises QueryError for one without a schema."""
         schema = self.schema(source)
         if schema is None:
-            raise span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
+            message = span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
+            raise NoSchemaError(str(message), source)
         return Relation(lambda frame: Poured(read(source, schema, frame)))
 
 

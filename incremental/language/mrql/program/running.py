@@ -27,9 +27,9 @@ def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
             each.createOrReplaceTempView(name)
         return one_or_all([frame(spark, sql) for sql in loop.steps])
 
-    start = one_or_all([frame(spark, sql) for sql in loop.starts])
-    answer: Any = fixpoint(start, step) if loop.least else iterate(start, step, **loop.options)
-    return (answer,) if isinstance(answer, DataFrame) else answer
+    start: DataFrame = one_or_all([frame(spark, sql) for sql in loop.starts])
+    answer = fixpoint(start, step) if loop.least else iterate(start, step, **loop.options)
+    return (answer,) if isinstance(answer, DataFrame) else cast("tuple[DataFrame, ...]", answer)
 
 
 def one_or_all(frames: list[DataFrame]) -> Any:

@@ -71,7 +71,7 @@ def unexpected(text: Text, error: Any) -> Exception:
     if isinstance(error, UnexpectedCharacters):
         at = int(cast(Any, error).pos_in_stream or 0)
         return Span(text, at, at + 1).error(f"{text.content[at]!r} cannot stand here. Remove or correct it.")
-    token: Any = error.token if isinstance(error, UnexpectedToken) else None
+    token = cast(Any, error).token if isinstance(error, UnexpectedToken) else None
     if token is None or token.type == "$END" or isinstance(error, UnexpectedEOF):
         at = len(text.content.rstrip())
         return Span(text, at, at).error("the text ends within a query. Close it; each item ends with `;`.")
