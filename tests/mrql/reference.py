@@ -37,7 +37,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Closure:
-    names: tuple[str, ...]
+    parameters: tuple[T.Parameter, ...]
     body: T.Node
     env: Env
 
@@ -173,7 +173,7 @@ class Reference:
                 case I.Define(name=name, value=value):
                     self.globals[name] = self.source(value, name) if isinstance(value, T.Call) else self.eval(value, {})
                 case I.FunctionDefinition(name=name, parameters=parameters, body=body):
-                    self.globals[name] = Closure(tuple(p.name for p in parameters), body, {})
+                    self.globals[name] = Closure(parameters, body, {})
                 case I.MacroDefinition(name=name):
                     self.macros[name] = item
                 case I.AggregationDefinition(name=name):
@@ -326,7 +326,7 @@ class Reference:
         return converted(value, node.type)
 
     def lambda_form(self, node: T.Lambda, env: Env) -> Any:
-        return Closure(tuple(p.name for p in node.parameters), node.body, env)
+        return Closure(node.parameters, node.body, env)
 
     def quantified(self, node: T.Quantified, env: Env) -> Any:
         found = [self.eval(node.condition, each) for each, _ in self.envs(node.bindings, env)]
@@ -367,7 +367,8 @@ class Reference:
         return None if None in values else SCALARS[node.name](*values)
 
     def apply(self, closure: Closure, values: Sequence[Any]) -> Any:
-        return self.eval(closure.body, {**closure.env, **dict(zip(closure.names, values, strict=True))})
+        pairs = zip(closure.parameters, values, strict=True)
+        return self.eval(closure.body, {**closure.env, **{p.name: converted(value, p.type) for p, value in pairs}})
 
     def fold(self, aggregation: I.AggregationDefinition, values: Iterable[Any]) -> Any:
         plus, total = self.eval(aggregation.plus, {}), self.eval(aggregation.zero, {})

@@ -13,6 +13,7 @@ from incremental.language.query import evaluate
 from incremental.spark.catalyst import isolated
 from tests.mrql.comparing import difference
 from tests.mrql.examples import TABLES
+from tests.mrql.local import local
 from tests.mrql.reference import Reference
 from tests.mrql.test_examples import plain_row
 from tests.spark.machine import PROJECT
@@ -27,9 +28,7 @@ def test_there_are_programs() -> None:
 
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs(spark: SparkSession, text: str) -> None:
-    frames: dict[str, DataFrame] = {
-        name: spark.createDataFrame(rows, schema).coalesce(1) for name, (schema, rows) in TABLES.items()
-    }
+    frames: dict[str, DataFrame] = {name: local(spark, schema, rows) for name, (schema, rows) in TABLES.items()}
     tables: dict[str, list[Any]] = {name: [plain_row(r) for r in frame.collect()] for name, frame in frames.items()}
     query = Mrql(text)
     found = evaluate(isolated(spark), query, list(frames), frames.get)

@@ -14,6 +14,7 @@ from incremental.language.query import evaluate
 from incremental.spark.catalyst import isolated
 from tests.mrql.comparing import difference
 from tests.mrql.generator import TABLES, Generator, table_rows
+from tests.mrql.local import local
 from tests.mrql.reference import Reference, Row
 from tests.sandbox import MemorySandbox, confirm
 
@@ -30,7 +31,7 @@ def check_batch(spark: SparkSession, seed: int) -> bool:
     """Compare one random program; False where Spark refuses it."""
     tables = table_rows(random.Random(seed))
     query = Mrql(Generator(seed).program())
-    frames = {name: spark.createDataFrame(rows, TABLES[name][0]).coalesce(1) for name, rows in tables.items()}
+    frames = {name: local(spark, TABLES[name][0], rows) for name, rows in tables.items()}
     try:
         found = evaluate(isolated(spark), query, list(frames), frames.get)
     except QueryError as error:

@@ -62,7 +62,7 @@ def nested(
     binding, *rest = bindings
     value = scope.value(binding.domain) if first is None else first
     if not binding.each:
-        bound = patterns.bind(binding.pattern, value, scope, bound)
+        bound = patterns.bind(binding.pattern, scope.once(value), scope, bound)
         return nested(select, rest, scope.binding(bound.names), bound, leaf)
     array = generator(value, binding, scope)
     name = scope.fresh.fresh("x")

@@ -77,7 +77,7 @@ def unfolded(name: str, function: Function, node: T.Call, scope: Scope) -> Value
     inner = deeper(name, scope, node.span)
     names = dict(function.names)
     for parameter, argument in zip(function.parameters, arguments, strict=True):
-        value = scope.value(argument)
+        value = scope.once(scope.value(argument))
         names[parameter.name] = casts.cast(value, casts.type_of(parameter.type, scope), scope, argument.span)
     value = replace(inner, names=names, repeated=()).value(function.body)
     return casts.cast(value, casts.type_of(function.result, scope), scope, node.span)
@@ -160,6 +160,7 @@ def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Valu
     if isinstance(collection, Group):
         collection = scope.inside(collection, span)
     if isinstance(collection, Array):
+        value = scope.once(value)
         each = scope.fresh.fresh("x")
         equal = operators.equal(v.unpack(each, collection.item), value, scope.within(each), span)
         return Scalar(f"exists({collection.sql}, {each} -> coalesce({equal}, false))", t.BOOL)

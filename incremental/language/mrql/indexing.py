@@ -57,7 +57,7 @@ def in_list(array: Array, at: str) -> Value:
 
 def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
     """The value of a key in a bag of pairs within a row."""
-    pair = scope.fresh.fresh("x")
+    pair, key = scope.fresh.fresh("x"), scope.once(key)
     both = v.unpack(pair, array.item)
     assert isinstance(both, Product)
     condition = operators.equal(both.parts[0], key, scope.within(pair), span)

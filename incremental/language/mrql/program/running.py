@@ -28,8 +28,8 @@ def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
         return one_or_all([frame(spark, sql) for sql in loop.steps])
 
     start: DataFrame = one_or_all([frame(spark, sql) for sql in loop.starts])
-    answer = fixpoint(start, step) if loop.least else iterate(start, step, **loop.options)
-    return (answer,) if isinstance(answer, DataFrame) else cast("tuple[DataFrame, ...]", answer)
+    answer = cast(Any, fixpoint(start, step) if loop.least else iterate(start, step, **loop.options))
+    return answer if len(loop.names) > 1 else (answer,)
 
 
 def one_or_all(frames: list[DataFrame]) -> Any:

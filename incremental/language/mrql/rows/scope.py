@@ -147,7 +147,8 @@ class Scope:
         order = tuple(v.Order(frame.local(key.sql, "k"), key.descending) for key in poured.order)
         item, sql = collection(value, order, frame.local(v.pack(value), v.hint(value)), self.fresh)
         array = f"coalesce((SELECT {sql}{frame.text()}), CAST(array() AS ARRAY<{t.sql_type(item)}>))"
-        return Array(self.subquery(array, span), item, not relation.ordered, not relation.ordered)
+        column = self.frame.column(self.subquery(array, span), v.hint(value, "bag"))  # no function of elements has one
+        return Array(column, item, not relation.ordered, not relation.ordered)
 
     def condition(self, node: Node) -> str:
         """An expression that has to be a bool."""
