@@ -152,7 +152,7 @@ class Compilation:
             program = chosen.maintenance.program
             states = tuple(
                 StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
-                for s in program.states
+                for s in program.stages
             )
         columns = tuple((column.name, column.type) for column in self.columns)
         mode, sources, text = chosen.maintenance.mode, chosen.maintenance.sources, self.explain(chosen)

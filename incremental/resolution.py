@@ -30,7 +30,7 @@ from incremental.refresh.mode import Choice, foreseen
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.source_catalog import Declared
 from incremental.refresh.upstream import Inputs, UpstreamView
-from incremental.store.journal import Entry
+from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import Published
 
 if TYPE_CHECKING:
@@ -235,15 +235,21 @@ class ResolvedView:
         frames = {name: table.scanned(versions[name]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
-            frames[name] = view.batch(below)
+            frames[name] = view.batch(below, view._points_at(below))
         with nullcontext() if points is None else evaluated_by(points):
             return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+
+    def _points_at(self, versions: Mapping[str, int]) -> MeasuredPoints | None:
+        """The stored answers of its loops, if its last epoch is of these versions; None without loops."""
+        entry = self.view.store.journal.arrived() if self.compilation.query.loops else None
+        return None if entry is None or base_versions(entry.intent.sources) != versions else self.measured_points(entry)
 
     def measured_points(self, entry: Entry) -> MeasuredPoints:
         """The stored answers of the loops that the query calls, as an epoch left them."""
         store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
-        called = [(number, name) for number, name in enumerate(self.compilation.query.loops) if name in after]
-        return MeasuredPoints({number: store.table(generation, name).scanned(after[name]) for number, name in called})
+        called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
+        there = [(number, name, version) for number, name, version in called if version is not None]
+        return MeasuredPoints({n: store.table(generation, name).scanned(version) for n, name, version in there})
 
     def check_unchanged(self) -> None:
         """Refuse to compare what was built from another query, here or below; raises ChangedQueryError."""

@@ -18,7 +18,7 @@ from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.group_recompute import GroupRecompute
-from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.loops.iterated_answer import stored_loop
 from incremental.dataflow.loops.rounds import rows_by_phase
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER, REPLACE, Merge
@@ -36,6 +36,7 @@ from incremental.dataflow.state_schema import Layout, Stored
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
+from incremental.refresh.iteration_stage import IterationStage
 from incremental.refresh.loop_stage import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
@@ -138,11 +139,11 @@ class Incremental:
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
     def stored(self, table: str, buckets: int) -> Stored:
-        """A state by its layout, sorted by its lineage key; a loop by its candidates; else a bag of the answer."""
+        """A state by its layout, sorted by its lineage key; a loop by its kind; else a bag of the answer."""
         for stage in self.program.stages:
             if stage.name == table:
                 is_state = isinstance(stage, State)
-                return (Layout.of(self.program, stage, buckets) if is_state else Candidates(stage, buckets)).stored
+                return (Layout.of(self.program, stage, buckets) if is_state else stored_loop(stage, buckets)).stored
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:
@@ -183,8 +184,8 @@ class Run:
         return EpochResult(self._groups, self._rows, self._paths, self._partitions, self._rounds)
 
     def _loop(self, loop: LoopState) -> None:
-        stage = LoopStage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints)
-        done = stage.run(loop)
+        stage = LoopStage if loop.levelled else IterationStage
+        done = stage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints).run(loop)
         if done.rounds:
             self._rounds[loop.name] = rows_by_phase(done.rounds)
         self._rows += done.touched

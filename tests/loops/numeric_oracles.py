@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 
 Point = tuple[float, float]
 
@@ -71,4 +72,4 @@ def turned(a: Cells) -> Cells:
 
 
 def scaled(a: Cells, up: Cells, down: Cells) -> Cells:
-    return {cell: x * up[cell] / down[cell] for cell, x in a.items()}
+    return {cell: x * sqrt(up[cell] / down[cell]) for cell, x in a.items()}

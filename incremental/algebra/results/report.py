@@ -39,7 +39,7 @@ class Report(Json):
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
-    rounds: of each recursion, by what they did (`retract`, `insert` or `levels`), how many rows each of them changed.
+    rounds: of each recursion, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved.
     """
 
     view: str

@@ -10,9 +10,8 @@ def stage_lines(stage: LoopState) -> list[str]:
     columns, keys = (", ".join(column.name for column in each) for each in (stage.columns, stage.keys))
     if stage.levelled:
         stored = f"rows ({columns}) by level, with the number of derivations at each"
-        rounds = f"at most {stage.limit} rounds" if stage.limit >= 0 else "any number of rounds"
         order = "removals first, then additions" if stage.kind == "set" else "levels in rising order"
-        return [f"{stage.name}: recursion ({stage.kind}), {order}, {rounds}", f"  keeps {stored}"]
+        return [f"{stage.name}: recursion ({stage.kind}), {order}, at most {stage.limit:,} rounds", f"  keeps {stored}"]
     if stage.tolerance is None:
         return [f"{stage.name}: {stage.limit} steps, evaluated from the start", f"  keeps the answer ({columns})"]
     warm, carried = (", ".join(column.name for column in each) for each in (stage.warm, stage.carried))

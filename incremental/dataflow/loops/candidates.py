@@ -35,7 +35,7 @@ class Candidates:
     loop: LoopState
     buckets: int
 
-    @cached_property
+    @property
     def row(self) -> tuple[str, ...]:
         """The columns of a row."""
         return tuple(column.name for column in self.loop.columns)

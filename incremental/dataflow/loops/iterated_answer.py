@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.loops import LoopState
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
+from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.publish import stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.version_diff import Difference
@@ -43,3 +44,8 @@ class IteratedAnswer:
             change = change.withColumn(WEIGHT, F.lit(1).cast("bigint"))
         columns = [F.col(quoted(name)) for name in self.row]
         return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
+
+
+def stored_loop(loop: LoopState, buckets: int) -> Candidates | IteratedAnswer:
+    """Return how the table of a loop is laid out."""
+    return Candidates(loop, buckets) if loop.levelled else IteratedAnswer(loop, buckets)

@@ -5,7 +5,7 @@ the start with the stored values of the columns that the step computes (a warm s
 otherwise follow the start), and the answer is the first point whose residual was measured to be small enough:
 
     X ← start, warm
-    repeat  Y ← step(X);  ρ ← ‖Y − X‖;  if ρ ≤ allowed: the answer is X;  X ← Y
+    repeat  Y ← step(X);  ρ ← ‖Y − X‖;  if ρ ≤ allowed, over equal keys: the answer is X;  X ← Y
 
 For a step that contracts to c, ‖X − X*‖ ≤ ρ / (1 − c) (Banach's fixed-point theorem), whatever X the steps began with.
 """
@@ -99,7 +99,7 @@ class Iteration:
             self._check_keys(found)
             steps.append(int(found["rows"]))
             residuals.append(float(found["residual"]))
-            if residuals[-1] <= self._tolerance.allowed:
+            if residuals[-1] <= self._tolerance.allowed and not int(found["unmatched"]):
                 after.close()
                 self.block.push(held.pop_all())
                 return Iterated(point, tuple(steps), residuals[-1])
@@ -149,7 +149,7 @@ class Iteration:
         return sides[0].unionByName(sides[1]).groupBy(*keys).agg(*picked, *counted)
 
     def _measures(self) -> list[SparkColumn]:
-        """Aggregates over pairs: the residual, the greatest number of rows of a key, the rows of the new point."""
+        """Aggregates over pairs: the residual, keys with several rows or on one side, the rows of the new point."""
         differences = [_difference(column.name) for column in self.loop.warm]
         total = reduce(SparkColumn.__add__, differences)
         greatest = F.greatest(*differences) if len(differences) > 1 else differences[0]
@@ -162,6 +162,7 @@ class Iteration:
         return [
             F.coalesce(measure, F.lit(0.0)).cast("string").alias("residual"),  # JSON has no NaN
             F.coalesce(repeated, F.lit(0)).alias("repeated"),
+            F.count_if((F.col(f"{OLD}_rows") == 0) | (F.col(f"{NEW}_rows") == 0)).alias("unmatched"),
             F.count(NEW).alias("rows"),
         ]
 
@@ -194,6 +195,9 @@ class Iteration:
 
     def _given(self, leaf: Given, rows: DataFrame) -> Relation:
         if leaf.name == self.loop.name:
+            rows = (
+                rows.coalesce(1) if self.small else rows
+            )  # so that one task joins and groups them without an exchange
             return self.lowering.leaf(rows, list(zip(self.names, leaf.columns, strict=True)), False)
         if leaf.name not in self._sides:
             plan = next(side.plan for side in self.loop.sides if side.given.name == leaf.name)

@@ -36,7 +36,7 @@ from incremental.spark.checkpoint import Checkpoints
 
 @dataclass(frozen=True)
 class Round:
-    """What one round moved: `retract`, `insert`, or `levels`; and how many candidates."""
+    """What one round moved: `retract`, `insert`, `levels` or `steps`; and how many rows."""
 
     phase: str
     rows: int

@@ -65,7 +65,7 @@ def best_rows(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     while True:
         candidates = best_of(step(accepted), options)
         better = computed(improvements(candidates, answer, options))
-        if better.isEmpty():
+        if not better.count():
             return answer
         accepted, rounds = computed(accepted.union(better)), rounds + 1
         answer = computed(best_of(accepted, options))
@@ -97,19 +97,21 @@ def repeated(start: DataFrame, step: Step, times: int) -> DataFrame:
     rows = computed(start)
     for _ in range(times):
         rows = computed(step(rows))
+        rows.count()
     return rows
 
 
 def converged(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
-    """Return the first point that one more step changes by no more than the tolerance."""
+    """Return the first point that one more step changes by no more than the tolerance, with the same keys."""
     assert options.tolerance is not None
     point, residuals = computed(start), list[float]()
     check_unique_keys(point, options)
     for _ in range(options.limit):
         moved = computed(step(point))
-        check_unique_keys(moved, options)
-        residuals.append(distance(point, moved, options.keys, options.tolerance.norm))
-        if residuals[-1] <= options.tolerance.allowed:
+        residual, unmatched = distance(point, moved, options.keys, options.tolerance.norm)
+        residuals.append(residual)
+        if residual <= options.tolerance.allowed and not unmatched:
+            check_unique_keys(moved, options)
             return point
         check_contraction(residuals, options)
         point = moved
@@ -119,13 +121,17 @@ def converged(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     )
 
 
-def distance(old: DataFrame, new: DataFrame, keys: Sequence[str], norm: Norm) -> float:
-    """Return the norm of the difference of two frames' double columns; a key on one side counts with its value."""
+def distance(old: DataFrame, new: DataFrame, keys: Sequence[str], norm: Norm) -> tuple[float, int]:
+    """Return the norm of the difference of two frames' double columns, and the number of keys on one side alone.
+
+    Such a key counts with its value.
+    """
     doubles = double_columns(old, keys)
     sides = [
         frame.select(
             *(F.col(quoted(name)).alias(f"{side}_key_{i}") for i, name in enumerate(keys)),
             *(F.col(quoted(name)).cast("double").alias(f"{side}_{i}") for i, name in enumerate(doubles)),
+            F.lit(True).alias(side),
         )
         for side, frame in (("old", old), ("new", new))
     ]
@@ -138,9 +144,10 @@ def distance(old: DataFrame, new: DataFrame, keys: Sequence[str], norm: Norm) ->
     greatest = F.greatest(*differences) if len(differences) > 1 else differences[0]
     measure = {"sum": F.sum(total), "max": F.max(greatest), "mean": F.sum(total) / (F.count(F.lit(1)) * len(doubles))}
     joined = sides[0].join(sides[1], reduce(Column.__and__, same), "full")
-    row = joined.agg(F.coalesce(measure[norm], F.lit(0.0)).alias("norm")).first()
+    alone = F.count_if(F.col("old").isNull() | F.col("new").isNull()).alias("unmatched")
+    row = joined.agg(F.coalesce(measure[norm], F.lit(0.0)).alias("norm"), alone).first()
     assert row is not None
-    return float(row["norm"])
+    return float(row["norm"]), int(row["unmatched"])
 
 
 def double_columns(rows: DataFrame, keys: Sequence[str]) -> list[str]:
@@ -190,5 +197,5 @@ def shown(residuals: Sequence[float]) -> str:
 
 
 def computed(frame: DataFrame) -> DataFrame:
-    """Return the rows of a frame, computed now, with choices among equals settled as everywhere."""
-    return break_ties(frame.sparkSession, frame).localCheckpoint(eager=True)
+    """Return the rows of a frame, computed once by the action that follows, with ties broken as everywhere."""
+    return break_ties(frame.sparkSession, frame).localCheckpoint(eager=False)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from itertools import count
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from incremental.algebra.results.report import MeasuredPoint
-from incremental.algebra.sqltext import quoted
 from incremental.language.loops.definition import Definition, computed, distance
 from incremental.language.loops.options import LoopOptions, Step
 
@@ -27,12 +25,12 @@ class MeasuredPoints:
 
     def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
         """Return the stored answer of a loop to a tolerance, and the batch answer of any other."""
-        number = None if self._depth else next(self._calls)
+        stored = None if self._depth else self._stored.get(next(self._calls))
         self._depth += 1
         try:
-            if number not in self._stored or options.tolerance is None:
+            if stored is None or options.tolerance is None:
                 return Definition().evaluate(start, step, options)
-            return self._measured(self._stored[number].toDF(*start.columns), step, options)
+            return self._measured(stored.toDF(*start.columns), step, options)
         finally:
             self._depth -= 1
 
@@ -40,14 +38,8 @@ class MeasuredPoints:
         assert options.tolerance is not None
         point = computed(point)
         moved = computed(step(point).toDF(*point.columns))
-        tolerance, keys = options.tolerance, [quoted(key) for key in options.keys]
-        sides = [frame.select(*keys, F.lit(sign).alias("side")) for frame, sign in ((point, 1), (moved, -1))]
-        summed = sides[0].unionByName(sides[1]).groupBy(*keys).agg(F.sum("side").alias("side"))
-        self.measured.append(
-            MeasuredPoint(
-                distance(point, moved, options.keys, tolerance.norm), tolerance.allowed,
-                None if tolerance.contraction is None else 1 - tolerance.contraction,
-                summed.where("side <> 0").count(),
-            )
-        )  # fmt: skip
+        tolerance = options.tolerance
+        residual, unmatched = distance(point, moved, options.keys, tolerance.norm)
+        shrinks = None if tolerance.contraction is None else 1 - tolerance.contraction
+        self.measured.append(MeasuredPoint(residual, tolerance.allowed, shrinks, unmatched))
         return point

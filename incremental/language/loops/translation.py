@@ -26,6 +26,7 @@ from incremental.language.scalars import renumber
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
+UNLIMITED = (1 << 31) - 1  # levels, as -1 says to Spark
 LEVEL_LIMIT, DEFAULT_LEVELS = "spark.sql.cteRecursionLevelLimit", 100
 
 
@@ -73,7 +74,8 @@ class LoopTranslation:
         if most is None:
             most = int(str(self._spark.conf.get(LEVEL_LIMIT)))
             detail += "" if most == DEFAULT_LEVELS else f" ~ {most} levels"
-        return Loop(name, "levels", anchor, term, columns, int(most), detail=detail)
+        most = int(most) if int(most) >= 0 else UNLIMITED
+        return Loop(name, "levels", anchor, term, columns, most, detail=detail)
 
     def union_loop_rows(self, node: J) -> Plan:
         """Return the rows that the recursive part of a `WITH RECURSIVE` reads."""

@@ -4,4 +4,4 @@ with recursive reached(place, hops) as (
   union all
   select f.carrier, r.hops + 1 from reached r join flights f on r.place = f.origin where r.hops < 5
 )
-select place, min(hops) as nearest, count(*) as paths from reached group by place
+select place, min(hops) as nearest, count(*) as paths from reached where place <> 'JFK' group by place
