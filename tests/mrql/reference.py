@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from pathlib import PurePosixPath
 from typing import Any
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
@@ -23,6 +25,10 @@ REPEATED = "#repeated"
 
 class Bag(list[Any]):
     """A collection without order."""
+
+
+class Xml(str):
+    """An element, as its text."""
 
 
 class Row(dict[str, Any]):
@@ -125,6 +131,8 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "split": lambda s, p: re.split(p, s),
     "string": lambda x: str(x).lower() if isinstance(x, bool) else str(x),
     "parse_json": json.loads,
+    "text": lambda x: "".join(ElementTree.fromstring(x).itertext()),
+    "tag": lambda x: ElementTree.fromstring(x).tag,
     "toInt": int,
     "toLong": int,
     "toDouble": float,
@@ -301,6 +309,15 @@ class Reference:
         if len(found) > 1:
             raise EvaluationError("several")
         return found[0] if found else None
+
+    def template(self, node: T.Template, env: Env) -> Any:
+        made = node.texts[0]
+        for hole, after in zip(node.holes, node.texts[1:], strict=True):
+            made += inserted(self.eval(hole, env)) + after
+        return Xml(made)
+
+    def markup(self, node: T.Markup, env: Env) -> Any:
+        return ElementTree.fromstring(self.eval(node.value, env)).attrib[node.what[1:]]
 
     def slice(self, node: T.Slice, env: Env) -> Any:
         value = self.eval(node.value, env)
@@ -501,6 +518,12 @@ def compared(node: T.Select, a: tuple[Any, list[Any]], b: tuple[Any, list[Any]])
     return (ordered(a[0]) > ordered(b[0])) - (ordered(a[0]) < ordered(b[0]))
 
 
+def inserted(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(map(inserted, sorted(value, key=ordered) if isinstance(value, Bag) else value))
+    return value if isinstance(value, Xml) else "" if value is None else escape(str(value), {'"': "&quot;"})
+
+
 def pair(value: Any) -> tuple[Any, Any]:
     first, second = value.values() if isinstance(value, Row) else value
     return first, second
@@ -525,6 +548,8 @@ def member(value: Any, name: str) -> Any:
 
 def converted(value: Any, type_: T.Node) -> Any:
     if isinstance(type_, T.NamedType) and value is not None:
+        if type_.name == "XML":
+            return Xml(value)
         made = {"int": int, "long": int, "double": float, "string": str}.get(type_.name)
         return made(value) if made else value
     if isinstance(type_, T.CollectionType) and value is not None:

@@ -23,8 +23,6 @@ from incremental.language.mrql.syntax.tree import Node
 
 TRUE = "is true"  # the name of no function that anybody can write: whether a condition is true, and not NULL
 UNSUPPORTED: dict[type[Node], str] = {
-    T.Markup: "XML is not supported yet. Land such files as a source with columns",
-    T.Template: "XML templates are not supported yet. Build the text with `+`",
     T.XPath: "xpath is not supported yet. Land such files as a source with columns",
     T.Trace: "trace writes to a log while a query runs. Leave it out, and look at explain",
     T.TypeValue: "type(…) is an argument of source. Use `as` for another type",

@@ -35,8 +35,6 @@ def named(name: str, arguments: list[Type], scope: Scope, span: Span) -> Type:
         return t.Collection(name.lower() != "list", arguments[0])
     if name in t.NAMED and not arguments:
         return t.NAMED[name]
-    if name == "XML":
-        raise span.error("XML is not supported yet. Land such files as a source with columns.")
     raise span.error(f"{name} is not a type. Use one of {', '.join(t.NAMED)}, or define it with `type`.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from incremental.language.mrql import calls, casts, comprehensions, indexing, operators, patterns, relations
+from incremental.language.mrql import calls, casts, comprehensions, indexing, markup, operators, patterns, relations
 from incremental.language.mrql.aggregates import aggregated, exists
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
@@ -34,15 +34,19 @@ def translate(node: Node, scope: Scope) -> Value:
             return part(node, scope)
         case T.IfElse() | T.Let() | T.Case() | T.Quantified() | T.Lambda():
             return structure(node, scope)
-        case T.RangeOf() | T.Typed() | T.Repeat():
+        case T.RangeOf() | T.Typed() | T.Repeat() | T.Template() | T.Markup():
             return other(node, scope)
         case _:
             raise calls.unsupported(node)
 
 
-def other(node: T.RangeOf | T.Typed | T.Repeat, scope: Scope) -> Value:
-    """A range, a cast or a loop."""
+def other(node: T.RangeOf | T.Typed | T.Repeat | T.Template | T.Markup, scope: Scope) -> Value:
+    """A range, a cast, a loop, or a form of XML."""
     match node:
+        case T.Template():
+            return markup.template(node, scope)
+        case T.Markup():
+            return markup.part(node, scope)
         case T.RangeOf(relation=relation, first=first, last=last):
             return indexing.spread(scope.value(first), scope.value(last), relation, scope, node.span)
         case T.Typed(value=value, type=type_):

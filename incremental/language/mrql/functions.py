@@ -16,7 +16,7 @@ from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
 
-NUMBER, TEXT, SAME, ONE = "number", "string", "same", "scalar"
+NUMBER, TEXT, SAME, ONE, ELEMENT = "number", "string", "same", "scalar", "XML"
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ FUNCTIONS = {
     "toLowerCase": Signature((TEXT,), "lower({0})", t.STRING),
     "toUpperCase": Signature((TEXT,), "upper({0})", t.STRING),
     "trim": Signature((TEXT,), "trim({0})", t.STRING),
+    "text": Signature((ELEMENT,), "xpath_string({0}, '/*')", t.STRING),
+    "tag": Signature((ELEMENT,), "xpath_string({0}, 'name(/*)')", t.STRING),
     "parse_json": Signature((TEXT,), "parse_json({0})", t.JSON),
     "string": Signature((ONE,), "CAST({0} AS STRING)", t.STRING),
     "hash_code": Signature((ONE,), "hash({0})", t.INT),
@@ -72,8 +74,6 @@ FUNCTIONS = {
 REFUSED = {
     "random": "random numbers differ from run to run. Derive a number from a column, such as hash_code(x) mod 10",
     "replaceFirst": "replaceFirst is not supported. Use replaceAll with a pattern that matches the first one alone",
-    "text": "XML is not supported yet. Land such files as a source with columns",
-    "tag": "XML is not supported yet. Land such files as a source with columns",
     "inv": "inv is a key of `order by` alone. Write it there, or use desc",
 }
 
@@ -111,6 +111,7 @@ def argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Sc
             TEXT: value.type == t.STRING,
             SAME: t.is_number(value.type) or (name != "abs" and t.is_scalar(value.type)),
             ONE: t.is_scalar(value.type),
+            ELEMENT: value.type == t.XML,
         }
         if fits[kind] or value.type == t.NOTHING:
             return value if wanted is None else cast_scalar(value, wanted)

@@ -87,6 +87,8 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
     match value:
         case Product(names, parts) if names is not None and name in names:
             return parts[names.index(name)]
+        case Scalar(_, t.XML):
+            raise span.error(f"child elements are not supported: Spark gives their texts alone. Leave .{name} out.")
         case Scalar(sql, t.JSON):
             return Scalar(f"variant_get({sql}, {v.text(json_path(name))}, 'variant')", t.JSON)
         case Array(item=item, bag=bag):

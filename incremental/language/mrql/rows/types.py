@@ -67,16 +67,16 @@ class Data:
 
 Type = Basic | Foreign | Tuple | Record | Collection | Data
 
-BOOL, STRING, NOTHING, ANY = Basic("bool"), Basic("string"), Basic("nothing"), Basic("any")
+BOOL, STRING, NOTHING, ANY, XML = Basic("bool"), Basic("string"), Basic("nothing"), Basic("any"), Basic("XML")
 INT, LONG, FLOAT, DOUBLE = Basic("int"), Basic("long"), Basic("float"), Basic("double")
 UNIT, JSON = Tuple(()), Foreign("VARIANT")
 NUMBERS = ("byte", "short", "int", "long", "float", "double")
 INTEGERS = NUMBERS[:4]
 SQL = {
     "bool": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "int": "INT", "long": "BIGINT", "float": "FLOAT",
-    "double": "DOUBLE", "string": "STRING", "nothing": "VOID",
+    "double": "DOUBLE", "string": "STRING", "nothing": "VOID", "XML": "STRING",
 }  # fmt: skip
-SPARK = {sql.lower(): Basic(name) for name, sql in SQL.items()}
+SPARK = {sql.lower(): Basic(name) for name, sql in SQL.items() if name != "XML"}
 NAMED: dict[str, Type] = {
     **{name: Basic(name) for name in SQL if name != "nothing"},
     "char": STRING, "any": ANY, "JSON": JSON, "date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP"),

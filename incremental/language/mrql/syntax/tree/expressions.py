@@ -268,9 +268,11 @@ class Trace(Node):
 
 @dataclass(frozen=True)
 class Template(Node):
-    """`[name| text |]`."""
+    """`[name| text {{e}} text |]`: the texts, one more than there are expressions, and these."""
 
-    text: str
+    name: str
+    texts: tuple[str, ...]
+    holes: tuple[Node, ...]
 
 
 def names_in(node: Node) -> set[str]:
