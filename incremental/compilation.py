@@ -36,6 +36,7 @@ from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.mentions import Mentions, NoDataError
+from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
 from incremental.language.unread import empty
@@ -140,7 +141,10 @@ class Compilation:
         else:
             text = explain_refusal(self.name, self._refusals, self.policy)
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
-        return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
+        program = ""
+        if isinstance(self.text, Mrql):
+            program = f"\n\nMRQL became:\n{self.text.shown(self.sources.names, self.sources.schema)}"
+        return text + reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""

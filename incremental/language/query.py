@@ -1,4 +1,4 @@
-"""Read a batch query, SQL text or a DataFrame function, into a plan of the algebra.
+"""Read a batch query, SQL text, MRQL or a DataFrame function, into a plan of the algebra.
 
 Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
 the user's temporary views are not touched and no data is read: a query function that runs an action is refused.
@@ -27,6 +27,9 @@ from incremental.language.loops.options import evaluated_by
 from incremental.language.loops.recording import LoopRecorder, RecordedLoops
 from incremental.language.loops.recursion import run_sql
 from incremental.language.mentions import NoDataError, called, mentions
+from incremental.language.mrql.program.inputs import NoSchemaError
+from incremental.language.mrql.program.query import Mrql
+from incremental.language.mrql.program.running import run_program
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
@@ -38,7 +41,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 Settings = tuple[tuple[str, str], ...]
-QueryText = str | Callable[..., DataFrame]
+QueryText = str | Mrql | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings that change the results of functions
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
@@ -171,9 +174,9 @@ def analyse(
     clone, relations, loops = catalyst.isolated(spark), dict[int, str](), RecordedLoops()
     if isinstance(query, str):
         check_statement(clone, query)
-    elif not callable(query):
+    elif not isinstance(query, Mrql) and not callable(query):
         raise QueryError(
-            f"a query is SQL text or a function of its sources, not {type(query).__name__}. Pass one of the two."
+            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one."
         )
 
     missing: dict[str, str] = {}
@@ -205,6 +208,8 @@ def analyse(
 
 def unknown_name(error: QueryError) -> str:
     """Return the source or table name that Spark's error reports as unknown; empty for another error."""
+    if isinstance(error, NoSchemaError):
+        return error.source
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
@@ -240,9 +245,13 @@ def evaluate(
     try:
         if callable(query):
             return answered(called(spark, query, declared, frame))
+        schemas = dict[str, StructType]()
         for name in mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
                 catalyst.frame(spark, catalyst.analysed(found)).createOrReplaceTempView(name)
+                schemas[name] = found.schema
+        if isinstance(query, Mrql):
+            return run_program(spark, query.program(declared, schemas.get))
         return run_sql(spark, query)
     except PySparkException as error:
         message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
