@@ -32,8 +32,8 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
-from incremental.refresh.stages.iteration_stage import IterationStage
-from incremental.refresh.stages.loop_stage import LoopStage
+from incremental.refresh.stages.iteration import IterationStage
+from incremental.refresh.stages.recursion import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
 
