@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from incremental.api import View
 from tests.loops.cases import CASES, Case, World, rows
 from tests.loops.graphs import Graph
-from tests.night import night
+from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 
+SAMPLE = ("reachability", "closure, squared", "paths", "shortest paths", "around negation")
 WAYS: list[dict[str, Any]] = [
     {},
     {"rewrite_files": 0, "bucket_bytes": 1, "buckets": 3},
@@ -60,13 +61,13 @@ def check(view: View, case: Case, world: World, last: bool) -> None:
         confirm(view)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, lambda name: name in SAMPLE))
 def test_a_loop_equals_its_oracle(sandbox: MemorySandbox, name: str) -> None:
     """Protects from rows that stay in a cycle, counts that drift, levels and best values that are stale."""
-    history(sandbox, CASES[name], list(CASES).index(name), 4)
+    history(sandbox, CASES[name], list(CASES).index(name), 3)
 
 
-@pytest.mark.parametrize("name", ["reachability", "shortest paths"])
+@pytest.mark.parametrize("name", sampled(("reachability", "shortest paths"), lambda name: name == "reachability"))
 def test_a_loop_on_delta_equals_its_oracle(delta: DeltaSandbox, name: str) -> None:
     """The same through Delta's files, MERGE and direct commits."""
     history(delta, CASES[name], 1, 3)

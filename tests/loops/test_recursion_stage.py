@@ -13,6 +13,7 @@ from incremental.algebra.errors import DeltafoldError, NotConvergedError, StateE
 from incremental.api import View, fixpoint
 from tests.loops.cases import PATHS, UNION, reach
 from tests.loops.queries import parity
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (4, 4), (4, 5), (1, 2), (None, 6), (5, None), (7, 8), (8, 7)]
@@ -202,6 +203,7 @@ def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1,), (2,), (3,), (4,), (7,), (8,)]
 
 
+@night
 def test_back_and_forward_again(sandbox: MemorySandbox) -> None:
     """A rollback and a rebuild take the loop's table with them."""
     world(sandbox)
@@ -221,6 +223,7 @@ def test_back_and_forward_again(sandbox: MemorySandbox) -> None:
     checked(view)
 
 
+@night
 def test_views_below_and_above(sandbox: MemorySandbox) -> None:
     """A loop over a view's answer, and a view over a loop's."""
     world(sandbox)
@@ -247,6 +250,7 @@ def test_large_inputs_on_delta(delta: DeltaSandbox) -> None:
     assert checked(view).paths["loop_1"] == "merge"
 
 
+@night
 def test_all_candidates_of_a_key_are_in_one_bucket(sandbox: MemorySandbox) -> None:
     """Levels of one row are judged together, so the hash is of the row without its level."""
     world(sandbox)
