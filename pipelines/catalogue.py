@@ -244,9 +244,8 @@ def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | Non
     state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed) or up to date.
     """
     warehouse, view = open(pipeline, spark, opened)
-    status = replace(
-        view.status(), quarantined=warehouse.quarantined()
-    )  # also of landed sources that the query does not read
+    # the quarantine also of landed sources that the query does not read
+    status = replace(view.status(), quarantined=warehouse.quarantined())
     word = "up to date" if status.current else "behind"
     if status.unfinished is not None:
         word = "interrupted"

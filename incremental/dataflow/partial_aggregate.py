@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.monoids.kinds import Component, Recomputed
+from incremental.algebra.monoids.kinds import Component, Monoid, Recomputed
 from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
 from incremental.algebra.sqltext import is_unordered, quoted
@@ -122,7 +122,7 @@ def touched_measures(layout: Layout, partition_key: str | None, most: int) -> li
 
     partition_key: the answer's column that contains a partition; most: the largest number of reported partitions.
     """
-    seen = " OR ".join(f"NOT ({quoted(name)} <=> {part.zero})" for _, part, name in layout.watched) or "false"
+    seen = " OR ".join(f"({may_recompute(slot)})" for slot in layout.state.slots if slot.accumulator.watched) or "false"
     seen = "true" if layout.state.recompute_always else seen
     return [
         F.count(F.lit(1)).alias("groups"),
@@ -131,6 +131,15 @@ def touched_measures(layout: Layout, partition_key: str | None, most: int) -> li
         F.expr(f"coalesce(bool_or({seen}), false)").alias("reached"),
         partitions(layout.key_shown(partition_key), most).alias("partitions"),
     ]
+
+
+def may_recompute(slot: Slot) -> str:
+    """Return the SQL condition over h under which a deletion may have changed the answer of a group."""
+    accumulator = slot.accumulator
+    if isinstance(accumulator, Monoid) and accumulator.may_recompute_sql:
+        columns = (*accumulator.components, *accumulator.watched)
+        return accumulator.may_recompute_sql.format(u={part.name: quoted(slot.stored(part)) for part in columns})
+    return " OR ".join(f"NOT ({quoted(slot.stored(part))} <=> {part.zero})" for part in accumulator.watched)
 
 
 def touched_groups(found: Mapping[str, Any], most: int) -> TouchedGroups:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,23 +13,29 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 from incremental.spark.java_errors import causes, first_line
 
-_cached_since: ContextVar[int | None] = ContextVar("cached_since", default=None)
+_listed: ContextVar[set[str] | None] = ContextVar("listed", default=None)
 
 
 @contextmanager
 def cached_snapshots() -> Generator[None]:
     """List each table's log once within the block; commits of this process are seen without listing it again."""
-    token = _cached_since.set(int(time.time() * 1000))
+    token = _listed.set(set())
     try:
         yield
     finally:
-        _cached_since.reset(token)
+        _listed.reset(token)
 
 
-def latest_snapshot(spark: SparkSession, log: J) -> J:
+def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
     """Return the latest version of a table: as of now, or within `cached_snapshots` as of its first listing."""
-    since, none = _cached_since.get(), catalyst.none(spark)
-    return log.update(False, none if since is None else catalyst.some(spark, since), none)
+    listed = _listed.get()
+    if listed is not None and path in listed:
+        return log.unsafeVolatileSnapshot()  # Delta's own, which each commit of this process replaces
+    none = catalyst.none(spark)
+    snapshot = log.update(False, none, none)
+    if listed is not None:
+        listed.add(path)
+    return snapshot
 
 
 def open_log(spark: SparkSession, path: str, label: str) -> J:

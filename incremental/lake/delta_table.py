@@ -40,8 +40,8 @@ from incremental.spark.catalyst import J, JavaError
 
 WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
 NAME_MAPPING = ("delta.columnMapping.mode", "name")
-CHECKPOINT_COMMITS = 50  # a checkpoint takes longer than a refresh of few rows, and each commit has a checksum anyway
-NEW_TABLE = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": str(CHECKPOINT_COMMITS)}
+CHECKPOINTS = {"delta.checkpointInterval": "50"}  # one takes longer than a small refresh, and commits have checksums
+NEW_TABLE = {"delta.enableDeletionVectors": "true", **CHECKPOINTS}
 STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
 
 
@@ -223,9 +223,9 @@ class DeltaTable:
         writer = frame.write.format("delta").mode("overwrite").options(**options)
         if partition is not None:
             writer = writer.partitionBy(partition)
-        if self.version() is None and needs_mapping(frame.columns):
-            writer = writer.option(*NAME_MAPPING)
-        elif self.version() is not None and condition != ALL:
+        if self.version() is None:
+            writer = writer.options(**CHECKPOINTS | (dict([NAME_MAPPING]) if needs_mapping(frame.columns) else {}))
+        elif condition != ALL:
             writer = writer.option("replaceWhere", condition)
         writer.save(self.path)
         metrics = tables.DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
@@ -287,7 +287,7 @@ class DeltaTable:
         return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
 
     def _latest(self) -> J:
-        return latest_snapshot(self.spark, self.log)
+        return latest_snapshot(self.spark, self.path, self.log)
 
     def _at(self, version: int) -> J:
         latest = self._latest()

@@ -23,6 +23,7 @@ WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, p
 
 
 ALL = "true"  # the condition of all rows
+FEW_FILES = 16  # the sizes of more are looked up in one call, which takes as long
 
 
 def write_directly(
@@ -98,8 +99,7 @@ class DirectCommit:
         found = known_files(snapshot)
         if found is None:
             return None
-        listed = sum(int(row[0]) for row in self._rows(found).select("size").collect())
-        if listed != int(snapshot.checksumOpt().get().tableSizeBytes()):
+        if self._bytes_in(found) != int(snapshot.checksumOpt().get().tableSizeBytes()):
             return None
         return catalyst.sequence(found) if condition == ALL else self._in_partitions(found, condition)
 
@@ -108,6 +108,11 @@ class DirectCommit:
         if condition is None or condition == ALL or not added:
             return True
         return len(self._in_partitions(catalyst.vector(self.spark, added), condition)) == len(added)
+
+    def _bytes_in(self, files: J) -> int:
+        if files.size() <= FEW_FILES:
+            return sum(int(file.size()) for file in catalyst.sequence(files))
+        return sum(int(row[0]) for row in self._rows(files).select("size").collect())
 
     def _rows(self, files: J) -> DataFrame:
         """Return AddFiles as rows that the driver has, so that no Spark job reads them."""

@@ -101,9 +101,8 @@ class CostBased:
         found = self.estimate(self.incremental.program, self._volume(pins, sources, tuning))
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
         factors = corrections(entries, tuning)
-        unknown = max(
-            [1.0, *factors.values()]
-        )  # a slow machine slows both modes; a fast one is not assumed for the mode never measured
+        # a slow machine slows both modes; a fast one is not assumed for the mode never measured
+        unknown = max([1.0, *factors.values()])
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
             timed = self.incremental.mode in factors

@@ -115,6 +115,8 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
+        # checksums list the files of tables of up to 1,000 (default: 50), so that a landing need not replay the log
+        "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": "1000",
         # recording the call site of every DataFrame method takes a tenth of a refresh
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # default: 100 classes, so a process with several views recompiles all of its queries in every refresh

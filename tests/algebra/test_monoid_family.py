@@ -90,6 +90,8 @@ def test_templates_fit_together(function: str, types: tuple[str, ...], buffers: 
     reads = {f"t[{name}]" for name in stored} | {f"u[{name}]" for name in known}
     assert placeholders(recompute_condition(member) or "") <= reads
     assert bool(member.watched) == isinstance(member, Monoid)
+    if isinstance(member, Monoid):
+        assert placeholders(member.may_recompute_sql) <= {f"u[{name}]" for name in known}
 
 
 def test_the_zero_of_a_group_is_a_value() -> None:

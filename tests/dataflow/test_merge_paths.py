@@ -56,8 +56,8 @@ def test_history(sandbox: MemorySandbox, sizes: dict[str, int], buckets: int, pa
 @pytest.mark.parametrize(
     ("sizes", "buckets", "path", "names"),
     [
-        (MERGED, 1, "merge", ("in_place", "nested", "bag")),
-        ({}, 5, "rewrite", ("in_place", "nested")),
+        (MERGED, 1, "merge", ("in_place", "bag")),
+        ({}, 5, "rewrite", ("nested",)),
         pytest.param(MERGED, 5, "merge", ("in_place", "bag"), marks=night),
     ],
     ids=["merge", "touched buckets", "buckets merged"],

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.language.schemas import explained, fingerprint
+from tests.night import night
 
 RECOMPUTED = [
     "with recursive r(c, n) as (select carrier, 1 from flights union all select c, 2 from r where n < 2) table r",
@@ -46,6 +47,7 @@ def explained_elsewhere(seed: str, used_before: str) -> dict[str, str]:
     return json.loads(done.stdout)
 
 
+@night  # the pinned fingerprints compare each run, under a hash seed of its own, with those of others
 def test_two_processes_with_different_hash_seeds() -> None:
     """Neither Python's hashes nor Spark's expression numbers nor earlier queries may show."""
     texts = {path.stem: path.with_suffix(".txt").read_text().rstrip("\n") for path in GOLDEN.glob("*.sql")}

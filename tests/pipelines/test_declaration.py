@@ -239,7 +239,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    invariant: true\n    append_only: true\n",
-            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it.",
+            ", line 2: sources.sales: it is both `invariant` and `append_only`. Keep `append_only` if rows are "
+            "added to it.",
         ),
         (
             "sources: {totals: {view: sales, primary_key: id}}\n",

@@ -19,7 +19,7 @@ from incremental.lake.version_diff import file_difference
 from tests.corpus.writer import Writer
 from tests.sandbox import DeltaSandbox
 
-DEAR = 3
+DEAR = 6
 COLUMNS = ["k", "v"]
 WHERE = st.sampled_from(["k < 2", "k = 3", "v % 2 = 0", "v > 8", "true"])
 operations = st.lists(

@@ -19,7 +19,7 @@ from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 
-DEAR = 6  # an example on Delta takes as long as so many in memory, or more
+DEAR = 12  # an example on Delta takes as long as so many in memory
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def test_auto_tries_a_recompute_once(sandbox: MemorySandbox, monkeypatch: pytest
     sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
     view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
     monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
-    monkeypatch.setattr(mode, "loaded", lambda *_: [])
+    monkeypatch.setattr(mode, "first_load_ratios", lambda *_: [])
     assert checked(view).generation == 1
     sandbox.sql("insert into {t} values (1, 10)")
     assert checked(view).verdict == "applied"

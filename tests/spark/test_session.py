@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.night import night
 from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
 MERGES = f"""
@@ -40,7 +41,7 @@ except Exception:
 """
 
 
-@pytest.mark.parametrize("java", ["the machine's Java", "no Java"])
+@pytest.mark.parametrize("java", ["the machine's Java", pytest.param("no Java", marks=night)])
 def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) -> None:
     here, home, cache = tmp_path / "here", tmp_path / "home", os.environ.get("DELTAFOLD_CACHE", str(PROJECT / ".cache"))
     here.mkdir()

@@ -12,11 +12,13 @@ def extreme(function: str, type_: str) -> Monoid:
     pick, reaches = ("least", "<=") if function == "min" else ("greatest", ">=")
     kept = Component("m", type_, f"{function}(if({{w}} > 0, {{x}}, NULL))", f"{pick}({{t[m]}}, {{u[m]}})")
     deleted = Component("gone", type_, f"{function}(if({{w}} < 0, {{x}}, NULL))", "")
-    condition = (
-        f"coalesce({{u[gone]}} {reaches} {{t[m]}}, false) AND NOT coalesce({{u[m]}} {reaches} {{u[gone]}}, false)"
-    )
+    replaced = f"coalesce({{u[m]}} {reaches} {{u[gone]}}, false)"  # by an inserted value that is as good
+    condition = f"coalesce({{u[gone]}} {reaches} {{t[m]}}, false) AND NOT {replaced}"
+    open_question = f"{{u[gone]}} IS NOT NULL AND NOT {replaced}"
     deletions = f"deleting the current {function} recomputes the group"
-    return Monoid(function, (kept,), ("{m}",), (deleted,), condition, deletions=deletions)
+    return Monoid(
+        function, (kept,), ("{m}",), (deleted,), condition, deletions=deletions, may_recompute_sql=open_question
+    )
 
 
 def extreme_by(function: str, value: str, order: str) -> Monoid | None:
@@ -28,7 +30,7 @@ def extreme_by(function: str, value: str, order: str) -> Monoid | None:
     rule = f"the {'smallest' if function == 'minby' else 'largest'} value is taken among equal orders"
     return Monoid(
         f"{inner.name}_by", components, ("{m}.v", "{m}.o"), watched, inner.needs_recompute_sql,
-        deletions=inner.deletions, tie_rule=rule,
+        deletions=inner.deletions, tie_rule=rule, may_recompute_sql=inner.may_recompute_sql,
     )  # fmt: skip
 
 

@@ -53,7 +53,8 @@ class Monoid:
     """A commutative monoid without inverse: ⊗ merges insertions, and some deletions recompute their group.
 
     watched: columns that are computed from the change and not stored; needs_recompute_sql: condition over stored and
-    watched columns under which a deletion may have changed the answer of a group; deletions: the same for readers of
+    watched columns under which a deletion may have changed the answer of a group; may_recompute_sql: condition over the
+    change alone without which that condition is false (empty: any watched value); deletions: the same for readers of
     explain; tie_rule: which of several equally good answers is taken, where Spark leaves it open.
     """
 
@@ -65,6 +66,7 @@ class Monoid:
     unit_weights: bool = False
     deletions: str = "deletions recompute the group"
     tie_rule: str | None = None
+    may_recompute_sql: str = ""
 
 
 @dataclass(frozen=True)

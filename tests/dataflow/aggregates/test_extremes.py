@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
+
+from incremental.algebra.monoids.extremes import extreme
+from incremental.refresh import incremental_refresh
 from tests.sandbox import MemorySandbox, checked, rows
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
@@ -86,3 +92,34 @@ def test_orders_that_are_never_null(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (2, 6, 'd'), (2, 7, 'e')")
     checked(view)
     assert rows(view) == [(2, (2,))]
+
+
+@pytest.mark.parametrize("function", ["min", "max"])
+def test_what_the_change_rules_out_needs_no_recompute(sandbox: MemorySandbox, function: str) -> None:
+    """Protects from a group that keeps a deleted extreme, because the change alone was believed."""
+    monoid = extreme(function, "double")
+    values = ["CAST(NULL AS DOUBLE)", *(f"CAST('{text}' AS DOUBLE)" for text in ("1", "2", "3", "NaN"))]
+    cases = ", ".join(f"({t}, {m}, {gone})" for t, m, gone in itertools.product(values, repeat=3))
+    columns = {"t": {"m": "t"}, "u": {"m": "m", "gone": "gone"}}
+    needed, possible = (sql.format(**columns) for sql in (monoid.needs_recompute_sql, monoid.may_recompute_sql))
+    table = f"SELECT * FROM VALUES {cases} AS v(t, m, gone)"
+    assert sandbox.spark.sql(f"SELECT 1 FROM ({table}) WHERE ({needed}) AND NOT ({possible})").isEmpty()
+    assert not sandbox.spark.sql(f"SELECT 1 FROM ({table}) WHERE NOT ({possible}) AND gone IS NOT NULL").isEmpty()
+
+
+def test_a_group_whose_extreme_is_replaced_is_not_read(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from reading the rows of every group of an outer maximum whose inner sum grew."""
+    sandbox.source("t", "k int, q int, v int", [(1, 1, 5), (1, 2, 9), (2, 1, 3)])
+    view = sandbox.another("select k, max(s) m from (select k, q, sum(v) s from t group by k, q) group by k")
+    checked(view)
+    recomputed: list[object] = []
+    original = incremental_refresh.GroupRecompute
+    monkeypatch.setattr(
+        incremental_refresh, "GroupRecompute", lambda *args: (recomputed.append(args), original(*args))[1]
+    )
+    sandbox.sql("insert into {t} values (1, 2, 1), (2, 1, 4), (2, 7, 1)")
+    checked(view)
+    assert not recomputed
+    sandbox.sql("insert into {t} values (1, 2, -8)")
+    checked(view)
+    assert recomputed and rows(view) == [(1, 5), (2, 7)]
