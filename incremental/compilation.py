@@ -20,13 +20,13 @@ from pyspark.sql.types import StructType
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
 from incremental.algebra.plan import Column, SourceRead
+from incremental.algebra.plan.answer_columns import find_group_key, find_partition_key
 from incremental.algebra.program import Program
 from incremental.algebra.recipe import Current, Recipe
 from incremental.algebra.results.report import Description, StateDescription
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import walk
-from incremental.compiler.answer_columns import find_group_key, find_partition_key
 from incremental.compiler.choose_publication import check_answer_table, refuse_answer_table
 from incremental.compiler.compile import check_outputs, compile_query
 from incremental.compiler.cost import estimate_cost

@@ -26,6 +26,7 @@ class Tuning:
     bucket_bytes, buckets: a new state gets one bucket per `bucket_bytes` of its sources, at most `buckets`.
     change_share: the expected share of changed bytes of a source, before the first epoch.
     switch_below: policy auto changes the mode if the other one is expected to take less than this share of time.
+    recompute_below: the same for a change to a recompute that was timed, which needs no state.
     trial_factor: a recompute that was never timed is expected to take at most this multiple of its least estimate.
     new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
@@ -49,6 +50,7 @@ class Tuning:
     buckets: int = 64
     change_share: float = 0.01
     switch_below: float = 0.75
+    recompute_below: float = 0.95
     trial_factor: float = 1.5
     new_table_seconds: float = 1.0
     recent_epochs: int = 100

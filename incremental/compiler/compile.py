@@ -14,8 +14,8 @@ from incremental.compiler.explain_rules import explain_rules
 from incremental.compiler.fuse_projections import fuse_projections
 from incremental.compiler.loops.simplify import simplify_loops
 from incremental.compiler.refuse_unmaintainable import refuse_unmaintainable
-from incremental.compiler.states.share_states import share_states
-from incremental.compiler.states.split_states import split_states
+from incremental.compiler.share_states import share_states
+from incremental.compiler.split_states import split_states
 
 PASSES: tuple[Pass, ...] = (
     expand_distinct,

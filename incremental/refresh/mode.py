@@ -93,7 +93,10 @@ class CostBased:
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
-        """Choose the last epoch's mode (at first recompute, without state), unless the other is clearly cheaper."""
+        """Choose the last epoch's mode (at first recompute, without state), unless the other is clearly cheaper.
+
+        Going back to a recompute that was timed takes less: no state has to be loaded for it.
+        """
         entries = journal.entries(tuning.recent_epochs)
         volume = replace(
             self._volume(pins, sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries)
@@ -109,9 +112,10 @@ class CostBased:
             most = recompute_bounds(found, entries, tuning if timed else None)
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
-        weighed = {
-            mode: seconds * (1.0 if mode == last else 1 / tuning.switch_below) for mode, seconds in expected.items()
-        }
+        shares = dict.fromkeys(expected, tuning.switch_below) | {last: 1.0}
+        if last != self.recomputed.mode and self.recomputed.mode in factors:
+            shares[self.recomputed.mode] = tuning.recompute_below
+        weighed = {mode: seconds / shares[mode] for mode, seconds in expected.items()}
         return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
 
     def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:

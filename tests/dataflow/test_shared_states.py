@@ -9,7 +9,7 @@ import pytest
 from incremental.algebra.errors import ChangedQueryError
 from incremental.api import Delta
 from incremental.compiler import compile as compiler
-from tests.sandbox import MemorySandbox, checked, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 # TPC-H 15: the supplier with the largest revenue, over a table of revenues that is read twice
 REVENUE = """with revenue as (
@@ -91,6 +91,16 @@ def test_shared_states_follow_any_change(sandbox: MemorySandbox, query: str) -> 
     ):
         sandbox.sql(statement)
         checked(view)
+
+
+def test_both_readers_on_delta(delta: DeltaSandbox) -> None:
+    """Two readers of one table in one join, which Delta reads under identities that differ."""
+    delta.source("t", "k int, v int", [(1, 1), (2, 2), (2, 3)])
+    view = delta.view("with g as (select k, sum(v) s from t group by k) select a.k, b.s from g a join g b on a.s < b.s")
+    checked(view)
+    delta.sql("insert into {t} values (3, 9), (1, 7)")
+    delta.sql("delete from {t} where v = 2")
+    assert set(checked(view).paths) == {"state_1", "view"}
 
 
 def test_a_warehouse_that_kept_them_apart_is_told_so(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from incremental.algebra.program import Estimate
 from incremental.algebra.results.report import Report
 from incremental.algebra.tuning import Tuning
-from incremental.refresh.mode import corrections
+from incremental.refresh.mode import CostBased, corrections
 from incremental.store.journal import Entry, Intent
 
 ESTIMATES = {"incremental": 2.0, "recompute": 0.5}
@@ -43,3 +49,29 @@ def test_the_latest_epochs_count_by_their_median() -> None:
     taken = [8.0, 8.0, 1.0, 40.0, 2.0]
     entries = [entry("incremental", number, seconds) for number, seconds in enumerate(taken, 2)]
     assert corrections(entries, TUNING) == {"incremental": 1.0}
+
+
+def chosen(*entries: Entry) -> str:
+    """The mode of the next epoch, of a query that is estimated as ESTIMATES say."""
+    modes: Any = [SimpleNamespace(mode=mode, program=None, invariant=()) for mode in ESTIMATES]
+    estimate = Estimate(ESTIMATES["incremental"], ESTIMATES["recompute"], 0.1)
+    journal: Any = SimpleNamespace(entries=lambda _: entries)
+    policy: Any = CostBased(SimpleNamespace(), *modes, lambda *_: estimate)  # type: ignore[arg-type]
+    return policy.choose(journal, {}, {}, TUNING).maintenance.mode
+
+
+@pytest.mark.parametrize(
+    ("refresh", "recompute", "mode"),
+    [(1.0, 0.9, "recompute"), (1.0, 0.97, "incremental"), (1.0, 0.3, "recompute"), (1.0, 2.0, "incremental")],
+)
+def test_no_refresh_stays_slower_than_a_recompute_that_was_timed(refresh: float, recompute: float, mode: str) -> None:
+    """A quarter less was asked for before, so that a query stayed a third slower than it had to be."""
+    timed = entry("recompute", 2, recompute), entry("incremental", 1, 9.0, 2), entry("incremental", 2, refresh, 2)
+    assert chosen(*timed) == mode
+
+
+def test_going_to_states_takes_a_clear_gain() -> None:
+    """They have to be loaded, which takes longer than the query."""
+    timed = entry("incremental", 2, 0.9), entry("recompute", 1, 1.0, 2), entry("recompute", 2, 1.0, 2)
+    assert chosen(*timed) == "recompute"
+    assert chosen(entry("incremental", 2, 0.7), *timed[1:]) == "incremental"

@@ -1,1 +1,0 @@
-"""Passes that make states of group-bys."""
