@@ -260,4 +260,4 @@ def test_all_candidates_of_a_key_are_in_one_bucket(sandbox: MemorySandbox) -> No
     stored = sandbox.lake.table(sandbox.spark, str(table(view)))
     found = stored.at(stored.version() or 0)
     name = next(column for column in found.columns if not column.startswith("__"))
-    assert found.groupBy(name).agg(F.countDistinct("__bucket").alias("n")).where("n > 1").isEmpty()
+    assert found.groupBy(name).agg(F.count_distinct("__bucket").alias("n")).where("n > 1").isEmpty()
