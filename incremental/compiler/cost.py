@@ -14,7 +14,7 @@
 In a join by key, the intervals of the change's keys restrict what is read of the other inputs to the part UNSKIPPED
 (measured on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and
 measured epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is
-unknown in advance: `least` is the cost of a recompute without them.
+unknown in advance: `least` is the cost of a recompute without them. Rounds are those of a loop's last epochs.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class _CostModel:
         table = PUBLISH_SECONDS if isinstance(program.publication, OwnTable) else 0.0
         refresh = table + merges + TERM_SECONDS * terms + reads / SCAN_BYTES
         least = RECOMPUTE_SECONDS + self._batch_bytes(program.answer) / SCAN_BYTES
-        least += sum(ROUND_SECONDS * _all_rounds(loop) for loop in program.loops)
+        least += sum(ROUND_SECONDS * self._all_rounds(loop) for loop in program.loops)
         recompute = least + self._operator_bytes(program.answer) / OPERATOR_BYTES
         return Estimate(round(refresh, 3), round(recompute, 3), round(least, 3))
 
     def _merge_seconds(self, stage: Stage) -> float:
         """Return the seconds of one commit of a stage, and of the rounds before it."""
         stored = STATE_RATIO * sum(map(self._batch_bytes, stage_inputs(stage)))
-        rounds = _changed_rounds(stage) if isinstance(stage, LoopState) else 0
+        rounds = self._changed_rounds(stage) if isinstance(stage, LoopState) else 0
         return (REWRITE_SECONDS if stored <= SMALL_STATE else MERGE_SECONDS) + ROUND_SECONDS * rounds
 
     def _loop_change(self, loop: LoopState) -> tuple[float, float]:
@@ -79,8 +79,18 @@ class _CostModel:
             return 0.0, 0.0
         sides = sum(self._stored_bytes(side.plan) for side in loop.sides)
         if not loop.levelled:
-            return change, read + self._stored_bytes(loop.init) + _changed_rounds(loop) * sides
-        return change, read + _changed_rounds(loop) * UNSKIPPED * sides
+            return change, read + self._stored_bytes(loop.init) + self._changed_rounds(loop) * sides
+        return change, read + self._changed_rounds(loop) * UNSKIPPED * sides
+
+    def _changed_rounds(self, loop: LoopState) -> float:
+        """Return the rounds that a change is expected to take: those of the last epochs, if there are any."""
+        known = self._volume.rounds.get(loop.name, CHANGED_ROUNDS)
+        return loop.limit if loop.kind == "times" else known
+
+    def _all_rounds(self, loop: LoopState) -> float:
+        """Return the rounds that the batch query is expected to take: those of the first load, if there was one."""
+        known = self._volume.levels.get(loop.name, ALL_ROUNDS)
+        return loop.limit if loop.kind == "times" else known
 
     def _state_change(self, state: State) -> tuple[float, float]:
         """Return the bytes of the change of a state's input, and the bytes read for it."""
@@ -109,7 +119,7 @@ class _CostModel:
         inputs = sum(map(self._operator_bytes, stage_inputs(stage)))
         if isinstance(stage, State):
             return inputs + (self._batch_bytes(stage.input) if stage.keys else 0.0)
-        return inputs + _all_rounds(stage) * sum(self._batch_bytes(side.plan) for side in stage.sides)
+        return inputs + self._all_rounds(stage) * sum(self._batch_bytes(side.plan) for side in stage.sides)
 
     def _stored_bytes(self, plan: Plan) -> float:
         """Return the bytes read for a plan before or after a refresh, which reads states instead of their inputs."""
@@ -164,16 +174,6 @@ class _CostModel:
                 return below + 1
             case _:
                 return below
-
-
-def _changed_rounds(loop: LoopState) -> int:
-    """Return the rounds that a small change is expected to take."""
-    return loop.limit if loop.kind == "times" else CHANGED_ROUNDS
-
-
-def _all_rounds(loop: LoopState) -> int:
-    """Return the rounds that the batch query is expected to take."""
-    return loop.limit if loop.kind == "times" else ALL_ROUNDS
 
 
 def _unskipped(join: Join) -> float:

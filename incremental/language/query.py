@@ -188,10 +188,7 @@ def analyse(
         relations[relation_number(made)] = name
         return made
 
-    with (
-        refusing_jobs(clone) if callable(query) else nullcontext(),
-        evaluated_by(LoopRecorder(clone, loops)),
-    ):
+    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluated_by(LoopRecorder(clone, loops)):
         try:
             plan = catalyst.analysed(evaluate(clone, query, declared, frame))
         except QueryError as error:

@@ -36,8 +36,8 @@ from incremental.dataflow.state_schema import Layout, Stored
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
-from incremental.refresh.iteration_stage import IterationStage
-from incremental.refresh.loop_stage import LoopStage
+from incremental.refresh.stages.iteration import IterationStage
+from incremental.refresh.stages.recursion import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
 

@@ -31,7 +31,7 @@ from incremental.dataflow.loops.candidates import ANSWER, Candidates
 KNOWN = "__accepted_rows"
 """How often a touched candidate is accepted now; ROWS has its derivations now."""
 
-RETRACTED, INSERTED, TARGET = "__retracted", "__inserted", "__target"
+RETRACTED, INSERTED, TARGET, LOWEST = "__retracted", "__inserted", "__target", "__lowest"
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,18 @@ class RetractThenInsert:
 
 @dataclass(frozen=True)
 class ByLevel:
-    """Of levels, times and best."""
+    """Of levels and best; within: the lowest level that is to change is found with the rest, since one task does it."""
 
     candidates: Candidates
+    within: bool
 
     def judged(self, touched: DataFrame) -> DataFrame:
         """Add how often each candidate is to be accepted, as far as the counts at lower levels are final."""
+        found = self._targets(touched)
+        lowest = F.expr(f"min(if({TARGET} <> {KNOWN}, {LEVEL}, NULL)) OVER ()").alias(LOWEST)
+        return found.select("*", lowest) if self.within else found
+
+    def _targets(self, touched: DataFrame) -> DataFrame:
         if self.candidates.is_levelled_bag:
             target = ROWS if self.candidates.counts_rows else f"if({ROWS} > 0, 1L, 0L)"
             return touched.select("*", F.expr(target).alias(TARGET))
@@ -116,7 +122,8 @@ class ByLevel:
             return None
         if found.get("beyond") == level:
             raise beyond_limit(self.candidates)
-        return Move(f"if({LEVEL} = {level}, {TARGET} - {KNOWN}, 0L)", found["moved"], "levels")
+        which = LOWEST if self.within else str(level)
+        return Move(f"if({LEVEL} <=> {which}, {TARGET} - {KNOWN}, 0L)", found["moved"], "levels")
 
     def accepted_sql(self) -> str:
         """`__accepted` of a candidate in the end."""
@@ -128,9 +135,9 @@ class ByLevel:
 Acceptance = RetractThenInsert | ByLevel
 
 
-def acceptance_of(candidates: Candidates) -> Acceptance:
-    """Return how the candidates of a loop are accepted, by its kind."""
-    return RetractThenInsert(candidates) if candidates.loop.kind == "set" else ByLevel(candidates)
+def acceptance_of(candidates: Candidates, small: bool) -> Acceptance:
+    """Return how the candidates of a loop are accepted, by its kind; small: one task judges them."""
+    return RetractThenInsert(candidates) if candidates.loop.kind == "set" else ByLevel(candidates, small)
 
 
 def beyond_limit(candidates: Candidates) -> NotConvergedError:

@@ -68,8 +68,8 @@ class SideInputs:
         return next(side.plan for side in self.loop.sides if side.given.name == given.name)
 
     def is_small(self) -> bool:
-        """True if one task computes what a step reads of them sooner than several that exchange rows."""
-        return sum(self.bytes_of(side.plan) for side in self.loop.sides) <= self.tuning.local_bytes
+        """True if one task computes what init and a step read sooner than several that exchange rows."""
+        return sum(map(self.bytes_of, self.loop.inputs)) <= self.tuning.local_bytes
 
     def renamed(self, given: Given, relation: Relation) -> Relation:
         """The rows of a side input's plan under the columns of the leaf."""

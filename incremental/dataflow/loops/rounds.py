@@ -11,9 +11,10 @@ One Spark action a round: it computes the touched candidates and chooses the nex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -28,10 +29,13 @@ from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.loops.acceptance import acceptance_of, beyond_limit
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.leaves import FrontierChange, SideChange, SideInputs
-from incremental.dataflow.loops.touched import Stored, Touched, TouchedCandidates
+from incremental.dataflow.loops.touched import Again, Stored, Touched, TouchedCandidates
 from incremental.dataflow.lowering import Relation
 from incremental.dataflow.pruning import Pruning
+from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,17 @@ class Step:
         return named.withColumn(LEVEL, F.lit(0))
 
 
+class Block(ExitStack):
+    """Frees frames; used: whether anything of a round was computed ahead, so that its plan fits no other round."""
+
+    used = False
+
+    def enter_context(self, cm: AbstractContextManager[T, bool | None]) -> T:
+        """Free a frame after the block."""
+        self.used = True
+        return super().enter_context(cm)
+
+
 class Rounds:
     """The rounds of one loop in one refresh. stored: its table before; rows: counts the candidates that it has."""
 
@@ -97,7 +112,8 @@ class Rounds:
         candidates = step.candidates
         self._step, self._candidates, self._rows, self._tuning = step, candidates, rows, tuning
         held = Stored(stored, step.is_small())
-        self.touched = TouchedCandidates(candidates, acceptance_of(candidates), held, tuning.local_rows)
+        self.touched = TouchedCandidates(candidates, acceptance_of(candidates, held.small), held, tuning.local_rows)
+        self._again: dict[str, Again] = {}
 
     def run(self) -> Maintained:
         """Move candidates until nothing more changes; raises NotConvergedError beyond the loop's limit."""
@@ -127,8 +143,14 @@ class Rounds:
         return self._step.summed(([] if init is None else [self._step.init(init)]) + ([] if step is None else [step]))
 
     def _next(self, touched: Touched) -> Touched:
-        """Make a move, and add what follows from it."""
-        block, frontier = ExitStack(), self.touched.frontier(touched)
+        """Make a move, and add what follows from it; with the plan of the last such move, if it fits."""
+        assert touched.move is not None
+        if (again := self._again.get(touched.move.sql)) is not None and catalyst.is_local(touched.frame):
+            after = again(touched)
+            if after is not None:
+                touched.free()
+                return after
+        block, frontier = Block(), self.touched.frontier(touched)
         leaves = FrontierChange(
             self._candidates,
             self._step.sides,
@@ -138,6 +160,8 @@ class Rounds:
         )
         derived = self._step.change(leaves, block)
         after = self.touched.after(touched, self._step.summed([] if derived is None else [derived]), block)
+        if not block.used and (repeated := self.touched.repeated(touched, after)) is not None:
+            self._again[touched.move.sql] = repeated
         touched.free()
         return after
 

@@ -15,7 +15,7 @@ the new keys are read. Either way the rows are computed once, with the measures 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -30,7 +30,8 @@ from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.loops.acceptance import KNOWN, Acceptance, Move
 from incremental.dataflow.loops.candidates import Candidates
-from incremental.spark.checkpoint import Checkpoints, in_one_task
+from incremental.spark import catalyst
+from incremental.spark.checkpoint import Checkpoints, LocalPlan, in_one_task
 
 ROWS_BEFORE, ACCEPTED_BEFORE = "__rows_before", "__accepted_before"
 STORED_ROWS, STORED_ACCEPTED = "__stored_rows", "__stored_accepted"
@@ -50,12 +51,16 @@ class Stored:
 
 @dataclass(frozen=True)
 class Touched:
-    """The touched candidates after some rounds; move: what the next one changes, None in the end."""
+    """The touched candidates after some rounds; move: what the next one changes, None in the end.
+
+    plan: what computed them, where the driver holds them.
+    """
 
     frame: DataFrame
     found: Mapping[str, Any]
     move: Move | None
     block: ExitStack
+    plan: LocalPlan | None = None
 
     @property
     def size(self) -> int:
@@ -75,6 +80,10 @@ class Touched:
     def free(self) -> None:
         """Give back what it was computed from and holds."""
         self.block.close()
+
+
+Again = Callable[[Touched], Touched | None]
+"""Makes a move once more, from other touched candidates."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +108,41 @@ class TouchedCandidates:
                 entries = [*entries, self._moved(last)]
             together = reduce(DataFrame.unionByName, entries)
             summed = self._summed(together.coalesce(1) if self.stored.small else together)
-            own = ExitStack()
-            judged = self.acceptance.judged(summed)
-            frame, found = Checkpoints(own, self.most).measured(judged, self._measures, self.stored.small)
+            own, judged = ExitStack(), self.acceptance.judged(summed)
+            plan = LocalPlan(judged.coalesce(1), self._measures, self.most) if self.stored.small else None
+            local = None if plan is None else plan.run()
+            if local is not None:
+                return self._checked(*local, own, plan)
+            frame, found = Checkpoints(own, self.most).measured(judged, self._measures, False)
+            return self._checked(frame, found, own)
+
+    def repeated(self, last: Touched, after: Touched) -> Again | None:
+        """Return what makes the move that led from one result to another again, from a later one, with the same plan.
+
+        None where the driver does not hold the rows of `last`. It returns None for more rows than the driver holds.
+        """
+        if after.plan is None or not catalyst.is_local(last.frame):
+            return None
+        run, plan = after.plan.over(last.frame), after.plan
+        if run is None:
+            return None
+
+        def again(touched: Touched) -> Touched | None:
+            found = run(touched.frame)
+            return None if found is None else self._checked(*found, ExitStack(), plan)
+
+        return again
+
+    def _checked(
+        self, frame: DataFrame, found: Mapping[str, Any], own: ExitStack, plan: LocalPlan | None = None
+    ) -> Touched:
+        """The result of a round; raises StateError where a count is below none."""
         if found["least"] is not None and int(found["least"]) < 0:
             raise StateError(
                 f"the table of {self.candidates.loop.name} would get a row with fewer than no derivations: it does not "
                 "fit its sources. Rebuild the view."
             )
-        return Touched(frame, found, self.acceptance.move(found), own)
+        return Touched(frame, found, self.acceptance.move(found), own, plan)
 
     def frontier(self, touched: Touched) -> DataFrame:
         """The candidates that move, with how often they are accepted more as their weight."""
@@ -165,14 +200,14 @@ class TouchedCandidates:
         """The change, and what is stored of its keys."""
         if self.stored.small:
             return [self._looked_up_at_once(change)]
-        rows, found = checkpoints.measured(
-            change, [F.collect_set(F.expr(self.candidates.bucket_sql)).alias("b")], False
-        )
+        buckets = F.collect_set(F.expr(self.candidates.bucket_sql)).alias("buckets")
+        rows, found = checkpoints.measured(change, [buckets, F.count(F.lit(1)).alias("rows")], False)
         near = self.stored.rows
         if self.candidates.buckets > 1:
-            near = near.where(F.col(BUCKET).isin(sorted(found["b"])))
+            near = near.where(F.col(BUCKET).isin(sorted(found["buckets"])))
         names = self.candidates.reached_by
-        keys = F.broadcast(rows.select(*map(quoted, names)).distinct())
+        keys = rows.select(*map(quoted, names))
+        keys = F.broadcast(keys) if found["rows"] <= self.most else keys
         reached = near.alias("t").join(keys.alias("u"), F.expr(self.candidates.same(names)), "left_semi")
         return [
             self._entry(rows, {WEIGHT: WEIGHT}),
@@ -188,11 +223,11 @@ class TouchedCandidates:
         joined = few.alias("u").join(
             stored.alias("t"), F.expr(self.candidates.same(self.candidates.reached_by)), "left"
         )
-        fields = [f"{{0}}.{quoted(name)} AS {quoted(name)}" for name in self.candidates.identity]
-        mine = ", ".join([*(field.format("u") for field in fields), f"u.{WEIGHT} AS {WEIGHT}"])
-        mine += f", CAST(NULL AS BIGINT) AS {STORED_ROWS}, CAST(NULL AS TINYINT) AS {STORED_ACCEPTED}"
-        theirs = ", ".join([*(field.format("t") for field in fields), f"CAST(NULL AS BIGINT) AS {WEIGHT}"])
-        theirs += f", t.{ROWS} AS {STORED_ROWS}, t.{ACCEPTED} AS {STORED_ACCEPTED}"
+        mine, theirs = (
+            ", ".join(f"{side}.{quoted(name)} AS {quoted(name)}" for name in self.candidates.identity) for side in "ut"
+        )
+        mine += f", u.{WEIGHT} AS {WEIGHT}, CAST(NULL AS BIGINT) {STORED_ROWS}, CAST(NULL AS TINYINT) {STORED_ACCEPTED}"
+        theirs += f", CAST(NULL AS BIGINT) {WEIGHT}, t.{ROWS} AS {STORED_ROWS}, t.{ACCEPTED} AS {STORED_ACCEPTED}"
         both = f"inline(if(t.{LEVEL} IS NULL, array(struct({mine})), array(struct({mine}), struct({theirs}))))"
         return self._entry(joined.select(F.expr(both)), {n: n for n in (WEIGHT, STORED_ROWS, STORED_ACCEPTED)})
 

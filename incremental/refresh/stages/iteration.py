@@ -20,7 +20,7 @@ from incremental.dataflow.merge import BY_WRITER
 from incremental.dataflow.publish import Bag
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch, EpochLeaves
-from incremental.refresh.loop_stage import LoopResult
+from incremental.refresh.stages.recursion import LoopResult
 from incremental.spark.checkpoint import Checkpoints
 
 

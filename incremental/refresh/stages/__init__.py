@@ -1,0 +1,1 @@
+"""Run the stages of an epoch that are loops: recursion in rounds, iteration in steps."""
