@@ -64,10 +64,10 @@ def test_a_parallel_edge_changes_only_counts(sandbox: MemorySandbox) -> None:
 
 def test_a_small_change_takes_few_jobs(sandbox: MemorySandbox) -> None:
     """One action a round, whatever the graph: protects from jobs for each row, level or side input."""
-    world(sandbox, [(n, n + 1) for n in range(0, 400, 2)] + [(n, n + 2) for n in range(0, 400, 2)], (0,))
+    world(sandbox, [(0, n) for n in range(1, 200)] + [(n, n + 200) for n in range(1, 200)], (0,))
     view = sandbox.view(reach)
     view.refresh()
-    sandbox.sql("insert into {edges} values (401, 402), (0, 401)")
+    sandbox.sql("insert into {edges} values (1, 500), (500, 501)")
     report = view.refresh()
     confirm(view)
     rounds = sum(map(len, report.rounds["loop_1"].values()))
