@@ -18,8 +18,10 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError
+from incremental.algebra.program import BUCKET
 from incremental.algebra.recipe import Recipe
 from incremental.compilation import Compilation
+from incremental.dataflow.publish import COPY
 from incremental.lake.protocol import VersionedTable
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluated_by
@@ -252,7 +254,8 @@ class ResolvedView:
         store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
         called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
         there = [(number, name, version) for number, name, version in called if version is not None]
-        return MeasuredPoints({n: store.table(generation, name).scan(version) for n, name, version in there})
+        tables = {number: store.table(generation, name).scan(version) for number, name, version in there}
+        return MeasuredPoints({number: table.drop(COPY, BUCKET) for number, table in tables.items()})
 
     def check_unchanged(self) -> None:
         """Raise ChangedQueryError if the state, of this view or one below, was built from another query."""
