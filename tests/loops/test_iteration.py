@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
 from incremental.api import View, iterate
 from incremental.lake.memory.log import MemoryLog
+from incremental.language.loops.measured_points import MeasuredPoints
+from incremental.language.loops.options import evaluated_by
 from tests.loops import numeric_oracles, queries
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
@@ -76,13 +78,19 @@ def test_a_small_change_takes_few_steps(sandbox: MemorySandbox) -> None:
     assert view.verify().ok
 
 
-def test_an_answer_that_was_tampered_with(sandbox: MemorySandbox) -> None:
-    """Verify measures the stored answer itself, not what a run from the start would give."""
-    view = linked(sandbox).view(queries.ranks)
-    view.refresh()
-    path = f"{sandbox.folder}/warehouse/views/v/g1/loop_1"
-    sandbox.sql("update {loop} set rank = 5.0 where node = 3", loop=path)
-    assert view.verify().ok, "the version of the epoch is read"
+def test_an_answer_that_breaks_the_contract(spark: SparkSession) -> None:
+    """Verify measures the stored answer itself: one that is too far off, or lacks a key, is found."""
+    nodes = spark.createDataFrame([(node,) for node in NODES], "node int")
+    edges = spark.createDataFrame(EDGES, "src int, dst int")
+    settled = numeric_oracles.ranks(NODES, EDGES, 300)
+    for wrong in ({}, {3: settled[3] + 5.0}, {3: None}):
+        stored = {node: rank for node, rank in (settled | wrong).items() if rank is not None}
+        points = MeasuredPoints({0: spark.createDataFrame([*stored.items()], "k int, x double")})
+        with evaluated_by(points):
+            assert dict(queries.ranks(nodes, edges).collect()) == stored
+        (point,) = points.measured
+        assert point.within == (not wrong)
+        assert point.unmatched == len(NODES) - len(stored)
 
 
 def test_above_and_below(sandbox: MemorySandbox) -> None:
