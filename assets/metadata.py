@@ -116,11 +116,13 @@ def view_metadata(description: Description, rows: int, address: Address, history
 def of_verification(verification: Verification, show_rows: bool) -> Metadata:
     """Return the differences of a view from the batch query; show_rows: with a few of the rows that differ."""
     sample = "\n".join(verification.sample) if show_rows else ""
+    measured = {"residual": verification.residual, "bound": verification.bound}
     return {
         "share compared": dg.MetadataValue.float(verification.share),
         "missing rows": dg.MetadataValue.int(verification.missing),
         "extra rows": dg.MetadataValue.int(verification.extra),
         "versions": dg.MetadataValue.json(dict(verification.versions)),
+        **{name: dg.MetadataValue.float(value) for name, value in measured.items() if value is not None},
         **({"sample": dg.MetadataValue.md(f"```\n{sample}\n```")} if sample else {}),
     }
 

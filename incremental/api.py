@@ -25,6 +25,8 @@ from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
+from incremental.language.loops.functions import fixpoint, iterate, nearest
+from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
 from incremental.refresh.source_catalog import Declared
@@ -101,7 +103,7 @@ class Warehouse:
         on_change: OnChange = "refuse",
         publish_as: str | None = None,
     ) -> View:
-        """Return a view of a query: SQL text, or a function of the sources' DataFrames that returns one.
+        """Return a view of a query: SQL text, `Mrql(text)`, or a function of the sources' DataFrames that returns one.
 
         on_change: the reaction of a refresh if the query, the schema of a source, or Spark's settings differ from those
         of the state: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
@@ -159,6 +161,6 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 
 __all__ = [
-    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Policy", "Report", "Status",
-    "Tuning", "Upkeep", "Verification", "View", "Warehouse", "start",
+    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Mrql", "Policy", "Report",
+    "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip

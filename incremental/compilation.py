@@ -34,16 +34,19 @@ from incremental.compiler.draft import Draft, Publish
 from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
 from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
-from incremental.language.equality import SparkEquality
+from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.mentions import Mentions, NoDataError
-from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, empty, evaluate
+from incremental.language.mrql.program.query import Mrql
+from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, evaluate
 from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
+from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental
 from incremental.refresh.mode import Choice, CostBased, Fixed, ModePolicy
 from incremental.spark.catalyst import isolated
 
+RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]
 OnChange = Literal["refuse", "rebuild"]
 
@@ -138,7 +141,10 @@ class Compilation:
         else:
             text = explain_refusal(self.name, self._refusals, self.policy)
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
-        return text + reason + (f"\n\n{explain_passes(self._draft)}" if trace else "")
+        program = ""
+        if isinstance(self.text, Mrql):
+            program = f"\n\nMRQL became:\n{self.text.shown(self.sources.names, self.sources.schema)}"
+        return text + reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""
@@ -147,7 +153,7 @@ class Compilation:
             program = chosen.maintenance.program
             states = tuple(
                 StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
-                for s in program.states
+                for s in program.stages
             )
         columns = tuple((column.name, column.type) for column in self.columns)
         mode, sources, text = chosen.maintenance.mode, chosen.maintenance.sources, self.explain(chosen)
@@ -216,6 +222,8 @@ class Compilation:
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does."""
         spark = self.spark if callable(self.text) else isolated(self.spark)
+        if not callable(self.text):
+            spark.conf.set(RECURSION_ROWS, "-1")  # a safety of Spark's engine, which a view need not have
 
         def frame(name: str) -> DataFrame | None:
             """Return the frame of a source; an empty one if the query names it but, after pruning, does not read it."""

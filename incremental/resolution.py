@@ -8,6 +8,7 @@ Sources that a query does not read are not looked up, so errors in them do not m
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from incremental.algebra.errors import DeltafoldError, QueryError
 from incremental.algebra.recipe import Recipe
 from incremental.compilation import Compilation
 from incremental.lake.protocol import VersionedTable
+from incremental.language.loops.measured_points import MeasuredPoints
+from incremental.language.loops.options import evaluated_by
 from incremental.language.mentions import mentions
 from incremental.language.query import Settings, settings
 from incremental.refresh.compatibility import redefinition
@@ -27,6 +30,7 @@ from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.source_catalog import Declared
 from incremental.refresh.upstream import Inputs, UpstreamView
+from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import Published
 
 if TYPE_CHECKING:
@@ -225,16 +229,30 @@ class ResolvedView:
             self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning
         )
 
-    def batch(self, versions: Mapping[str, int]) -> DataFrame:
+    def batch(self, versions: Mapping[str, int], points: MeasuredPoints | None = None) -> DataFrame:
         """Return the batch query at these versions, over the batch queries of the views that it reads.
 
-        versions: of all base sources, by their path through the views.
+        versions: of all base sources, by their path through the views; points: evaluates its loops, which else
+        go by definition.
         """
         frames = {name: table.scan(versions[name]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
-            frames[name] = view.batch(below)
-        return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+            frames[name] = view.batch(below, view._points_at(below))
+        with nullcontext() if points is None else evaluated_by(points):
+            return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+
+    def _points_at(self, versions: Mapping[str, int]) -> MeasuredPoints | None:
+        """The stored answers of its loops, if its last epoch is of these versions; None without loops."""
+        entry = self.view.store.journal.last_complete() if self.compilation.query.loops else None
+        return None if entry is None or base_versions(entry.intent.sources) != versions else self.measured_points(entry)
+
+    def measured_points(self, entry: Entry) -> MeasuredPoints:
+        """The stored answers of the loops that the query calls, as an epoch left them."""
+        store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
+        called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
+        there = [(number, name, version) for number, name, version in called if version is not None]
+        return MeasuredPoints({n: store.table(generation, name).scan(version) for n, name, version in there})
 
     def check_unchanged(self) -> None:
         """Raise ChangedQueryError if the state, of this view or one below, was built from another query."""

@@ -156,7 +156,9 @@ class View:
         intent = entry.intent
         resolved.inputs.check({name: pin for name, pin in intent.sources.items() if name not in resolved.views})
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
-        return verify(intent, versions, resolved.batch(versions), self._answered(resolved, entry, rows), sample)
+        points = resolved.measured_points(entry)
+        expected = resolved.batch(versions, points)
+        return verify(intent, versions, expected, self._answered(resolved, entry, rows), sample, points.measured)
 
     def history(self) -> tuple[Report, ...]:
         """Return the reports of all finished epochs, oldest first."""

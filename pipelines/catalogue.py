@@ -131,7 +131,7 @@ class _Loader:
             self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view: ", view, (*above, name))
         if declaration.publish_as:
             _check_published_once(home, declaration.publish_as)
-        query = queries.find(home, tuple(declaration.sources))
+        query = queries.find(home, tuple(declaration.sources), declaration)
         loaded = {source: self.load(view, (*above, name)) for source, view in below.items()}
         return Pipeline(name, home, declaration, query, loaded)
 

@@ -71,9 +71,11 @@ def _print(as_json: bool, facts: Any, text: str) -> None:
 
 
 @app.command()
-def new(name: Name) -> None:
+def new(
+    name: Name, mrql: Annotated[bool, typer.Option("--mrql", help="Write its query in MRQL, not in SQL.")] = False
+) -> None:
     """Create a working pipeline with sample data."""
-    home = scaffold.make(name, catalogue.home_of_new())
+    home = scaffold.make(name, catalogue.home_of_new(), mrql)
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
     print(f"Created {shown_as}. Run it: deltafold run {name}")
 

@@ -1,7 +1,8 @@
 """Find and check the query of a pipeline, and load it on request.
 
-query.sql is one Spark SQL query over the sources by name. query.py defines `query(source, ...)`, which takes DataFrames
-and returns one. Finding a query only parses it; query.py is run when the view is opened, since it may import pyspark.
+query.sql is one Spark SQL query over the sources by name. query.mrql is a program of MRQL, whose last query is the
+view. query.py defines `query(source, ...)`, which takes DataFrames and returns one. Finding a query only parses it;
+query.py is run when the view is opened, since it may import pyspark.
 """
 
 from __future__ import annotations
@@ -13,33 +14,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from incremental.algebra.errors import QueryError
+from pipelines.declaration.program import ProgramPart
 from pipelines.declaration.reading import DeclarationError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from incremental.language.mrql.program.query import Mrql
+
+LANGUAGES = {".sql": "sql", ".mrql": "mrql", ".py": "python"}
+
 
 @dataclass(frozen=True)
 class QueryFile:
-    """The query's file and its text; `function` says whether it is query.py."""
+    """The query's file and its text; program: what pipeline.yaml says of a query in MRQL."""
 
     path: Path
     text: str
-    function: bool
+    program: ProgramPart
+
+    @property
+    def language(self) -> str:
+        """Return sql, mrql or python."""
+        return LANGUAGES[self.path.suffix]
+
+    @property
+    def function(self) -> bool:
+        """Return whether it is query.py."""
+        return self.language == "python"
 
 
-def find(home: Path, sources: Sequence[str]) -> QueryFile:
+def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None) -> QueryFile:
     """Return the one query in a pipeline's folder. Raises DeclarationError.
 
-    sources: the declared sources, which the parameters of a function must be named after.
+    sources: the declared sources, which the parameters of a function must be named after; program: what is declared
+    of a query in MRQL.
     """
     found = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
     if len(found) != 1:
         count = "no query" if not found else " and ".join(path.name for path in found)
-        raise DeclarationError(f"{home}: there is {count}; a pipeline has exactly one, query.sql or query.py.")
+        raise DeclarationError(f"{home}: there is {count}; a pipeline has exactly one, query.sql, .mrql or .py.")
     path = found[0]
-    if path.suffix == ".mrql":
-        raise DeclarationError(f"{path}: MRQL queries cannot be run yet. Write the query as query.sql or query.py.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -48,11 +64,21 @@ def find(home: Path, sources: Sequence[str]) -> QueryFile:
         raise DeclarationError(f"{path}: it is empty. Write the query there.")
     if path.suffix == ".py":
         _check_function(path, text, sources)
-    return QueryFile(path, text, path.suffix == ".py")
+    if path.suffix == ".mrql":
+        _check_program(path, text)
+    part = program or ProgramPart()
+    if path.suffix != ".mrql" and (part.args or part.paths or part.loops):
+        raise DeclarationError(f"{path}: `args`, `paths` and `loops` are for query.mrql. Remove them.")
+    return QueryFile(path, text, part)
 
 
-def runnable(query: QueryFile) -> str | Callable[..., DataFrame]:
-    """Return the query as the API takes it: SQL text, or the function of query.py, which is executed."""
+def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
+    """Return the query as the API takes it: a text, or the function of query.py, which is executed."""
+    if query.language == "mrql":
+        from incremental.language.mrql.program.query import Mrql  # late: it imports pyspark
+
+        part = query.program
+        return Mrql(query.text, part.args, None, part.paths, part.ends, str(query.path), query.path.parent)
     if not query.function:
         return query.text
     spec = importlib.util.spec_from_file_location(f"query_of_{query.path.parent.name}", query.path)
@@ -63,6 +89,16 @@ def runnable(query: QueryFile) -> str | Callable[..., DataFrame]:
     except Exception as error:
         raise DeclarationError(f"{query.path}: it fails when it is loaded: {type(error).__name__}: {error}.") from error
     return module.query
+
+
+def _check_program(path: Path, text: str) -> None:
+    from incremental.language.mrql.syntax.parse import parse
+    from incremental.language.mrql.syntax.spans import Text
+
+    try:
+        parse(Text(str(path), text))
+    except QueryError as error:
+        raise DeclarationError(str(error)) from None
 
 
 def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:

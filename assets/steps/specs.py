@@ -54,4 +54,4 @@ def specs(pipeline: Pipeline, known: Description | None) -> Sequence[dg.AssetSpe
 
 
 def _language(pipeline: Pipeline) -> str:
-    return "python" if pipeline.query.function else "sql"
+    return pipeline.query.language

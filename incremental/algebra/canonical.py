@@ -5,7 +5,7 @@ names of classes, fields and sentences of its first release, whatever they are c
 renaming a class or rewording a message never touches this module, and tests/algebra/test_canonical.py pins its output.
 
 - fingerprint (`Query.fingerprint`): the translated plan, before any pass, with the answer's columns and the settings;
-- digest (`Program.digests`): what one state contains, whatever the states that it reads are called.
+- digest (`Program.digests`): what one stage contains, whatever the states that it reads are called.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from incremental.algebra.loops import LoopState, SideInput
 from incremental.algebra.monoids.kinds import Component, Group, Monoid, Recomputed
 from incremental.algebra.plan import (
     Aggregate,
@@ -21,15 +22,18 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Item,
     Join,
+    Loop,
     Opaque,
     Project,
     Reference,
     SourceRead,
     Sql,
     StateRead,
+    Tolerance,
     Union,
     Unsupported,
     Values,
@@ -53,6 +57,13 @@ PRINTED: dict[type, tuple[str, str]] = {
     Union: ("Union", "children"),
     Join: ("Join", "left right kind condition keys exists"),
     Aggregate: ("Aggregate", "child keys calls"),
+    Given: ("Given", "name columns"),
+    Tolerance: ("Tolerance", "norm residual error contraction"),
+    SideInput: ("Side", "given plan"),
+    LoopState: (
+        "LoopState",
+        "kind init step sides columns keys limit levelled keep distinct tolerance warm carried",
+    ),
     Component: ("Part", "name type lift merge zero"),
 }
 AMBIGUOUS = {
@@ -70,6 +81,7 @@ FOREIGN = {
     "recursion": ("a recursive query is a fixpoint, which has no incremental rule", "rewrite it without recursion"),
 }  # fmt: skip
 SUBTRACTING = "subtract exactly, but of NaN, infinities and values that do not fit recompute their group"
+LAST_ROUND = "what the last round gave"
 REACH = {
     "sum": SUBTRACTING,
     "avg": SUBTRACTING,
@@ -106,7 +118,9 @@ def _print(value: Any, states: Mapping[str, str] | None) -> str:
         case tuple():
             inside = [_print(each, states) for each in cast("tuple[Any, ...]", value)]
             return f"({', '.join(inside)}{',' if states is None and len(inside) == 1 else ''})"
-        case GroupwiseOp() | Unsupported() | Group() | Monoid() | Recomputed():
+        case Given() if states is None:  # of the loop around it, whatever it is called
+            name, fields = "Values", {"columns": value.columns, "text": LAST_ROUND}
+        case GroupwiseOp() | Loop() | Unsupported() | Group() | Monoid() | Recomputed():
             name, fields = _renamed_fields(value)
         case _ if type(value) in PRINTED:
             name, listed = PRINTED[type(value)]
@@ -116,13 +130,22 @@ def _print(value: Any, states: Mapping[str, str] | None) -> str:
     return f"{name}({', '.join(f'{field}={_print(each, states)}' for field, each in fields.items())})"
 
 
-def _renamed_fields(value: GroupwiseOp | Unsupported | Group | Monoid | Recomputed) -> tuple[str, dict[str, object]]:
+def _renamed_fields(
+    value: GroupwiseOp | Loop | Unsupported | Group | Monoid | Recomputed,
+) -> tuple[str, dict[str, object]]:
     """Return the name and the fields of an object whose class has other ones today."""
     match value:
         case GroupwiseOp():
             ambiguous = None if value.undetermined is None else AMBIGUOUS[value.undetermined]
             fields = {"child": value.child, "kind": value.kind, "keys": value.keys, "columns": value.columns}
             return "KeyLocal", {**fields, "text": value.text, "ambiguous": ambiguous}
+        case Loop(kind="levels", detail=detail) if detail:  # as released before recursion was maintained
+            because, instead = FOREIGN["recursion"]
+            fields = {"kind": "UnionLoop", "text": "WITH RECURSIVE", "because": because, "instead": instead}
+            return "Foreign", {**fields, "children": value.children, "columns": value.columns, "detail": detail}
+        case Loop():
+            listed = "kind init step columns keys keep limit distinct tolerance detail"
+            return "Loop", {field: getattr(value, field) for field in listed.split()}
         case Unsupported():
             because, instead = FOREIGN[value.reason]
             fields = {"kind": value.kind, "text": value.text, "because": because.format(value.subject)}

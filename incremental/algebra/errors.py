@@ -52,6 +52,10 @@ class CatalogError(DeltafoldError):
     """A view's SQL name cannot be used: it is taken, or a database or a permission is missing."""
 
 
+class NotConvergedError(DeltafoldError):
+    """A loop did not end within its limit, or its step does not contract as declared; nothing was written."""
+
+
 class QueryError(DeltafoldError):
     """The query is not valid Spark SQL over the declared sources."""
 

@@ -1,17 +1,18 @@
 """Define the compiled program, the interface between compiler and runtime, and its expected cost.
 
-A program is the split q = a ∘ h: `states` lists every homomorphism with its merge, inputs first; `answer` is the plan
-over their tables that computes the view.
+A program is the split q = a ∘ h: `stages` lists every homomorphism with its merge, and every loop, inputs first;
+`answer` is the plan over their tables that computes the view.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from incremental.algebra.canonical import digest_text
 from incremental.algebra.constraints import Constraint
+from incremental.algebra.loops import LoopState
 from incremental.algebra.monoids.kinds import Accumulator, Component, Group, Recomputed
 from incremental.algebra.plan import Call, Column, Item, Plan
 from incremental.algebra.traversal import source_names
@@ -68,6 +69,15 @@ class State:
         return self.keys + tuple(slot.call.column for slot in self.slots)
 
 
+Stage = State | LoopState
+"""A table that a refresh maintains before it publishes the answer."""
+
+
+def stage_inputs(stage: Stage) -> tuple[Plan, ...]:
+    """Return the plans whose change a stage takes in."""
+    return (stage.input,) if isinstance(stage, State) else stage.inputs
+
+
 @dataclass(frozen=True)
 class InPlace:
     """The answer is a function of one row of one state, so its columns are stored in the state table itself."""
@@ -101,7 +111,7 @@ class Program:
     """A compiled query."""
 
     fingerprint: str
-    states: tuple[State, ...]
+    stages: tuple[Stage, ...]
     answer: Plan
     outputs: tuple[tuple[Column, str], ...]
     publication: Publication
@@ -111,32 +121,53 @@ class Program:
     constraints: tuple[Constraint, ...] = ()
 
     @property
+    def states(self) -> tuple[State, ...]:
+        """The stages that are homomorphisms, inputs first."""
+        return tuple(stage for stage in self.stages if isinstance(stage, State))
+
+    @property
+    def loops(self) -> tuple[LoopState, ...]:
+        """The stages that are loops, inputs first."""
+        return tuple(stage for stage in self.stages if isinstance(stage, LoopState))
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The names of the sources that the query reads, in order of first occurrence."""
-        plans = (*(state.input for state in self.states), self.answer)
+        plans = (*(plan for stage in self.stages for plan in stage_inputs(stage)), self.answer)
         return tuple(dict.fromkeys(name for plan in plans for name in source_names(plan)))
 
     def digests(self, circumstances: object) -> dict[str, str]:
-        """Return a digest of what each state contains, whatever it and its aggregates are called.
+        """Return a digest of what each stage contains, whatever it and its aggregates are called.
 
         circumstances: what else the rows depend on. A digest has 16 hexadecimal digits, the same in every process.
         """
         found: dict[str, str] = {}
-        for state in self.states:  # a state comes after those that it reads
-            calls = tuple(replace(slot.call, column=Column("", slot.call.column.type)) for slot in state.slots)
-            accumulators = tuple(slot.accumulator for slot in state.slots)
-            text = digest_text((state.input, state.keys, calls, accumulators, circumstances), found)
-            found[state.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        for stage in self.stages:  # a stage comes after those that it reads
+            text = digest_text((*_content(stage), circumstances), found)
+            found[stage.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return found
+
+
+def _content(stage: Stage) -> tuple[object, ...]:
+    """Return what the rows of a stage depend on, without the names of the stage and of its aggregates."""
+    if isinstance(stage, LoopState):
+        return (replace(stage, name=""),)
+    calls = tuple(replace(slot.call, column=Column("", slot.call.column.type)) for slot in stage.slots)
+    return stage.input, stage.keys, calls, tuple(slot.accumulator for slot in stage.slots)
 
 
 @dataclass(frozen=True)
 class Volume:
-    """The size of each source by name: all bytes, the bytes of added and removed files, the number of columns."""
+    """The size of each source by name: all bytes, the bytes of added and removed files, the number of columns.
+
+    rounds, levels: by loop, the rounds of its last refreshes, and the levels of its rows, as far as they are known.
+    """
 
     total: Mapping[str, float]
     change: Mapping[str, float]
     columns: Mapping[str, int]
+    rounds: Mapping[str, float] = field(default_factory=dict[str, float])
+    levels: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from incremental.algebra.plan import Item, Join, Plan, Reference, SourceRead, StateRead, Union, Unsupported, Values
+from incremental.algebra.plan import (
+    Given,
+    Item,
+    Join,
+    Loop,
+    Plan,
+    Reference,
+    SourceRead,
+    StateRead,
+    Union,
+    Unsupported,
+    Values,
+)
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
@@ -38,11 +50,13 @@ def only_chooses(items: Sequence[Item]) -> bool:
 def replace_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:
     """Return the same node over other inputs."""
     match plan:
-        case SourceRead() | StateRead() | Values():
+        case SourceRead() | StateRead() | Values() | Given():
             return plan
         case Union() | Unsupported():
             return replace(plan, children=children)
         case Join():
             return replace(plan, left=children[0], right=children[1])
+        case Loop():
+            return replace(plan, init=children[0], step=children[1])
         case _:
             return replace(plan, child=children[0])

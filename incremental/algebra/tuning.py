@@ -20,6 +20,8 @@ class Tuning:
     rewrite_touched_bytes: the touched buckets of a larger state are rewritten by one task up to this size.
     local_bytes, local_rows: a change that reads at most so many bytes is computed by one task, and at most so many
     rows of it are kept in the driver.
+    restart_rows, restart_share: a loop of which more candidates are touched, and more than this share of all that are
+    stored, is computed from nothing.
     reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
     bucket_bytes, buckets: a new state gets one bucket per `bucket_bytes` of its sources, at most `buckets`.
     change_share: the expected share of changed bytes of a source, before the first epoch.
@@ -41,6 +43,8 @@ class Tuning:
     rewrite_touched_bytes: int = 64 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
+    restart_rows: int = 100_000
+    restart_share: float = 0.5
     reported_partitions: int = 1000
     bucket_bytes: int = 512 * MB
     buckets: int = 64

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from incremental.algebra.errors import Refusal, RefusedError
 from incremental.algebra.plan import Column, Filter, Item, Opaque, Project, Reference, StateRead
-from incremental.algebra.program import InPlace, OwnTable, Publication
+from incremental.algebra.program import InPlace, OwnTable, Publication, State
 from incremental.compiler.draft import Draft, Outputs
 from incremental.compiler.refuse_unmaintainable import answer_columns, refuse_incomparable, refuse_unstorable_answer
 
@@ -35,6 +35,11 @@ def refuse_answer_table(outputs: Outputs) -> tuple[Refusal, ...]:
     return tuple(refuse_unstorable_answer(columns)) or tuple(refuse_incomparable(columns, "two rows of the view"))
 
 
+def _last_state(draft: Draft) -> tuple[str, ...]:
+    """Return the name of the stage that is written last, if it is a state."""
+    return tuple(stage.name for stage in draft.stages[-1:] if isinstance(stage, State))
+
+
 def _choose(draft: Draft) -> Publication:
     if draft.publish == "table":
         return OwnTable("the pipeline asks for a table of its own")
@@ -45,7 +50,7 @@ def _choose(draft: Draft) -> Publication:
         node = node.child
     if isinstance(node, Filter):
         return OwnTable("a condition on the answer hides groups that the state must keep")
-    if not isinstance(node, StateRead) or not draft.states or node.state != draft.states[-1].name:
+    if not isinstance(node, StateRead) or node.state not in _last_state(draft):
         return OwnTable("the answer is not a function of one row of one state")
     if len(projections) > 1:
         return OwnTable("the answer is computed in several steps")

@@ -12,6 +12,7 @@ from incremental.compiler.drop_keyed_distinct import drop_keyed_distinct
 from incremental.compiler.expand_distinct import expand_distinct
 from incremental.compiler.explain_rules import explain_rules
 from incremental.compiler.fuse_projections import fuse_projections
+from incremental.compiler.loops.simplify import simplify_loops
 from incremental.compiler.refuse_unmaintainable import refuse_unmaintainable
 from incremental.compiler.share_states import share_states
 from incremental.compiler.split_states import split_states
@@ -20,6 +21,7 @@ PASSES: tuple[Pass, ...] = (
     expand_distinct,
     drop_keyed_distinct,
     fuse_projections,
+    simplify_loops,
     refuse_unmaintainable,
     explain_rules,
     split_states,

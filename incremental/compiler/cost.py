@@ -10,20 +10,23 @@
 | | the right changed. A right join is the left join of its sides exchanged, a full join both |
 | groupwise operator | its own, and twice all of its input |
 | state | its own; all of its input again if groups may have to be recomputed |
+| loop by level | its own; in each round, the part UNSKIPPED of its side inputs |
+| loop that is replayed or converges | its own; all of its inputs, in each step |
 
 Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning.py). In a
 join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED (measured
 on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and measured
 epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is unknown in
-advance: `least` is the cost of a recompute without them.
+advance: `least` is the cost of a recompute without them. Rounds are those of a loop's last epochs.
 """
 
 from __future__ import annotations
 
 from incremental.algebra.constraints import AppendOnlyFact
+from incremental.algebra.loops import LoopState
 from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateRead
 from incremental.algebra.product import flatten_joins
-from incremental.algebra.program import Estimate, OwnTable, Program, State, Volume
+from incremental.algebra.program import Estimate, OwnTable, Program, Stage, State, Volume, stage_inputs
 
 MERGE_SECONDS = 1.4  # one Delta MERGE of a state, its preparation included
 REWRITE_SECONDS = 0.4  # one rewrite of a small state
@@ -37,6 +40,8 @@ STATE_RATIO = 0.05  # ratio of a state's bytes to its input's
 UNSKIPPED = 0.6
 REWOUND_BYTES, FEW_BYTES = 32e6, 5e6  # an input that is read once for before and after, and a change that allows it
 INEXACT = ("float", "double", "<", "collate", "variant")  # types of which equal values may differ in their bits
+ROUND_SECONDS = 0.3  # one round of a loop
+CHANGED_ROUNDS, ALL_ROUNDS = 4, 15  # of a loop that ends by itself: those of a small change, and from the start
 
 
 def estimate_cost(program: Program, volume: Volume) -> Estimate:
@@ -47,25 +52,51 @@ def estimate_cost(program: Program, volume: Volume) -> Estimate:
 class _CostModel:
     def __init__(self, program: Program, volume: Volume) -> None:
         self._program, self._volume = program, volume
-        self._states = {state.name: state for state in program.states}
+        self._stages = {stage.name: stage for stage in program.stages}
         self._state_changes: dict[str, tuple[float, float]] = {}
-        for state in program.states:  # a state comes after those that it reads
-            self._state_changes[state.name] = self._state_change(state)
+        for stage in program.stages:  # a stage comes after those that it reads
+            change = self._state_change(stage) if isinstance(stage, State) else self._loop_change(stage)
+            self._state_changes[stage.name] = change
 
     def estimate(self) -> Estimate:
         program = self._program
         reads = sum(read for _, read in self._state_changes.values()) + self._change(program.answer)[1]
-        merges = sum(self._merge_seconds(state) for state in program.states if self._state_changes[state.name][0] > 0)
-        terms = sum(self._terms(plan) for plan in (*(state.input for state in program.states), program.answer))
+        merges = sum(self._merge_seconds(stage) for stage in program.stages if self._state_changes[stage.name][0] > 0)
+        plans = (*(plan for stage in program.stages for plan in stage_inputs(stage)), program.answer)
+        terms = sum(self._terms(plan) for plan in plans)
         table = PUBLISH_SECONDS if isinstance(program.publication, OwnTable) else 0.0
         refresh = table + merges + TERM_SECONDS * terms + reads / SCAN_BYTES
         least = RECOMPUTE_SECONDS + self._batch_bytes(program.answer) / SCAN_BYTES
+        least += sum(ROUND_SECONDS * self._all_rounds(loop) for loop in program.loops)
         recompute = least + self._operator_bytes(program.answer) / OPERATOR_BYTES
         return Estimate(round(refresh, 3), round(recompute, 3), round(least, 3))
 
-    def _merge_seconds(self, state: State) -> float:
-        """Return the seconds of one commit of a state."""
-        return REWRITE_SECONDS if STATE_RATIO * self._batch_bytes(state.input) <= SMALL_STATE else MERGE_SECONDS
+    def _merge_seconds(self, stage: Stage) -> float:
+        """Return the seconds of one commit of a stage, and of the rounds before it."""
+        stored = STATE_RATIO * sum(map(self._batch_bytes, stage_inputs(stage)))
+        rounds = self._changed_rounds(stage) if isinstance(stage, LoopState) else 0
+        return (REWRITE_SECONDS if stored <= SMALL_STATE else MERGE_SECONDS) + ROUND_SECONDS * rounds
+
+    def _loop_change(self, loop: LoopState) -> tuple[float, float]:
+        """Return the bytes of the change of a loop's inputs, and the bytes read for it and in the rounds."""
+        found = [self._change(plan) for plan in loop.inputs]
+        change, read = sum(each for each, _ in found), sum(each for _, each in found)
+        if not change:
+            return 0.0, 0.0
+        sides = sum(self._stored_bytes(side.plan) for side in loop.sides)
+        if not loop.levelled:
+            return change, read + self._stored_bytes(loop.init) + self._changed_rounds(loop) * sides
+        return change, read + self._changed_rounds(loop) * UNSKIPPED * sides
+
+    def _changed_rounds(self, loop: LoopState) -> float:
+        """Return the rounds that a change is expected to take: those of the last epochs, if there are any."""
+        known = self._volume.rounds.get(loop.name, CHANGED_ROUNDS)
+        return loop.limit if loop.kind == "times" else known
+
+    def _all_rounds(self, loop: LoopState) -> float:
+        """Return the rounds that the batch query is expected to take: those of the first load, if there was one."""
+        known = self._volume.levels.get(loop.name, ALL_ROUNDS)
+        return loop.limit if loop.kind == "times" else known
 
     def _state_change(self, state: State) -> tuple[float, float]:
         """Return the bytes of the change of a state's input, and the bytes read for it."""
@@ -76,19 +107,25 @@ class _CostModel:
     def _batch_bytes(self, plan: Plan) -> float:
         """Return the bytes that the batch query reads."""
         if isinstance(plan, StateRead):
-            return self._batch_bytes(self._states[plan.state].input)
+            return sum(map(self._batch_bytes, stage_inputs(self._stages[plan.state])))
         return self._source_bytes(plan) if isinstance(plan, SourceRead) else sum(map(self._batch_bytes, plan.children))
 
     def _operator_bytes(self, plan: Plan) -> float:
         """Return the sum of the bytes that the operators of the batch query read from their inputs."""
         match plan:
             case StateRead():
-                state = self._states[plan.state]
-                return self._operator_bytes(state.input) + (self._batch_bytes(state.input) if state.keys else 0.0)
+                return self._stage_bytes(self._stages[plan.state])
             case Join() | GroupwiseOp():
                 return sum(self._operator_bytes(child) + self._batch_bytes(child) for child in plan.children)
             case _:
                 return sum(map(self._operator_bytes, plan.children))
+
+    def _stage_bytes(self, stage: Stage) -> float:
+        """Return the bytes that the operators of a stage take from their inputs in the batch query."""
+        inputs = sum(map(self._operator_bytes, stage_inputs(stage)))
+        if isinstance(stage, State):
+            return inputs + (self._batch_bytes(stage.input) if stage.keys else 0.0)
+        return inputs + self._all_rounds(stage) * sum(self._batch_bytes(side.plan) for side in stage.sides)
 
     def _stored_bytes(self, plan: Plan) -> float:
         """Return the bytes read for a plan before or after a refresh, which reads states instead of their inputs."""

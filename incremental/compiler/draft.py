@@ -10,7 +10,7 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Plan
 from incremental.algebra.plan.alignment import Equality, Undecided
-from incremental.algebra.program import Program, Publication, State, Verdict
+from incremental.algebra.program import Program, Publication, Stage, State, Verdict
 
 Outputs = tuple[tuple[Column, str], ...]
 """The plan's column and the user's name of each answer column."""
@@ -35,11 +35,16 @@ class Draft:
     publish: Publish = "auto"
     facts: tuple[Constraint, ...] = ()
     views: frozenset[str] = frozenset()
-    states: tuple[State, ...] = ()
+    stages: tuple[Stage, ...] = ()
     publication: Publication | None = None
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
     equality: Equality = field(default_factory=Undecided, compare=False, repr=False)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The stages that are homomorphisms."""
+        return tuple(stage for stage in self.stages if isinstance(stage, State))
 
     def with_plan(self, plan: Plan) -> Draft:
         """Return the draft with another plan."""
@@ -49,7 +54,7 @@ class Draft:
         """Return the compiled program, once all passes have run."""
         assert self.publication is not None
         return Program(
-            self.fingerprint, self.states, self.plan, self.outputs, self.publication, self.verdicts, self.notes,
+            self.fingerprint, self.stages, self.plan, self.outputs, self.publication, self.verdicts, self.notes,
             self.invariant, self.facts,
         )  # fmt: skip
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from incremental.algebra.monoids.family import infer_function_monoid
-from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar, Sql, Union
+from incremental.algebra.plan import Aggregate, Call, Column, Item, Loop, Plan, Project, Reference, Scalar, Sql, Union
 from incremental.algebra.traversal import replace_children
 from incremental.compiler.draft import Draft
+from incremental.compiler.loops.places import rewrite_side_inputs
 
 
 def expand_distinct(draft: Draft) -> Draft:
@@ -22,6 +23,9 @@ def expand_distinct(draft: Draft) -> Draft:
 
 
 def _rewrite(plan: Plan) -> Plan:
+    if isinstance(plan, Loop):  # Spark evaluates what reads the loop, by the expressions that it is given here
+        step = rewrite_side_inputs(plan.step, plan.name, _rewrite)
+        return replace(plan, init=_rewrite(plan.init), step=step)
     plan = replace_children(plan, tuple(map(_rewrite, plan.children)))
     match plan:
         case Aggregate(calls=calls) if any(call.distinct for call in calls) and _all_merge(calls):

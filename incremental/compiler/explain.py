@@ -9,6 +9,7 @@ from incremental.algebra.errors import Refusal, RefusedError
 from incremental.algebra.program import InPlace, OwnTable, Program, Publication, State
 from incremental.compiler.compile import PASSES, run_passes
 from incremental.compiler.draft import Draft
+from incremental.compiler.loops.texts import stage_lines
 from incremental.compiler.plan_text import plan_lines
 
 WIDEST_NODE = 78
@@ -17,8 +18,8 @@ WIDEST_NODE = 78
 def explain_program(name: str, program: Program) -> str:
     """Return the split, the states, the publication, and each node with the rule that maintains it."""
     lines = [f"view {name}: incremental  (fingerprint {program.fingerprint})", ""]
-    for state in program.states:
-        lines += _state_lines(state)
+    for stage in program.stages:
+        lines += _state_lines(stage) if isinstance(stage, State) else stage_lines(stage)
     lines.append(f"answer: {_publication_text(program.publication)}")
     lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
     nodes = ["  " * verdict.depth + verdict.node for verdict in program.verdicts]
@@ -51,11 +52,16 @@ def explain_passes(draft: Draft) -> str:
 def draft_lines(draft: Draft) -> list[str]:
     """Return the draft of a query after some passes: its states, its publication and its plan."""
     lines: list[str] = []
-    for state in draft.states:
-        lines += [
-            f"{state.name} by ({', '.join(key.name for key in state.keys)}):",
-            *_indented(plan_lines(state.input)),
-        ]
+    for stage in draft.stages:
+        if isinstance(stage, State):
+            lines.append(f"{stage.name} by ({', '.join(key.name for key in stage.keys)}):")
+            lines += _indented(plan_lines(stage.input))
+        else:
+            lines.append(f"{stage.name}:")
+            for part, plan in (("init", stage.init), ("step", stage.step)):
+                lines += _indented([f"{part}:", *_indented(plan_lines(plan))])
+            for side in stage.sides:
+                lines += _indented([f"{side.given.name}:", *_indented(plan_lines(side.plan))])
     if draft.publication is not None:
         lines.append(f"publish {_publication_text(draft.publication)}")
     return [*lines, *plan_lines(draft.plan)]

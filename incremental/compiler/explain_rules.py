@@ -13,8 +13,10 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Join,
+    Loop,
     Plan,
     Project,
     SourceRead,
@@ -27,21 +29,57 @@ from incremental.algebra.product import flatten_joins, rank_inputs
 from incremental.algebra.program import Verdict
 from incremental.algebra.traversal import source_names
 from incremental.compiler.draft import Draft
-from incremental.compiler.operators import DISTINCT, INNER, LINEAR, OUTER, WHOLE, WINDOW
+from incremental.compiler.loops.notes import loop_notes
+from incremental.compiler.loops.places import is_replayed, reads_loop
+from incremental.compiler.operators import (
+    CONVERGENCE,
+    DISTINCT,
+    INNER,
+    LEVELS,
+    LINEAR,
+    OUTER,
+    RECURSION,
+    REPLAY,
+    WHOLE,
+    WINDOW,
+)
 from incremental.compiler.plan_text import condition_texts, node_text, shown_inputs
 from incremental.compiler.refuse_unmaintainable import explain_unsupported
+
+STEP_RULE = "evaluated in each step"
 
 
 def explain_rules(draft: Draft) -> Draft:
     """Return the query with a verdict for each node, from the answer down to the sources."""
-    return replace(draft, verdicts=tuple(_verdicts(draft.plan, draft, 0)))
+    return replace(
+        draft, verdicts=tuple(_verdicts(draft.plan, draft, 0)), notes=(*draft.notes, *loop_notes(draft.plan))
+    )
 
 
-def _verdicts(plan: Plan, draft: Draft, depth: int) -> Iterator[Verdict]:
-    yield Verdict(node_text(plan, draft.views), _rule(plan, draft), depth)
+def _verdicts(plan: Plan, draft: Draft, depth: int, loop: Loop | None = None) -> Iterator[Verdict]:
+    """Yield the verdicts of a plan; loop: that whose step it is a part of."""
+    if loop is not None and not reads_loop(plan, loop.name):
+        loop = None
+    rule = _rule(plan, draft) if loop is None else _step_rule(plan, loop)
+    yield Verdict(node_text(plan, draft.views), rule, depth)
     yield from (Verdict(condition, "condition", depth + 1) for condition in condition_texts(plan))
     for child in shown_inputs(plan):
-        yield from _verdicts(child, draft, depth + 1)
+        step = isinstance(plan, Loop) and child is plan.step
+        yield from _verdicts(child, draft, depth + 1, plan if step and isinstance(plan, Loop) else loop)
+
+
+def _step_rule(plan: Plan, loop: Loop) -> str:
+    """Return how a node that reads the rows of a loop is maintained in its step."""
+    if isinstance(plan, Given):
+        return "the rows of the loop"
+    return STEP_RULE if is_replayed(loop) else "linear, in each round"
+
+
+def loop_rule(loop: Loop) -> str:
+    """Return how a loop is maintained."""
+    if is_replayed(loop):
+        return (REPLAY if loop.kind == "times" else CONVERGENCE).rule
+    return (RECURSION if loop.kind == "set" else LEVELS).rule
 
 
 def _rule(plan: Plan, draft: Draft) -> str:
@@ -64,6 +102,10 @@ def _rule(plan: Plan, draft: Draft) -> str:
             return "; ".join(f"{text}: {each.name}, {each.deletions}" for text, each in found) or DISTINCT.rule
         case GroupwiseOp(keys=keys):
             return f"{(WINDOW if keys else WHOLE).rule}; ties broken by all columns"
+        case Given():
+            return "the rows of the loop"
+        case Loop():
+            return loop_rule(plan)
         case Unsupported():
             return explain_unsupported(plan)[0]
         case _:

@@ -84,7 +84,40 @@ WHOLE = Operator(
     "windows without PARTITION BY, ORDER BY with LIMIT or OFFSET", "all rows, before and after", "none",
     "all rows of the input, twice", "recomputed",
 )  # fmt: skip
-OPERATORS = (LINEAR, INNER, OUTER, ADDITIVE, EXTREME, UNMERGED, DISTINCT, WINDOW, WHOLE)
+RECURSION = Operator(
+    "fixpoint, WITH RECURSIVE … UNION",
+    "derivations are counted by level; in rounds, rows without one at their level are removed, then others are added",
+    "each row with its levels and the number of derivations at each",
+    "touched rows of the state; the other inputs of the step, within the intervals of the round's keys",
+    "as any change",
+)  # fmt: skip
+LEVELS = Operator(
+    "WITH RECURSIVE … UNION ALL, fixpoint with a key", "the levels that a change reaches, in rising order",
+    RECURSION.state, RECURSION.reads, "as any change",
+)  # fmt: skip
+REPLAY = Operator(
+    "iterate with times", "the steps are evaluated from the start, and the difference is applied",
+    "the answer; the group-bys below the step", "the start and the inputs of the step, in every step", "recomputed",
+)  # fmt: skip
+CONVERGENCE = Operator(
+    "iterate to a residual or an error", "steps from the stored answer, until the measured residual is small enough",
+    REPLAY.state, "the inputs of the step, in every step", "as any change",
+)  # fmt: skip
+OPERATORS = (
+    LINEAR,
+    INNER,
+    OUTER,
+    ADDITIVE,
+    EXTREME,
+    UNMERGED,
+    DISTINCT,
+    WINDOW,
+    WHOLE,
+    RECURSION,
+    LEVELS,
+    REPLAY,
+    CONVERGENCE,
+)
 
 
 def operator_table() -> str:

@@ -12,8 +12,10 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Join,
+    Loop,
     Plan,
     Project,
     SourceRead,
@@ -59,10 +61,8 @@ def node_text(node: Plan, views: frozenset[str] = NO_VIEWS) -> str:
         case SourceRead(relation=name, fields=fields):
             columns = ", ".join(_field_text(field, column) for field, column in fields)
             return f"{'view' if name in views else 'source'} {name} ({columns})"
-        case StateRead(state=name, stored=stored):
-            pairs = zip(stored, node.columns, strict=True) if stored else ()
-            renamed = ", ".join(_item_text(column.name, own.name) for own, column in pairs)
-            return f"state {name}{f' ({renamed})' if renamed else ''}"
+        case StateRead() | Given() | Loop():
+            return _stage_text(node)
         case Values(text=text) | Unsupported(text=text):
             return text
         case Project(items=items):
@@ -94,6 +94,36 @@ def _item_text(name: str, text: str) -> str:
 def _field_text(field: str, column: Column) -> str:
     """Print a column of a source, and its name in the plan if that differs."""
     return field if field.lower() == column.name else f"{field} AS {column.name}"
+
+
+def _stage_text(node: StateRead | Given | Loop) -> str:
+    match node:
+        case StateRead(state=name):
+            return f"state {name}"
+        case Given(name=name):
+            return f"rows of {name}"
+        case Loop(name=name):
+            return f"{name} ({_loop_text(node)})"
+
+
+def _loop_text(loop: Loop) -> str:
+    """Return what the answer of a loop is."""
+    keys, tolerance = ", ".join(column.name for column in loop.keys), loop.tolerance
+    match loop.kind:
+        case "levels":
+            return f"sum of its levels{', each row once in each' if loop.distinct else ''}"
+        case "set":
+            return "least set"
+        case "best":
+            return f"{loop.keep} row of each {keys}"
+        case "times":
+            return f"{loop.limit} steps"
+        case "converged":
+            assert tolerance is not None
+            if tolerance.error is None:
+                return f"steps by {keys} until a residual of {tolerance.residual:g} in the {tolerance.norm} norm"
+            bound = f"an error of {tolerance.error:g} in the {tolerance.norm} norm"
+            return f"steps by {keys} until {bound}, contraction {tolerance.contraction:g}"
 
 
 def _join_text(node: Join) -> str:

@@ -17,8 +17,10 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Join,
+    Loop,
     Plan,
     Project,
     SourceRead,
@@ -32,6 +34,9 @@ from incremental.algebra.plan import (
 from incremental.algebra.sqltext import first_unstored_type, is_unordered
 from incremental.algebra.traversal import walk
 from incremental.compiler.draft import Draft, Outputs
+from incremental.compiler.loops.places import RECOMPUTE, refuse_place
+from incremental.compiler.loops.stages import refuse_uncompared
+from incremental.compiler.plan_text import node_text
 
 # the reason, and the fix
 UNDETERMINED: Mapping[Undetermined, tuple[str, str]] = {
@@ -52,9 +57,7 @@ UNSUPPORTED: Mapping[UnsupportedReason, tuple[str, str]] = {
     ),
     "join type": ("Spark's {} join has no incremental rule", "write it as an inner or outer join"),
     "undeclared source": ("it reads data that is not a declared source", "declare it with Warehouse.source"),
-    "recursion": ("a recursive query is a fixpoint, which has no incremental rule", "rewrite it without recursion"),
 }  # fmt: skip
-RECOMPUTE = "set policy: auto to recompute it at each refresh"
 # by the type that Delta does not store
 CONVERSIONS = {
     "interval": "convert it to a number with timestampdiff, datediff or extract, or cast it to STRING",
@@ -82,8 +85,16 @@ def find_refusals(plan: Plan) -> tuple[Refusal, ...]:
 
 def _refuse_node(node: Plan) -> Iterable[Refusal]:
     match node:
-        case SourceRead() | StateRead() | Values() | Project() | Filter() | Generate() | Expand() | Union() | Join():
+        case SourceRead() | StateRead() | Values() | Given():
             pass
+        case Project() | Filter() | Generate() | Expand() | Union() | Join():
+            pass
+        case Loop():
+            yield from refuse_place(node, node_text)
+            yield from refuse_uncompared(node, node_text)
+            yield from refuse_incomparable(node.keys or node.columns, "two rows of the loop")
+            for column in node.columns:
+                yield from _refuse_unstorable(f"column {column.name}", column.type)
         case Aggregate(keys=keys, calls=calls):
             yield from refuse_incomparable(keys, "two groups")
             stored = [(f"column {key.name}", key.type) for key in keys if key.type != "void"]

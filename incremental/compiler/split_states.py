@@ -1,7 +1,8 @@
-"""Pass: split the query into homomorphisms and an answer (MRQL sections 8 and 9).
+"""Pass: split the query into homomorphisms, loops and an answer (MRQL sections 8 and 9).
 
 Each group-by becomes a state: the plan below it is h (over sources and over the answers of states further down), its
-merge follows from its accumulators, and its readers read the state's answers instead. What remains is the answer a.
+merge follows from its accumulators, and its readers read the state's answers instead. A loop becomes a stage in the
+same way, after the states of its init and of its side inputs. What remains is the answer a.
 
 A group-by below another starts its lineage key with the outer key, so that all inner groups of one outer group are
 stored together, and both states in the same bucket.
@@ -11,19 +12,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from incremental.algebra.loops import LoopState
 from incremental.algebra.monoids.family import infer_accumulator
 from incremental.algebra.monoids.kinds import Monoid
-from incremental.algebra.plan import Aggregate, Column, Plan, Project, Reference, StateRead
-from incremental.algebra.program import Slot, State
+from incremental.algebra.plan import Aggregate, Column, Item, Loop, Plan, Project, Reference, StateRead
+from incremental.algebra.program import Slot, Stage, State
 from incremental.algebra.traversal import replace_children
 from incremental.compiler.draft import Draft
+from incremental.compiler.loops.stages import loop_stage
 
 
 def split_states(draft: Draft) -> Draft:
-    """Return the answer plan and its states, inputs first, with a note for each answer that Spark leaves open."""
+    """Return the answer plan and its stages, inputs first, with a note for each answer that Spark leaves open."""
     states: list[State] = []
+    stages: dict[str, Stage] = {}
+
+    def cut_loop(loop: Loop) -> Plan:
+        known = stages.get(loop.name)  # a loop may be read in several places
+        stage = known if isinstance(known, LoopState) else loop_stage(loop, lambda plan: split(plan, ()))
+        stages[stage.name] = stage
+        read = StateRead(stage.name, stage.columns)
+        items = tuple(Item(c, Reference(own)) for c, own in zip(loop.columns, stage.columns, strict=True))
+        return read if loop.columns == stage.columns else Project(read, items)
 
     def split(node: Plan, outer: tuple[str, ...]) -> Plan:
+        if isinstance(node, Loop):
+            return cut_loop(node)
         inner = pass_key_down(node, outer)
         over_states = replace_children(node, tuple(split(child, inner) for child in node.children))
         if not isinstance(over_states, Aggregate):
@@ -32,10 +46,11 @@ def split_states(draft: Draft) -> Draft:
         slots = tuple(Slot(call, infer_accumulator(call)) for call in over_states.calls)
         state = State(f"state_{len(states) + 1}", over_states.child, key.keys, key.bucket_by, slots)
         states.append(state)
+        stages[state.name] = state
         return StateRead(state.name, over_states.columns)  # in the query's order: a union matches by position
 
     answer = split(draft.plan, ())
-    return replace(draft, plan=answer, states=tuple(states), notes=(*_tie_rules(states), *draft.notes))
+    return replace(draft, plan=answer, stages=tuple(stages.values()), notes=(*_tie_rules(states), *draft.notes))
 
 
 def _tie_rules(states: list[State]) -> tuple[str, ...]:

@@ -28,9 +28,11 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Item,
     Join,
+    Loop,
     Plan,
     Project,
     Reference,
@@ -72,7 +74,7 @@ class DeltaRules:
 
     def changed(self, plan: Plan) -> bool:
         """Return whether any leaf of the plan changed."""
-        if isinstance(plan, SourceRead | StateRead):
+        if isinstance(plan, SourceRead | StateRead | Given):
             return self._leaves.changed(plan)
         return any(self.changed(child) for child in plan.children)
 
@@ -80,13 +82,13 @@ class DeltaRules:
         """Return the rows before this refresh."""
         if self._leaves.initial:
             return self._lowering.empty(plan.columns)
-        if isinstance(plan, SourceRead | StateRead):
+        if isinstance(plan, SourceRead | StateRead | Given):
             return self._leaves.before(plan)
         return self._lowering.rows(plan, [self.before(child) for child in plan.children])
 
     def after(self, plan: Plan) -> Relation:
         """Return the rows after this refresh."""
-        if isinstance(plan, SourceRead | StateRead):
+        if isinstance(plan, SourceRead | StateRead | Given):
             return self._leaves.after(plan)
         return self._lowering.rows(plan, [self.after(child) for child in plan.children])
 
@@ -105,7 +107,7 @@ class DeltaRules:
     def _changed_rows(self, plan: Plan) -> Relation | None:
         """The change of a plan that reads something that changed."""
         match plan:
-            case SourceRead() | StateRead():
+            case SourceRead() | StateRead() | Given():
                 return self._leaves.change(plan)
             case Project(child=child) | Filter(child=child) | Generate(child=child) | Expand(child=child):
                 inner = self.change(child)
@@ -122,8 +124,8 @@ class DeltaRules:
                 return None if inner is None else self._groupwise(plan, inner)
             case Values() | Unsupported():
                 return None
-            case Aggregate():
-                raise TypeError("the change of an aggregate is read from its state")
+            case Aggregate() | Loop():
+                raise TypeError(f"the change of {type(plan).__name__} is read from the table of its stage")
             case _:
                 assert_never(plan)
 

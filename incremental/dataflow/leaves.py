@@ -1,19 +1,19 @@
-"""Define the interface through which the rules read the leaves of a plan: sources and states."""
+"""Define the interface through which the rules read the leaves of a plan: sources, states, and a loop's rows."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from incremental.algebra.plan import Plan, SourceRead, StateRead
+from incremental.algebra.plan import Given, Plan, SourceRead, StateRead
 from incremental.dataflow.lowering import Relation
 
-Leaf = SourceRead | StateRead
+Leaf = SourceRead | StateRead | Given
 Direction = Literal["added", "removed"]
 """The direction of a change whose rows were all added or all removed."""
 
 
 class Leaves(Protocol):
-    """The leaves of a plan in one refresh."""
+    """The leaves of a plan in one refresh, or in one round of a loop."""
 
     @property
     def initial(self) -> bool:

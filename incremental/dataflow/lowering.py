@@ -21,9 +21,11 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Item,
     Join,
+    Loop,
     Opaque,
     Plan,
     Project,
@@ -215,7 +217,7 @@ class Lowering:
                 return self.key_local(node, children[0])
             case Values(handle=handle):
                 return Relation(handle)
-            case SourceRead() | StateRead() | Unsupported():
+            case SourceRead() | StateRead() | Given() | Loop() | Unsupported():
                 raise TypeError(f"{type(node).__name__} is not an operator")
             case _:
                 assert_never(node)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from incremental.algebra.plan import Column, Join, Plan, Reference, Scalar, SourceRead, StateRead
+from incremental.algebra.plan import Column, Given, Join, Plan, Reference, Scalar, SourceRead, StateRead
 from incremental.algebra.product import JoinStep
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
@@ -224,7 +224,7 @@ class Pruning:
         return ranges.rows <= self._tuning.broadcast_rows
 
     def _bytes(self, plan: Plan) -> int:
-        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead))
+        leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead | Given))
         return sum(self._leaves.bytes(leaf) for leaf in leaves)
 
     def _computed(

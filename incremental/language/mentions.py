@@ -5,6 +5,7 @@
 | SQL text | the tables that Spark's parser finds in it, within subqueries and common table expressions too |
 | SQL text with a table whose name is computed, or an operator that is not known here | every source |
 | SQL text, where the session has SQL functions, or a view that the text names | every source, since these may |
+| MRQL | those that its names and paths stand for |
 | a function | those that its parameters name; every source where it has `**tables` |
 
 A source too many costs one lookup of its schema. For a source too few, Spark reports an unknown table.
@@ -20,6 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import SourceError
+from incremental.language.mrql.program.query import Mrql
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -59,8 +61,10 @@ class Mentions:
         return tuple(name for name in declared if everything or name.lower() in self.names)
 
 
-def mentions(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Mentions:
+def mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) -> Mentions:
     """Return the names in a query; none if Spark cannot parse it, which its analysis reports."""
+    if isinstance(query, Mrql):
+        return Mentions(query.names)
     if not isinstance(query, str):
         found = parameters(query)
         named = frozenset(name.lower() for name, parameter in found.items() if not is_rest(parameter))

@@ -1,4 +1,4 @@
-"""Read a batch query, SQL text or a DataFrame function, into a plan of the algebra.
+"""Read a batch query, SQL text, MRQL or a DataFrame function, into a plan of the algebra.
 
 Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
 the user's temporary views are not touched and no data is read: a query function that runs an action is refused.
@@ -10,9 +10,9 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,18 +23,25 @@ from incremental.algebra.errors import QueryError, Refusal
 from incremental.algebra.plan import Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
+from incremental.language.loops.options import evaluated_by
+from incremental.language.loops.recording import LoopRecorder, RecordedLoops
+from incremental.language.loops.recursion import run_sql
 from incremental.language.mentions import NoDataError, called, mentions
+from incremental.language.mrql.program.inputs import NoSchemaError
+from incremental.language.mrql.program.query import Mrql
+from incremental.language.mrql.program.running import run_program
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
 from incremental.language.subqueries import leaves_with_subqueries
 from incremental.language.translate import Translation
 from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
+from incremental.language.unread import relation_number, unread
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 Settings = tuple[tuple[str, str], ...]
-QueryText = str | Callable[..., DataFrame]
+QueryText = str | Mrql | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings that change the results of functions
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
@@ -57,7 +64,8 @@ class Query:
 
     plan: its algebra; outputs: the plan's column and the user's name of each answer column; ordering: the answer's
     order; forbidden: expressions without a fixed value; settings: those that the answer depends on (ANSI, time zone);
-    attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns.
+    attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns;
+    loops: the names of the loops that it calls, in the order of the calls.
     """
 
     plan: Plan
@@ -67,6 +75,7 @@ class Query:
     settings: Settings
     attributes: Mapping[str, Any]
     names: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -99,13 +108,15 @@ class Query:
 class Analysis:
     """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
 
-    relations: the source of each relation, by its number; settings: those that the answer depends on.
+    relations: the source of each relation, by its number; settings: those that the answer depends on; loops:
+    those that the query recorded.
     """
 
     spark: SparkSession
     plan: J
     relations: Mapping[int, str]
     settings: Settings
+    loops: RecordedLoops = field(default_factory=RecordedLoops)
 
     @cached_property
     def normal(self) -> J:
@@ -115,7 +126,8 @@ class Analysis:
     @property
     def replaceable(self) -> bool:
         """Whether it reads a view of the session or the catalog, which may have other constants next time."""
-        return reads_views(self.plan, set(self.relations.values()))
+        names = set(self.relations.values())
+        return any(reads_views(plan, names) for plan in (self.plan, *self.loops.plans))
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -124,9 +136,9 @@ class Analysis:
 
     def translated(self, names: Sequence[str] = ()) -> Query:
         """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
-        translation = Translation(self.spark, self.relations, names)
+        translation = Translation(self.spark, self.relations, names, self.loops)
         algebra = translation.translate_query(self.normal)
-        check_complete(self.spark, self.normal, self.relations, algebra)
+        check_complete(self.spark, (self.normal, *translation.loops.normal), self.relations, algebra)
         columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
         outputs = tuple(zip(columns, (column.name for column in self.columns), strict=True))
         return Query(
@@ -137,6 +149,7 @@ class Analysis:
             self.settings,
             translation.names.attributes,
             tuple(translation.names.created),
+            translation.loops.called,
         )
 
 
@@ -158,12 +171,12 @@ def analyse(
     Only the schemas of sources that the query may read are asked for. Raises QueryError, also for a query that reads
     what is not a declared source; NoDataError for one that names a source without a schema.
     """
-    clone, relations = catalyst.isolated(spark), dict[int, str]()
+    clone, relations, loops = catalyst.isolated(spark), dict[int, str](), RecordedLoops()
     if isinstance(query, str):
         check_statement(clone, query)
-    elif not callable(query):
+    elif not isinstance(query, Mrql) and not callable(query):
         raise QueryError(
-            f"a query is SQL text or a function of its sources, not {type(query).__name__}. Pass one of the two."
+            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one."
         )
 
     missing: dict[str, str] = {}
@@ -178,30 +191,32 @@ def analyse(
         relations[relation_number(made)] = name
         return made
 
-    with refusing_jobs(clone) if callable(query) else nullcontext():
+    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluated_by(LoopRecorder(clone, loops)):
         try:
             plan = catalyst.analysed(evaluate(clone, query, declared, frame))
         except QueryError as error:
             if (source := missing.get(unknown_name(error).lower())) is None:
                 raise
             raise NoDataError(source) from error
-        check_declared(clone, plan, relations, missing)
-    return Analysis(clone, plan, relations, settings(clone))
+        for each in (plan, *loops.plans):
+            check_declared(clone, each, {*relations, *loops.numbers}, missing)
+    return Analysis(clone, plan, relations, settings(clone), loops)
 
 
 def unknown_name(error: QueryError) -> str:
     """Return the source or table name that Spark's error reports as unknown; empty for another error."""
+    if isinstance(error, NoSchemaError):
+        return error.source
     cause = error.__cause__
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
     return ""
 
 
-def check_complete(spark: SparkSession, normal: J, relations: Mapping[int, str], algebra: Plan) -> None:
+def check_complete(spark: SparkSession, normal: Sequence[J], relations: Mapping[int, str], algebra: Plan) -> None:
     """Raise QueryError for a source that is read in a part that is not translated: its changes would be missed."""
-    numbers = {
-        int(leaf.rdd().id()) for leaf in leaves_with_subqueries(spark, normal) if catalyst.kind(leaf) == "LogicalRDD"
-    }
+    leaves = (leaf for plan in normal for leaf in leaves_with_subqueries(spark, plan))
+    numbers = {int(leaf.rdd().id()) for leaf in leaves if catalyst.kind(leaf) == "LogicalRDD"}
     unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
     if unseen:
         raise QueryError(
@@ -227,10 +242,14 @@ def evaluate(
     try:
         if callable(query):
             return answered(called(spark, query, declared, frame))
+        schemas = dict[str, StructType]()
         for name in mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
                 catalyst.frame(spark, catalyst.analysed(found)).createOrReplaceTempView(name)
-        return cast(Any, spark).sql(query)
+                schemas[name] = found.schema
+        if isinstance(query, Mrql):
+            return run_program(spark, query.program(declared, schemas.get))
+        return run_sql(spark, query)
     except PySparkException as error:
         message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
         if UNREAD in message:
@@ -248,26 +267,6 @@ def answered(found: object) -> DataFrame:
     if not isinstance(found, DataFrame):
         raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame. Return the answer.")
     return found
-
-
-def unread(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Return a frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
-    context, rows = cast(Any, spark.sparkContext)._jsc, catalyst.jvm(spark).java.util.ArrayList()
-    rdd = context.parallelize(rows, 1).zip(context.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
-    return DataFrame(catalyst.session(spark).applySchemaToPythonRDD(rdd, schema.json()), spark)
-
-
-def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Return a frame without rows."""
-    return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
-
-
-def relation_number(frame: DataFrame) -> int:
-    """Return the RDD number of the relation behind a frame, which survives self-joins."""
-    plan = catalyst.analysed(frame)
-    while catalyst.kind(plan) != "LogicalRDD":
-        plan = plan.children().apply(0)
-    return int(plan.rdd().id())
 
 
 def ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:

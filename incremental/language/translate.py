@@ -3,6 +3,7 @@
 | Catalyst | algebra |
 | --- | --- |
 | LogicalRDD of a declared source | SourceRead |
+| UnionLoop, and LogicalRDD of a recorded loop | Loop (loops/translation.py) |
 | Project, Filter, Generate, Expand, Union | the same |
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
@@ -43,6 +44,8 @@ from incremental.algebra.plan import (
 from incremental.language.aggregates import Aggregates
 from incremental.language.determinism.limits import is_ordered, limit_stack, limit_text
 from incremental.language.determinism.window_ties import remaining_choice
+from incremental.language.loops.recording import RecordedLoops
+from incremental.language.loops.translation import LoopTranslation
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.scalars import Scalars, renumber
@@ -62,17 +65,30 @@ WITH_SUBQUERIES = {"Project", "Filter", "Aggregate", "Join"}  # whose scalar sub
 class Translation:
     """Translates one query; `relations` maps the RDD number of a registered source to its name."""
 
-    def __init__(self, spark: SparkSession, relations: Mapping[int, str], names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        relations: Mapping[int, str],
+        names: Sequence[str] = (),
+        recorded: RecordedLoops | None = None,
+    ) -> None:
         self.names = Names(spark, names)
         self.scalars = Scalars(spark, self.names)
         self._spark, self._relations = spark, relations
         self._aggregates = Aggregates(spark, self.names, self.scalars)
         self._used: set[int] = set()
+        recorded = recorded or RecordedLoops()
+        self.loops = LoopTranslation(spark, self.names, recorded, self._ordered, self._translate_ordered)
 
     def translate_query(self, node: J) -> Plan:
         """Return the plan of a query or subquery; its sources have only the columns that it uses."""
         self._used |= used_attributes(node)
         return self.plan(node)
+
+    def _translate_ordered(self, node: J) -> Plan:
+        """Return the plan of a query of its own, with its columns in the order of Spark's output."""
+        self._used |= used_attributes(node)
+        return self._ordered(node)
 
     def plan(self, node: J) -> Plan:
         """Return the plan of a Catalyst node and all below it."""
@@ -87,7 +103,9 @@ class Translation:
         return rule(node)
 
     def _translate_logicalrdd(self, node: J) -> Plan:
-        source = self._relations[node.rdd().id()]
+        source = self._relations.get(node.rdd().id())
+        if source is None:
+            return self.loops.relation(node)
         # unused columns get no name, so that a new column of the source changes neither names nor fingerprint
         output = [a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used]
         return SourceRead(source, tuple((str(a.name()), self.names.column(a)) for a in output))
@@ -240,21 +258,19 @@ class Translation:
         return self.plan(node.child())
 
     def _translate_unionloop(self, node: J) -> Plan:
-        return self._unsupported(node, "recursion", text="WITH RECURSIVE")
+        return self.loops.union_loop(node)
 
     def _translate_unionloopref(self, node: J) -> Plan:
-        return Values(tuple(self.names.column(a) for a in catalyst.sequence(node.output())), "what the last round gave")
+        return self.loops.union_loop_rows(node)
 
-    def _unsupported(
-        self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = (), text: str | None = None
-    ) -> Plan:
+    def _unsupported(self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = ()) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
         children += tuple(self.translate_query(normal_form(self._spark, plan)) for plan in inner)
         details = [renumber(str(node.simpleString(1000)))]
         details += [self.scalars.text(e) for e in catalyst.sequence(node.expressions())]
         kind = catalyst.kind(node)
-        return Unsupported(kind, text or kind, reason, subject, children, columns, " ~ ".join(details))
+        return Unsupported(kind, kind, reason, subject, children, columns, " ~ ".join(details))
 
     def _join_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
         """Join a plan with the one row of each uncorrelated scalar subquery (DESIGN section 4)."""

@@ -7,6 +7,7 @@ digits, and values below 1e-9 count as zero; everything else is compared exactly
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
 from incremental.algebra.program import WEIGHT
-from incremental.algebra.results.report import Verification
+from incremental.algebra.results.report import MeasuredPoint, Verification
 from incremental.algebra.results.upkeep import format_count
 from incremental.algebra.sqltext import quoted, simple_types
 from incremental.operations.sampling import Sample
@@ -99,28 +100,54 @@ def is_float(data_type: DataType) -> bool:
 
 
 def verify(
-    intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None = None
+    intent: Intent,
+    versions: dict[str, int],
+    expected: DataFrame,
+    actual: DataFrame,
+    sample: Sample | None = None,
+    points: Sequence[MeasuredPoint] = (),
 ) -> Verification:
-    """Compare the view at an epoch, or a sample of it, with the batch query at the versions of its base sources."""
+    """Compare the view at an epoch, or a sample of it, with the batch query at the versions of its base sources.
+
+    points: what one batch step found of the loops to a tolerance, whose stored answers the batch query read.
+    """
     with logged("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
-        work.result = verification = compare(intent, versions, expected, actual, sample)
+        work.result = verification = compare(intent, versions, expected, actual, sample, points)
     return verification
 
 
 def compare(
-    intent: Intent, versions: dict[str, int], expected: DataFrame, actual: DataFrame, sample: Sample | None
+    intent: Intent,
+    versions: dict[str, int],
+    expected: DataFrame,
+    actual: DataFrame,
+    sample: Sample | None,
+    points: Sequence[MeasuredPoint] = (),
 ) -> Verification:
     """Compare two answers, or a sample of them."""
     if sample is not None:
         expected, actual = sample.of(expected), sample.of(actual)
     found, rows = count_differences(expected, actual, SAMPLE), actual.count()
-    ok = not found.missing and not found.extra
+    equal = not found.missing and not found.extra
     what = (
         "equals the batch query"
-        if ok
+        if equal
         else f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} extra"
     )
     part = "" if sample is None else f" in a sample of {sample.words}"
     share = 1.0 if sample is None else sample.share
     sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(rows, 'row')})"
-    return Verification(intent.view, ok, found.missing, found.extra, rows, versions, found.sample, sentence, share)
+    worst = max(points, key=lambda point: (not point.within, point.residual / point.allowed), default=None)
+    return Verification(
+        intent.view, equal and all(point.within for point in points), found.missing, found.extra, rows, versions,
+        found.sample, sentence + measured_text(worst), share, worst and worst.residual, worst and worst.bound,
+    )  # fmt: skip
+
+
+def measured_text(point: MeasuredPoint | None) -> str:
+    """Return what was measured of a loop to a tolerance, for the end of a sentence."""
+    if point is None:
+        return ""
+    bound = "" if point.bound is None else f", at most {point.bound:.3g} from the fixpoint"
+    stray = f", {format_count(point.unmatched, 'key')} without a match" if point.unmatched else ""
+    return f"; one more step changes {point.residual:.3g}, {point.allowed:.3g} is allowed{bound}{stray}"

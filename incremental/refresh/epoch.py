@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import AppendOnlyFact, Constraint
-from incremental.algebra.plan import GroupwiseOp, Plan, SourceRead, StateRead
+from incremental.algebra.plan import Given, GroupwiseOp, Plan, SourceRead, StateRead
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import walk
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.leaves import Direction, Leaf
+from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import TouchedGroups
 from incremental.dataflow.semijoin import Semijoin
@@ -94,17 +95,22 @@ class Epoch:
         return self.intent.tables.get(table)
 
 
+RoundsByLoop = Mapping[str, dict[str, list[int]]]
+"""How many rows each round of a loop changed, by loop, and by what the rounds did (Report.rounds)."""
+
+
 @dataclass(frozen=True)
 class EpochResult:
     """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
 
-    partitions: those of the answer that it touched; None if unknown.
+    partitions: those of the answer that it touched; None if unknown; rounds: of each loop.
     """
 
     groups: int = 0
     change_rows: int = 0
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
     partitions: tuple[str, ...] | None = None
+    rounds: RoundsByLoop = field(default_factory=dict[str, dict[str, list[int]]])
 
     @property
     def commits(self) -> int:
@@ -137,13 +143,17 @@ class StateVersions:
 
 @dataclass
 class EpochLeaves:
-    """The leaves of every plan in one epoch; states are added as they are merged; `facts` are true before and after."""
+    """The leaves of every plan in one epoch; `facts` are true before and after.
+
+    States and loops are added as they are maintained.
+    """
 
     epoch: Epoch
     lowering: Lowering
     consolidate: bool
     facts: tuple[Constraint, ...] = ()
     states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
+    loops: dict[str, LoopVersions] = field(default_factory=dict[str, LoopVersions])
     _frames: dict[tuple[VersionedTable, int], DataFrame] = field(
         default_factory=dict[tuple[VersionedTable, int], DataFrame]
     )
@@ -155,9 +165,12 @@ class EpochLeaves:
         return self.epoch.initial
 
     def changed(self, leaf: Leaf) -> bool:
-        """Return whether files of the source were added or removed, or the state was merged."""
+        """Return whether files of the source were added or removed, or the state or the loop was written."""
+        leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
             return not self.epoch.differences[leaf.relation].empty
+        if (loop := self.loops.get(leaf.state)) is not None:
+            return loop.before != loop.after
         return self.states[leaf.state].touched is not None
 
     def direction(self, leaf: SourceRead) -> Direction | None:
@@ -169,7 +182,8 @@ class EpochLeaves:
 
     def bytes(self, leaf: Leaf) -> int:
         """Return the bytes of its table's current version."""
-        table = self.epoch.sources[leaf.relation] if isinstance(leaf, SourceRead) else self.states[leaf.state].table
+        leaf = stored_leaf(leaf)
+        table = self.epoch.sources[leaf.relation] if isinstance(leaf, SourceRead) else self._table(leaf)
         if table not in self._bytes:
             self._bytes[table] = table.size()[1]
         return self._bytes[table]
@@ -181,7 +195,10 @@ class EpochLeaves:
         meet = len(leaves) > 1 or any(isinstance(node, GroupwiseOp) for node in nodes)
         return sum(self._bytes_changed(leaf) + (self.bytes(leaf) if meet else 0) for leaf in leaves)
 
-    def _bytes_changed(self, leaf: Leaf) -> int:
+    def _table(self, leaf: StateRead) -> Table:
+        return self.loops[leaf.state].table if leaf.state in self.loops else self.states[leaf.state].table
+
+    def _bytes_changed(self, leaf: SourceRead | StateRead) -> int:
         if isinstance(leaf, StateRead):  # all of it is searched for touched groups
             return self.bytes(leaf)
         changed = self.epoch.differences[leaf.relation]
@@ -189,25 +206,35 @@ class EpochLeaves:
 
     def before(self, leaf: Leaf) -> Relation:
         """Return the leaf at its version before the epoch; empty if it had none."""
+        leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation].origin
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
+        if (loop := self.loops.get(leaf.state)) is not None:
+            return self._loop(leaf, loop, loop.before)
         return self._state(leaf, self.states[leaf.state].before)
 
     def after(self, leaf: Leaf) -> Relation:
         """Return the leaf at its version after the epoch."""
+        leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
             table = self.epoch.sources[leaf.relation]
             return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
+        if (loop := self.loops.get(leaf.state)) is not None:
+            return self._loop(leaf, loop, loop.after)
         return self._state(leaf, self.states[leaf.state].after)
 
     def change(self, leaf: Leaf) -> Relation:
-        """Return the difference of a source's files, or of a state's touched groups."""
+        """Return the difference of a source's files, of a state's touched groups, or of a loop's answer."""
+        leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
             names = [name for name, _ in leaf.fields]
             changed = self.epoch.differences[leaf.relation]
             frame = changed.frame(names, self.consolidate or changed.table.rewritten)
             return self.lowering.leaf(frame, leaf.fields, "__weight" in frame.columns)
+        if (loop := self.loops.get(leaf.state)) is not None:
+            names = zip(loop.stored.row, leaf.columns, strict=True)
+            return self.lowering.leaf(loop.answer_change, list(names), True)
         state = self.states[leaf.state]
         assert state.touched is not None
         buckets = None if state.found is None else state.found.buckets
@@ -225,6 +252,12 @@ class EpochLeaves:
         if version is None:
             return self.lowering.empty(leaf.columns)
         return self.lowering.leaf(self._at(table, version), leaf.fields, False)
+
+    def _loop(self, leaf: StateRead, loop: LoopVersions, version: int | None) -> Relation:
+        if version is None:
+            return self.lowering.empty(leaf.columns)
+        answer = loop.stored.answer(self._at(loop.table, version))
+        return self.lowering.leaf(answer, list(zip(loop.stored.row, leaf.columns, strict=True)), False)
 
     def _at(self, table: VersionedTable, version: int) -> DataFrame:
         """Return a version of a table, cached, each time with new attribute ids."""
@@ -247,3 +280,10 @@ class EpochLeaves:
         if buckets is not None and layout.buckets > 1:
             rows = rows.where(F.col(BUCKET).isin(list(buckets)))
         return self.lowering.computed(rows, items)
+
+
+def stored_leaf(leaf: Leaf) -> SourceRead | StateRead:
+    """Return a leaf that has a table; what is given stands in the steps of loops alone."""
+    if isinstance(leaf, Given):
+        raise TypeError(f"{leaf.name} is given within a loop")
+    return leaf

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from incremental.algebra.program import Estimate, Program, Volume
@@ -98,7 +98,10 @@ class CostBased:
         Going back to a recompute that was timed takes less: no state has to be loaded for it.
         """
         entries = journal.entries(tuning.recent_epochs)
-        found = self.estimate(self.incremental.program, self._volume(pins, sources, tuning))
+        volume = replace(
+            self._volume(pins, sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries)
+        )
+        found = self.estimate(self.incremental.program, volume)
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
         factors = corrections(entries, tuning)
         # a slow machine slows both modes; a fast one is not assumed for the mode never measured
@@ -167,6 +170,22 @@ def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
             seconds = max(report.seconds / 2, report.seconds - tuning.new_table_seconds)
             created.setdefault(mode, []).append(seconds / report.estimates[mode])
     return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in {**created, **taken}.items()}
+
+
+def recent_rounds(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
+    """Return, by loop, the median number of rounds of its latest refreshes; first loads are left out."""
+    taken: dict[str, list[int]] = {}
+    for entry in entries:
+        if entry.report is not None and entry.intent.mode == Incremental.mode and not is_first_load(entry):
+            for loop, phases in entry.report.rounds.items():
+                taken.setdefault(loop, []).append(sum(map(len, phases.values())))
+    return {loop: statistics.median(numbers[-tuning.timed_epochs :]) for loop, numbers in taken.items()}
+
+
+def levels(entries: Sequence[Entry]) -> dict[str, float]:
+    """Return, by loop, the number of levels that its last first load had."""
+    loads = [entry.report for entry in entries if is_first_load(entry) and entry.report is not None]
+    return {loop: float(sum(map(len, found.values()))) for report in loads for loop, found in report.rounds.items()}
 
 
 def recompute_bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning | None) -> list[float]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from incremental.algebra.results.report import Report
 from incremental.algebra.results.upkeep import format_count
 from incremental.refresh.compatibility import Redefinition
+from incremental.refresh.epoch import RoundsByLoop
 from incremental.refresh.incremental_refresh import EpochResult
 from incremental.refresh.mode import Choice
 from incremental.refresh.state_reuse import REUSED
@@ -40,10 +41,11 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> 
     versions = versions_by_source(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {describe_work(effect, cost, effect.commits)}"
-    sentence += describe_reused(effect.paths)
+    sentence += describe_reused(effect.paths) + rounds_in_words(effect.rounds)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
+        rounds=dict(effect.rounds),
     )  # fmt: skip
     return with_cost(report, cost)
 
@@ -66,7 +68,7 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     effect = EpochResult(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
-        merge_partitions(reports) if first.number == 1 else None,
+        merge_partitions(reports) if first.number == 1 else None, rounds_of(reports),
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
     which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
@@ -75,11 +77,11 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     sentence = (
         f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {describe_work(effect, cost, commits)}"
     )
-    sentence += describe_reused(effect.paths)
+    sentence += describe_reused(effect.paths) + rounds_in_words(effect.rounds)
     whole = replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
         groups=effect.groups, commits=commits, paths=effect.paths, finished=last.finished, because=begun.because,
-        partitions=effect.partitions,
+        partitions=effect.partitions, rounds=dict(effect.rounds),
     )  # fmt: skip
     return with_cost(whole, cost)
 
@@ -105,6 +107,23 @@ def describe_reused(paths: Mapping[str, str]) -> str:
     """Name the states that were reused, to continue a sentence."""
     taken = [name for name, path in paths.items() if path == REUSED]
     return f", {', '.join(taken)} {REUSED}" if taken else ""
+
+
+def rounds_of(reports: Sequence[Report]) -> RoundsByLoop:
+    """Return the rounds of several epochs, one after the other."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for report in reports:
+        for loop, phases in report.rounds.items():
+            known = found.setdefault(loop, {})
+            for phase, rows in phases.items():
+                known[phase] = known.get(phase, []) + rows
+    return found
+
+
+def rounds_in_words(rounds: RoundsByLoop) -> str:
+    """The number of rounds of each recursion that had any, for the end of a sentence."""
+    numbers = {loop: sum(map(len, phases.values())) for loop, phases in rounds.items()}
+    return "".join(f", {loop} {format_count(number, 'round')}" for loop, number in numbers.items() if number)
 
 
 def with_cost(report: Report, cost: Cost) -> Report:

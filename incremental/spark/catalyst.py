@@ -210,6 +210,33 @@ def again(rows: DataFrame) -> DataFrame | None:
     return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else None
 
 
+def is_local(rows: DataFrame) -> bool:
+    """Whether a frame is rows that the driver holds."""
+    return kind(analysed(rows)) == "LocalRelation"
+
+
+def with_local_rows(spark: SparkSession, plan: J, held: J) -> Callable[[J], J] | None:
+    """Return what puts other rows in place of those of a LocalRelation wherever a plan reads them; None if nowhere."""
+    if kind(plan) == "LocalRelation":
+        if not identical(spark, plan.data(), held.data()):
+            return None
+        output, local = plan.output(), catalyst(spark).plans.logical.LocalRelation
+        return lambda data: local(output, data, False, none(spark))
+    children = sequence(plan.children())
+    made = [with_local_rows(spark, child, held) for child in children]
+    if not any(made):
+        return None
+    pairs = list(zip(children, made, strict=True))
+    return lambda data: plan.withNewChildren(vector(spark, [make(data) if make else child for child, make in pairs]))
+
+
+def identical(spark: SparkSession, one: J, other: J) -> bool:
+    """Whether two Java objects are the same, not only equal."""
+    known = jvm(spark).java.util.IdentityHashMap()
+    known.put(one, True)
+    return bool(known.containsKey(other))
+
+
 def parsed(spark: SparkSession, text: str) -> J:
     """Parse SQL text that Deltafold generated into an unresolved expression."""
     return session(spark).sessionState().sqlParser().parseExpression(text)

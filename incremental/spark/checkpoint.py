@@ -8,7 +8,7 @@ in the driver's memory instead, which takes one Spark job for rows and aggregate
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -69,16 +69,41 @@ def collected(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[
 
     Returns None if there are more rows than `most`. The values have JSON's types.
     """
-    observed = planned_at_once(frame.observe(MEASURES, *measures).limit(most + 1))
-    execution, spark = catalyst.execution(observed), frame.sparkSession
-    rows = execution.executedPlan().executeCollect()
-    if len(rows) > most:
-        return None
-    found = json.loads(str(execution.observedMetrics().get(MEASURES).get().json()))
-    sequence = catalyst.jvm(spark).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
-    output, none = execution.analyzed().output(), catalyst.none(spark)
-    relation = catalyst.catalyst(spark).plans.logical.LocalRelation(output, sequence, False, none)
-    return catalyst.frame(spark, relation), found
+    return LocalPlan(frame, measures, most).run()
+
+
+class LocalPlan:
+    """A frame of few rows and aggregates over them, computed by one Spark job for the driver, as often as asked."""
+
+    def __init__(self, frame: DataFrame, measures: Sequence[Column], most: int) -> None:
+        observed = planned_at_once(frame.observe(MEASURES, *measures).limit(most + 1))
+        self._spark, self._frame, self._most = frame.sparkSession, observed, most
+
+    def run(self) -> tuple[DataFrame, Mapping[str, Any]] | None:
+        """Return the rows and the values of the aggregates by name; None if there are too many rows."""
+        return self._run(self._frame)
+
+    def _run(self, observed: DataFrame) -> tuple[DataFrame, Mapping[str, Any]] | None:
+        execution, spark = catalyst.execution(observed), self._spark
+        rows = execution.executedPlan().executeCollect()
+        if len(rows) > self._most:
+            return None
+        found = json.loads(str(execution.observedMetrics().get(MEASURES).get().json()))
+        sequence = catalyst.jvm(spark).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
+        output, none = execution.analyzed().output(), catalyst.none(spark)
+        relation = catalyst.catalyst(spark).plans.logical.LocalRelation(output, sequence, False, none)
+        return catalyst.frame(spark, relation), found
+
+    def over(self, held: DataFrame) -> Callable[[DataFrame], tuple[DataFrame, Mapping[str, Any]] | None] | None:
+        """Return what runs the same plan over other rows in place of those of a frame that the driver holds.
+
+        None if the plan reads none of them. Planning of the operators above is saved; Spark still optimises the whole.
+        """
+        make = catalyst.with_local_rows(self._spark, catalyst.analysed(self._frame), catalyst.analysed(held))
+        if make is None:
+            return None
+        session = self._frame.sparkSession
+        return lambda other: self._run(catalyst.frame(session, make(catalyst.analysed(other).data())))
 
 
 def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:

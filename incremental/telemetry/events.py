@@ -110,7 +110,9 @@ def fields_of(result: object) -> dict[str, Any]:
             counts |= {"quarantined": sum(result.quarantined.values())}
             return {"version": result.version, "rows": result.rows, "seconds": round(result.seconds, 3), **counts}
         case Verification():
-            return {name: getattr(result, name) for name in ("ok", "missing", "extra", "rows", "versions", "share")}
+            names = ["ok", "missing", "extra", "rows", "versions", "share"]
+            names += [name for name in ("residual", "bound") if getattr(result, name) is not None]
+            return {name: getattr(result, name) for name in names}
         case Upkeep():
             tables = {name: [table.work, table.partitions, table.removed] for name, table in result.tables.items()}
             return {"seconds": result.seconds, "generations": result.generations, "tables": tables}

@@ -38,6 +38,14 @@ JOIN shops c ON s.shop = c.shop
 GROUP BY c.city, s.product
 """
 
+_PROGRAM = """\
+// Revenue per city and product, in MRQL; docs/mrql.md has the language.
+select < city: city, product: product, sales: count(s), revenue: sum(s.amount), largest: max(s.amount) >
+from s in sales, c in shops
+where s.shop = c.shop
+group by (city, product): (c.city, s.product);
+"""
+
 _SHOPS = "shop,city\nn1,Oslo\nn2,Oslo\ns1,Rome\n"
 _SALES = {
     "2024-05-01": "id,shop,product,amount\n1,n1,tea,3.20\n2,n2,tea,4.10\n3,s1,coffee,2.50\n4,s1,coffee,2.70\n",
@@ -46,17 +54,18 @@ _SALES = {
 }
 
 
-def make(name: str, folder: Path) -> Path:
+def make(name: str, folder: Path, mrql: bool = False) -> Path:
     """Create the pipeline folder/name with sample data, and return its folder. Raises DeclarationError.
 
-    Existing files are not changed: a name that is taken is refused.
+    mrql: the query is a program of MRQL, else SQL. Existing files are not changed: a name that is taken is refused.
     """
     if not NAME.match(name):
         raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
     home = folder / name
     if home.exists() or (folder / f"{name}.py").exists():
         raise DeclarationError(f"{home} exists already. Choose another name.")
-    files = {"pipeline.yaml": _DECLARATION, "query.sql": _QUERY, "data/shops/shops.csv": _SHOPS}
+    query = {"query.mrql": _PROGRAM} if mrql else {"query.sql": _QUERY}
+    files = {"pipeline.yaml": _DECLARATION, **query, "data/shops/shops.csv": _SHOPS}
     files |= {f"data/sales/day={day}/sales.csv": rows for day, rows in _SALES.items()}
     try:
         for place, text in files.items():

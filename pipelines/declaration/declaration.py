@@ -27,6 +27,9 @@
     publish: auto                                  or table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, if the query or a column it reads changed
+    args: ["100"]                                  optional, of query.mrql: what args[0], … stand for
+    paths: {tmp/points.bin: points}                optional, of query.mrql: the source of each path that it names
+    loops: {ranks: {key: id, residual: 1e-4}}      optional, of query.mrql: when a repeat ends
     chunk: 2g                                      optional: a larger change is split into batches, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
@@ -36,10 +39,9 @@
     warehouse: ../.warehouse                       where state and answer are kept
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
-Relative paths, the warehouse's too, start at the pipeline's own folder, so that a pipeline can be moved with it.
-A path, or the name of a table, may contain `${VARIABLE}` or `${VARIABLE:-default}`. The path of a Delta table may be
-a URI (`s3a://...`), which is not changed; dropped files and the warehouse are in local folders so far.
-The warehouse has one folder per pipeline, named after it; by default it is `.warehouse` beside the pipelines' folder.
+Relative paths start at the pipeline's own folder. A path, or the name of a table, may contain `${VARIABLE}` or
+`${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`); dropped files and the warehouse are in
+local folders. The warehouse has one folder per pipeline; by default it is `.warehouse` beside the pipelines' folder.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ from incremental.algebra.sources import Malformed, quarantine_fault
 from pipelines.declaration import cron, schema, sizes
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys, check_references
 from pipelines.declaration.places import CONTROL, Folder, Location, SqlName, TableName
+from pipelines.declaration.program import ProgramPart, check_paths
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
@@ -254,7 +257,7 @@ class SparkPart(_Part):
     settings: Settings = {}
 
 
-class Declaration(_Part):
+class Declaration(ProgramPart):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
@@ -281,6 +284,11 @@ class Declaration(_Part):
     def _foreign_keys_refer_to_keys(self) -> Declaration:
         sources = self.sources.items()
         check_references({n: s.primary_key for n, s in sources}, {n: s.foreign_keys for n, s in sources})
+        return self
+
+    @model_validator(mode="after")
+    def _paths_are_of_sources(self) -> Declaration:
+        check_paths(self.paths, self.sources)
         return self
 
     @model_validator(mode="after")

@@ -17,13 +17,14 @@ from pydantic import BaseModel, ValidationError
 from incremental.algebra.errors import DeltafoldError
 from pipelines.declaration.constraints import ForeignKeyPart
 from pipelines.declaration.declaration import Check, Declaration, FilesSource, Partitions, Source, SparkPart
+from pipelines.declaration.program import LoopPart
 
 _Place = tuple[str | int, ...]
 
 # Keys that users may expect here but that belong elsewhere.
 _ELSEWHERE = {
     "name": "a pipeline is named by its folder. Remove it",
-    "query": "the query belongs in query.sql or query.py beside this file. Move it there",
+    "query": "the query belongs in query.sql, .mrql or .py beside this file. Move it there",
     "sql": "the query belongs in query.sql beside this file. Move it there",
 }
 _WHAT = {
@@ -151,6 +152,8 @@ def _keys(place: _Place) -> list[str]:
             part = FilesSource
         case ("sources", _, "foreign_keys", _):
             part = ForeignKeyPart
+        case ("loops", _):
+            part = LoopPart
         case ("partitions",):
             part = Partitions
         case ("spark",):

@@ -1,7 +1,8 @@
 """The canonical text behind fingerprints and digests is the one that released versions wrote.
 
-canonical.json was written by the code of 2026-11-23, from the dataclasses' own `repr`. It is never regenerated: a
-difference means that every warehouse would be told that its queries changed.
+canonical.json was written by the code of 2026-11-23, from the dataclasses' own `repr`, and by that of 2026-11-24 for
+loops ("recursion" keeps the text of the refused query that it was before). It is never regenerated: a difference means
+that every warehouse would be told that its queries changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from incremental.algebra.canonical import digest_text, fingerprint_text
+from incremental.algebra.loops import LoopState, SideInput
 from incremental.algebra.monoids.family import infer_monoid
 from incremental.algebra.monoids.kinds import store_answer
 from incremental.algebra.plan import (
@@ -21,9 +23,11 @@ from incremental.algebra.plan import (
     Expand,
     Filter,
     Generate,
+    Given,
     GroupwiseOp,
     Item,
     Join,
+    Loop,
     Opaque,
     Plan,
     Project,
@@ -31,6 +35,7 @@ from incremental.algebra.plan import (
     SourceRead,
     Sql,
     StateRead,
+    Tolerance,
     Union,
     Unsupported,
     UnsupportedReason,
@@ -57,6 +62,7 @@ EXPLODED = Generate(T, opaque("explode(k)", "int", "k"), True, (Column("e", "int
 MATCH = opaque("(k = k2)", "boolean", "k", "k2")
 WINDOWED = (*T.columns, Column("f", "double"))
 EXPANDED = (Column("k_2", "int"), Column("v_2", "double"))
+ONE, GIVEN = Project(T, (Item(K, Reference(K)),)), Given("loop_1", (K2,))
 PLANS: dict[str, Plan] = {
     "aggregate": Aggregate(T, (K,), (COUNT,)),
     "expanded": Expand(T, ((Reference(K), opaque("NULL", "double")),), EXPANDED),
@@ -77,7 +83,12 @@ PLANS: dict[str, Plan] = {
     "undeclared source": unsupported("undeclared source", "LogicalRDD"),
     "join type": unsupported("join type", "Join", "LEFT NEW"),
     "subquery in a limit": unsupported("subquery in a limit", "GlobalLimit"),
-    "recursion": unsupported("recursion", "UnionLoop", text="WITH RECURSIVE"),
+    "recursion": Loop("loop_1", "levels", ONE, GIVEN, (K,), 100, detail="UnionLoop #0"),
+    "fixpoint": Loop("loop_1", "best", T, Given("loop_1", (K2, V)), T.columns, 1000, (K,), "least"),
+    "iteration": Loop(
+        "loop_1", "converged", T, Given("loop_1", (K2, V)), T.columns, 100, (K,),
+        tolerance=Tolerance("mean", error=1e-4, contraction=0.85),
+    ),
 }  # fmt: skip
 # by function and types of arguments, with the number of buffers of Spark's aggregate
 BUFFERS = {
@@ -96,7 +107,9 @@ def test_fingerprint_text(name: str) -> None:
 
 def test_every_kind_of_node_is_pinned() -> None:
     """A new kind of node needs a canonical text before its first release."""
-    assert {type(plan) for plan in PLANS.values()} | {SourceRead, Filter, Project, Values, Generate} == {*Plan.__args__}
+    assert {type(plan) for plan in PLANS.values()} | {SourceRead, Filter, Project, Values, Generate, Given} == {
+        *Plan.__args__
+    }
     assert PLANS.keys() == RELEASED["plans"].keys()
 
 
@@ -105,6 +118,9 @@ def test_digest_text() -> None:
     written_by_a_pass = Expand(T, ((Reference(K), Sql("NULL", "double")),), EXPANDED)
     assert digest_text((written_by_a_pass,), {}) == RELEASED["digest of expanded"]
     assert digest_text((PLANS["state"],), {"state_1": "abc"}) == RELEASED["digest of state"]
+    side = SideInput(Given("loop_1_side_1", (V,)), T)
+    loop = LoopState("", "set", ONE, GIVEN, (side,), (K,), (), 1000)
+    assert digest_text((loop,), {}) == RELEASED["digest of loop"]
 
 
 @pytest.mark.parametrize("case", BUFFERS)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from incremental.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
-from incremental.algebra.plan import GroupwiseOp, Join, JoinKind, Plan, Reference
+from incremental.algebra.plan import Column, Given, GroupwiseOp, Join, JoinKind, Loop, Plan, Reference
 from incremental.algebra.program import Estimate, Volume
 from incremental.compiler.compile import compile_query
 from incremental.compiler.cost import MERGE_SECONDS, REWRITE_SECONDS, SCAN_BYTES, estimate_cost
-from tests.compiler.plans import K2, D, K, Q, T, V, call, draft, grouped, opaque, project
+from tests.compiler.plans import K2, D, K, Q, T, V, call, draft, grouped, opaque, project, renamed
 
 GIGABYTE = 1e9
 SUM, LARGEST = call("s", "sum", Q), call("hi", "max", Q, type_="int")
@@ -101,3 +101,20 @@ def test_a_state_of_a_state_costs_its_own_merge() -> None:
     within = grouped(T, (K, V), SUM)
     twice = grouped(within, (K,), call("n", "count"))
     assert estimated(within).refresh < estimated(twice).refresh < 2.5 * estimated(within).refresh
+
+
+def test_rounds_are_those_of_the_last_epochs() -> None:
+    """Protects from a recursion that is kept though each refresh takes more rounds than the batch has levels."""
+    node, known = Column("node", "int"), Column("known", "int")
+    found = Join(
+        Given("loop_1", (known,)), D, "inner", opaque("known = k2"), ((Reference(known), Reference(K2), False),)
+    )
+    loop = Loop("loop_1", "set", project(T, K), project(found, renamed(K2, "next")), (node,), 1000)
+    program = compile_query(draft(loop))
+    sizes = {"t": 1e6, "d": 1e6}, {"t": 1e3, "d": 0.0}, {"t": 3, "d": 2}
+    few, many, deep = (
+        estimate_cost(program, Volume(*sizes, rounds={"loop_1": rounds}, levels={"loop_1": levels}))
+        for rounds, levels in ((1, 10), (40, 10), (1, 100))
+    )
+    assert few.refresh < few.recompute < many.refresh
+    assert few.recompute == many.recompute < deep.recompute and few.refresh == deep.refresh

@@ -39,7 +39,7 @@ def test_no_join_is_refused(kind: JoinKind) -> None:
         (GroupwiseOp(T, "window", (K,), T.columns, "last_value(v)", PEERS), "last_value(v)"),
         (GroupwiseOp(T, "limit", (), T.columns, "limit 3", "limit without order"), "limit 3"),
         (grouped(SourceRead("m", (("m", MAP),)), (MAP,)), "column m"),
-        (Unsupported("UnionLoop", "UnionLoop", "recursion", "", (T,), T.columns), "UnionLoop"),
+        (Unsupported("Sample", "Sample", "operator", "Sample", (T,), T.columns), "Sample"),
     ],
     ids=["peers", "limit without order", "map as a key", "unsupported"],
 )

@@ -28,9 +28,10 @@ GROUPED = "select k, sum(v) s, count(*) n, max(v) top, avg(v) a from orders grou
 NESTED = "select q, max(s) m, count(*) c from (select k, q, sum(v) s from orders group by k, q) group by q"
 HIDDEN = "select q, count(*) c from (select k, q, sum(v) s from orders group by k, q) where s > 1000000 group by q"
 RECURSIVE = (
-    "with recursive r(k, n) as (select k, v from orders union all select k, n + 1 from r where n < 2) "
-    "select k, n from r"
+    "with recursive r(v, n) as (select v, 0 from orders where q = 1 union all select r.v + o.v + 1, r.n + 1 from r "
+    "join (select * from orders) o on o.id = r.v where r.n < 3) select v, n, count(*) c from r group by v, n"
 )
+REFUSED = "select k, explode(sequence(1L, (select 1 + count(*) % 2 from orders))) n from orders"
 JOINED = (
     "select o.k, o.v, n, row_number() over (partition by o.k order by o.v, o.id) place from orders o "
     "left join (select k, count(*) n from orders group by k) c on o.k = c.k"
@@ -63,7 +64,9 @@ KINDS = {
     "bag": Kind("select k, v * 2 w from orders where q = 1"),
     "bag, merged": Kind("select k, v * 2 w from orders where q = 1", tuning=BIG_STATE),
     "join and window": Kind(JOINED),
-    "recomputed": Kind(RECURSIVE, "auto"),
+    "recursion": Kind(RECURSIVE),
+    "recursion, merged": Kind(RECURSIVE, tuning=BIG_STATE),
+    "recomputed": Kind(REFUSED, "auto"),
     "by definition": Kind(GROUPED, "definition"),
     "view over a view": Kind(ABOVE, below="select k, q, sum(v) s from orders group by k, q"),
     "published": Kind(GROUPED, published=True),

@@ -23,6 +23,9 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("join and window", "first load", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
+    ("recursion", "change", ("before MemoryLog.advance", 1)),
+    ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
+    ("recursion, merged", "change", ("after MemoryLog.advance", 1)),
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("recomputed", "change", ("after MemoryLog.advance", 1)),
     ("by definition", "change that cancels out", ("after Journal.remove", 1)),
@@ -38,6 +41,7 @@ IN_MEMORY: tuple[Crash, ...] = (
 ON_DELTA: tuple[Crash, ...] = (
     ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
     ("bag, merged", "change", ("after DeltaTable.merge", 1)),
+    ("recursion, merged", "change", ("after DeltaTable.merge", 1)),
     ("two nested states", "change", ("before DirectCommit.write_files", 1)),
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("state and view table", "change", ("before DirectCommit.finish", 2)),

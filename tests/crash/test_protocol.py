@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
 from incremental.lake.memory.lake import MemoryLake
-from incremental.refresh import incremental_refresh
+from incremental.refresh.stages import program_run
 from tests.crash.crash_sandbox import GROUPED, CrashSandbox
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
@@ -204,7 +204,7 @@ def test_a_first_epoch_is_not_resumed_in_other_tables(world: CrashSandbox, monke
     """Protects from a state without the answer's columns being taken for the answer, once it is published in place."""
     warehouse = world.warehouse()
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
-        failing.setattr(incremental_refresh.Run, "_view", lambda run: 1 / 0)
+        failing.setattr(program_run.Run, "_view", lambda run: 1 / 0)
         warehouse.view("v", GROUPED, publish="table").refresh()
     with pytest.raises(ChangedQueryError, match="has other tables than before"):
         warehouse.view("v", GROUPED).refresh()

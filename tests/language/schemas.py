@@ -14,7 +14,7 @@ from incremental.algebra.sources import Delta, ForeignKey, SourceDeclaration
 from incremental.compiler.compile import check_outputs, compile_query
 from incremental.compiler.draft import Draft
 from incremental.compiler.explain import explain_program, explain_refusal
-from incremental.language.equality import SparkEquality
+from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.query import Query, QueryText, read_query
 from incremental.refresh.source_catalog import nullable
 

@@ -96,9 +96,15 @@ REFUSED = {
         "select carrier, max(concat(origin, current_user())) m from flights group by carrier",
         "current_user()", "depends on who runs", "literal",
     ),
-    "recursion": (
-        "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r",
-        "WITH RECURSIVE", "fixpoint", "policy: auto",
+    "a branch of a recursion that gives its rows in every round": (
+        "with recursive r(n) as "
+        "(select 1 union all (select n + 1 from r where n < 5 union all select seats from flights)) select n from r",
+        "source flights", "in every round", "before the recursive part",
+    ),
+    "NOT EXISTS over the rows of a recursion": (
+        "with recursive r(n) as (select 1 union all select seats from r join flights f on n < seats "
+        "where not exists (select 1 from r s where s.n = f.delay)) select n from r",
+        "anti join", "by level", "above or below the loop",
     ),
     "one of several values that cannot be ordered": (
         "select carrier, max_by(struct(map(origin, seats)), day) m from flights group by carrier",

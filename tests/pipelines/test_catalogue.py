@@ -38,7 +38,7 @@ def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) 
         ({"sql": "SELECT 1", "py": FUNCTION}, "there is query.sql and query.py; a pipeline has exactly one"),
         ({"txt": ""}, "there is no query; a pipeline has exactly one"),
         ({"sql": " \n"}, "query.sql: it is empty"),
-        ({"mrql": "select x"}, "MRQL queries cannot be run yet"),
+        ({"mrql": "select x\nfrm y;"}, "query.mrql:2:1: `frm` cannot stand here"),
         ({"py": "def query(sales:\n"}, "line 1: it is not Python"),
         ({"py": "x = 1\n"}, "it defines no function `query`"),
         (
@@ -53,6 +53,12 @@ def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> No
     with pytest.raises(DeclarationError) as caught:
         catalogue.load("shop", tmp_path)
     assert said in str(caught.value)
+
+
+def test_what_belongs_to_mrql_is_refused_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path, "shop", MINIMAL + "args: [1]\n")
+    with pytest.raises(DeclarationError, match=r"`args`, `paths` and `loops` are for query.mrql. Remove them"):
+        catalogue.load("shop", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -422,3 +422,25 @@ def test_a_daily_partition_is_a_day_between_start_and_end(value: str, said: str)
 def test_partitions_that_are_fine() -> None:
     assert DAILY.check("2013-12-31") == "2013-12-31"
     assert Partitions(kind="dynamic").check("Côte d'Ivoire") == "Côte d'Ivoire"
+
+
+def test_what_belongs_to_mrql(tmp_path: Path) -> None:
+    more = "args: [100, a]\npaths: {tmp/s.bin: sales}\nloops: {ranks: {key: id, residual: 1e-4}}\n"
+    declared = read(tmp_path, MINIMAL + more)
+    assert declared.args == ("100", "a") and declared.paths == {"tmp/s.bin": "sales"}
+    assert declared.ends == {"ranks": {"key": ("id",), "residual": 0.0001, "norm": "max"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("paths: {tmp/s.bin: nowhere}\n", "`paths` names `nowhere`, which is not a declared source. Declare it"),
+        ("loops: {r: {key: id}}\n", "a loop ends by one of `residual`, or `error` with `contraction`"),
+        ("loops: {r: {key: id, error: 1e-3}}\n", "a loop ends by one of `residual`, or `error` with `contraction`"),
+        ("loops: {r: {key: id, residul: 1e-3}}\n", "loops.r.residul: unknown key: did you mean `residual`?"),
+    ],
+)
+def test_what_is_wrong_about_mrql(tmp_path: Path, more: str, said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        read(tmp_path, MINIMAL + more)
+    assert said in str(caught.value)

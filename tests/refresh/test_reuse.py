@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from incremental.api import View
-from incremental.refresh import incremental_refresh
+from incremental.refresh.stages import program_run
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 GROUPED = "select k, sum(v) s, max(v) m from t group by k"
@@ -83,7 +83,7 @@ def test_a_crash_between(sold: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -
     view = changed(sold, f"{GROUPED} having sum(v) > 12")
     before = rows(sold.view(GROUPED))
     with monkeypatch.context() as crash:
-        crash.setattr(incremental_refresh.Run, "_view", lambda _: 1 / 0)
+        crash.setattr(program_run.Run, "_view", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()
     assert rows(view) == before

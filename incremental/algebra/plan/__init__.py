@@ -1,6 +1,7 @@
 """Define the query plan: a closed family of nodes whose constructors refuse invalid plans."""
 
 from incremental.algebra.plan.expressions import Call, Column, Item, Opaque, Reference, Scalar, Sql
+from incremental.algebra.plan.loops import Given, Keep, Loop, LoopKind, Norm, Tolerance
 from incremental.algebra.plan.nodes import (
     Aggregate,
     Expand,
@@ -28,11 +29,16 @@ __all__ = [
     "Expand",
     "Filter",
     "Generate",
+    "Given",
     "GroupwiseKind",
     "GroupwiseOp",
     "Item",
     "Join",
     "JoinKind",
+    "Keep",
+    "Loop",
+    "LoopKind",
+    "Norm",
     "Opaque",
     "Plan",
     "Project",
@@ -41,6 +47,7 @@ __all__ = [
     "SourceRead",
     "Sql",
     "StateRead",
+    "Tolerance",
     "Undetermined",
     "Union",
     "Unsupported",

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from incremental.algebra.plan.checks import check_join, check_projection, check_unique, check_used
 from incremental.algebra.plan.expressions import Call, Column, Item, Opaque, Scalar
+from incremental.algebra.plan.loops import Given, Loop
 
 
 class NoInput:
@@ -233,9 +234,7 @@ class GroupwiseOp(OneInput):
         check_used(f"a {self.kind}", self.keys, self.child)
 
 
-UnsupportedReason = Literal[
-    "operator", "subquery", "subquery in a limit", "join type", "undeclared source", "recursion"
-]
+UnsupportedReason = Literal["operator", "subquery", "subquery in a limit", "join type", "undeclared source"]
 
 
 @dataclass(frozen=True)
@@ -267,5 +266,7 @@ Plan = (
     | Join
     | Aggregate
     | GroupwiseOp
+    | Given
+    | Loop
     | Unsupported
 )

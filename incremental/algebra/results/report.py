@@ -38,7 +38,8 @@ class Report(Json):
     estimates and earlier epochs; below: the reports of the views that this one reads, refreshed first;
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
-    among the groups of a state that stores the answer; None if there is no such key, or too many were touched.
+    among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
+    rounds: of each recursion, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved.
     """
 
     view: str
@@ -62,6 +63,7 @@ class Report(Json):
     below: tuple[Report, ...] = ()
     because: tuple[str, ...] = ()
     partitions: tuple[str, ...] | None = None
+    rounds: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports
@@ -99,6 +101,8 @@ class Verification(Json):
     """The comparison of a view with its batch query at the versions of its last epoch, duplicates counted.
 
     rows: the number of compared rows of the view; sample: some rows that differ; share: the share of keys compared.
+    residual: where the query has loops to a tolerance, what one batch step changes of the stored answer, of the loop
+    closest to its limit; bound: the most that the answer is away from the fixpoint, for a loop to an error.
     """
 
     view: str
@@ -110,6 +114,32 @@ class Verification(Json):
     sample: tuple[str, ...]
     sentence: str
     share: float = 1.0
+    residual: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """The stored answer of a loop to a tolerance, measured by one batch step.
+
+    residual: what the step changes; allowed: what it may; shrinks: 1 less the contraction, None without one;
+    unmatched: the keys that only one of the answer and the step has.
+    """
+
+    residual: float
+    allowed: float
+    shrinks: float | None
+    unmatched: int
+
+    @property
+    def within(self) -> bool:
+        """Whether the contract is kept, but for the rounding of sums."""
+        return self.unmatched == 0 and self.residual <= self.allowed * (1 + 1e-6)
+
+    @property
+    def bound(self) -> float | None:
+        """The most that the answer is away from the fixpoint: ‖x − x*‖ ≤ ρ / (1 − c)."""
+        return None if self.shrinks is None else self.residual / self.shrinks
 
 
 @dataclass(frozen=True)

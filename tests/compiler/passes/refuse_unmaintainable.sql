@@ -16,18 +16,24 @@ select carrier, rand() r, map(carrier, seats) m from flights limit 3
 --   refused: rand() cannot be maintained incrementally: its value differs each time it is evaluated. Instead: use a deterministic expression, such as a hash of a key.
 --   refused: limit 3 cannot be maintained incrementally: which rows it keeps is undefined without an order. Instead: add ORDER BY before LIMIT; ties are broken by all columns.
 
--- case: recursion
-with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r
+-- case: a recursion whose rows are grouped in each round
+with recursive r(n) as (select 1 union all select seats from flights join r on n < seats where not exists (select 1 from r s where s.n = seats)) select n from r
 -- before:
---   project c1 AS n
---     WITH RECURSIVE
+--   project c1 AS n_3
+--     loop_1 (sum of its levels)
 --       project 1 AS c1_2
 --         values ()
---       project (c1_3 + 1) AS n_1
---         filter (c1_3 < 5)
---           what the last round gave
+--       anti join on (n_2 = seats)
+--         project seats
+--           join of 2
+--             on (n < seats)
+--             source flights (seats)
+--             project c1_3 AS n
+--               rows of loop_1
+--         project c1_4 AS n_2
+--           rows of loop_1
 -- after:
---   refused: WITH RECURSIVE cannot be maintained incrementally: a recursive query is a fixpoint, which has no incremental rule. Instead: rewrite it without recursion, or set policy: auto to recompute it at each refresh.
+--   refused: anti join on (n_2 = seats) cannot be maintained incrementally: only joins, filters and projections of the rows of loop_1 are maintained by level. Instead: compute it above or below the loop, or use iterate, or set policy: auto to recompute it at each refresh.
 
 -- case: a type that Delta does not store
 select carrier, max(day) - min(day) as span from flights group by carrier

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from incremental.algebra.monoids.extremes import extreme
-from incremental.refresh import incremental_refresh
+from incremental.refresh.stages import program_run
 from tests.sandbox import MemorySandbox, checked, rows
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
@@ -113,10 +113,8 @@ def test_a_group_whose_extreme_is_replaced_is_not_read(sandbox: MemorySandbox, m
     view = sandbox.another("select k, max(s) m from (select k, q, sum(v) s from t group by k, q) group by k")
     checked(view)
     recomputed: list[object] = []
-    original = incremental_refresh.GroupRecompute
-    monkeypatch.setattr(
-        incremental_refresh, "GroupRecompute", lambda *args: (recomputed.append(args), original(*args))[1]
-    )
+    original = program_run.GroupRecompute
+    monkeypatch.setattr(program_run, "GroupRecompute", lambda *args: (recomputed.append(args), original(*args))[1])
     sandbox.sql("insert into {t} values (1, 2, 1), (2, 1, 4), (2, 7, 1)")
     checked(view)
     assert not recomputed

@@ -1,0 +1,63 @@
+"""One maintained loop of a program: what its stage reads, evaluates and stores.
+
+| kind | step of the stage | table |
+| --- | --- | --- |
+| levels, set, best | levelled: a last column more, one above that of the rows that it was derived from | candidates |
+| times | as the query has it | the answer |
+| converged | as the query has it | the answer, one row a key |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from incremental.algebra.plan import Column, Given, Keep, LoopKind, Plan, Tolerance
+
+LEVEL, ACCEPTED = "__level", "__accepted"
+
+
+@dataclass(frozen=True)
+class SideInput:
+    """A part of a step that does not read the loop; in the step `given` stands for it, by position."""
+
+    given: Given
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """One loop, maintained as a stage; its answer is read as `StateRead(name, columns)`.
+
+    init, and the plans of the side inputs, are plans over sources and earlier stages. step: over `Given` alone: of the
+    loop (`Given(name, …)`, as often as the step reads it, by position) and of side inputs, and rows of constants.
+    levelled: the step and each `Given` of the loop have the level (INT) as their last column; init has none.
+    columns: those of a row, in the table under their names, in init and step by position; keys, keep, limit, distinct,
+    tolerance: as in Loop.
+    warm: of converged, the double columns that the step computes, whose stored values a refresh starts from; carried:
+    those that it passes on unchanged from the loop's own row, taken from init as it is now.
+    """
+
+    name: str
+    kind: LoopKind
+    init: Plan
+    step: Plan
+    sides: tuple[SideInput, ...]
+    columns: tuple[Column, ...]
+    keys: tuple[Column, ...]
+    limit: int
+    levelled: bool = True
+    keep: Keep | None = None
+    distinct: bool = False
+    tolerance: Tolerance | None = None
+    warm: tuple[Column, ...] = ()
+    carried: tuple[Column, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        """The plans that read what is outside the loop."""
+        return (self.init, *(side.plan for side in self.sides))
+
+    @property
+    def row_key(self) -> tuple[Column, ...]:
+        """The columns that tell one row of the answer from another: the key, or all of them."""
+        return self.keys or self.columns

@@ -1,0 +1,119 @@
+"""The nodes of a query that reads its own answer: the loop, and the rows that its step is evaluated over.
+
+| kind | answer of the loop |
+| --- | --- |
+| levels | the sum of the levels: init, step(init), step(step(init)), …, a bag (`WITH RECURSIVE … UNION ALL`) |
+| set | the least set that contains init and step(itself) (`UNION`, `fixpoint`) |
+| best | of each key the best row of that set (`fixpoint` with a key) |
+| times | what `limit` steps make of init (`iterate` with `times`) |
+| converged | a point which one more step changes by no more than the tolerance (`iterate`, else) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from incremental.algebra.plan.checks import check_unique
+from incremental.algebra.plan.expressions import Column
+
+if TYPE_CHECKING:
+    from incremental.algebra.plan.nodes import Plan
+
+LoopKind = Literal["levels", "set", "best", "times", "converged"]
+Keep = Literal["least", "greatest"]
+Norm = Literal["sum", "mean", "max"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows that whoever evaluates the plan provides: of a loop in its step, or of a side input of one."""
+
+    name: str
+    columns: tuple[Column, ...]
+    children: ClassVar[tuple[Plan, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_unique(self.name, self.columns)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far the answer of a loop may be from its limit, in a norm of the differences of the double columns by key.
+
+    residual: the most that one more step may change; error: the most that the fixpoint may differ, for a step that
+    shrinks each difference to `contraction` of it. One of residual and error is given.
+    """
+
+    norm: Norm
+    residual: float | None = None
+    error: float | None = None
+    contraction: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.residual is None) == (self.error is None) or (self.error is None) != (self.contraction is None):
+            raise ValueError("a tolerance is a residual, or an error with a contraction")
+
+    @property
+    def allowed(self) -> float:
+        """The greatest residual of an answer; ‖x − x*‖ ≤ residual / (1 − contraction) bounds the error."""
+        if self.error is None or self.contraction is None:
+            assert self.residual is not None
+            return self.residual
+        return self.error * (1 - self.contraction)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The answer of a loop; in `step` the rows found so far are `Given(name, …)`.
+
+    The columns of init, step, the loop and what is given match by position. keys: of best and of numeric loops, the
+    columns that identify a row; keep: of best, which row of a key; limit: the most rounds, of levels the most levels
+    with rows, of times the number of steps; distinct: of levels, whether a row occurs once in each level;
+    tolerance: of converged; detail: what else distinguishes the loop in its fingerprint.
+    """
+
+    name: str
+    kind: LoopKind
+    init: Plan
+    step: Plan
+    columns: tuple[Column, ...]
+    limit: int
+    keys: tuple[Column, ...] = ()
+    keep: Keep | None = None
+    distinct: bool = False
+    tolerance: Tolerance | None = None
+    detail: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        check_unique(self.name, self.columns)
+        types = [column.type for column in self.columns]
+        for part, plan in (("start", self.init), ("step", self.step)):
+            if [column.type for column in plan.columns] != types:
+                raise ValueError(f"the {part} of {self.name} has other columns: {_types(plan.columns)}")
+        for given in _given(self.step, self.name):
+            if [column.type for column in given.columns] != types:
+                raise ValueError(f"the step of {self.name} reads other columns: {_types(given.columns)}")
+        if not set(self.keys) <= set(self.columns):
+            raise ValueError(f"a key of {self.name} is not one of its columns")
+        if (self.keep is not None) != (self.kind == "best") or (self.tolerance is not None) != (
+            self.kind == "converged"
+        ):
+            raise ValueError(f"a loop of kind {self.kind} has other options")
+        if self.kind in ("best", "converged") and not self.keys:
+            raise ValueError(f"a loop of kind {self.kind} has a key")
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.init, self.step)
+
+
+def _given(plan: Plan, name: str) -> list[Given]:
+    """Return the occurrences of a loop in its step."""
+    if isinstance(plan, Given):
+        return [plan] if plan.name == name else []
+    return [found for child in plan.children for found in _given(child, name)]
+
+
+def _types(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)

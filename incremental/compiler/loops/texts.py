@@ -1,0 +1,23 @@
+"""Print the stage of a loop."""
+
+from __future__ import annotations
+
+from incremental.algebra.loops import LoopState
+
+
+def stage_lines(stage: LoopState) -> list[str]:
+    """Return what a loop stores and how a refresh changes it."""
+    columns, keys = (", ".join(column.name for column in each) for each in (stage.columns, stage.keys))
+    if stage.levelled:
+        stored = f"rows ({columns}) by level, with the number of derivations at each"
+        order = "removals first, then additions" if stage.kind == "set" else "levels in rising order"
+        return [f"{stage.name}: recursion ({stage.kind}), {order}, at most {stage.limit:,} rounds", f"  keeps {stored}"]
+    if stage.tolerance is None:
+        return [f"{stage.name}: {stage.limit} steps, evaluated from the start", f"  keeps the answer ({columns})"]
+    warm, carried = (", ".join(column.name for column in each) for each in (stage.warm, stage.carried))
+    lines = [
+        f"{stage.name}: at most {stage.limit} steps, until one changes no more than {stage.tolerance.allowed:g} "
+        f"({stage.tolerance.norm} norm)",
+        f"  keeps one row for each ({keys}), and starts from its {warm}",
+    ]
+    return [*lines, f"  takes {carried} from its start"] if carried else lines

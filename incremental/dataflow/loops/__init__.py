@@ -1,0 +1,1 @@
+"""Maintain a loop: candidate rows with levels and derivation counts, in rounds until nothing more changes."""

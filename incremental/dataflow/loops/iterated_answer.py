@@ -1,0 +1,51 @@
+"""Store the answer of a loop whose rows are not kept by level: a bag, changed as a view's own table is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.loops import LoopState
+from incremental.algebra.program import WEIGHT
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.publish import stored_bag
+from incremental.dataflow.state_schema import Stored
+from incremental.lake.version_diff import Difference
+
+
+@dataclass(frozen=True)
+class IteratedAnswer:
+    """The table of one loop; buckets: of its partition."""
+
+    loop: LoopState
+    buckets: int
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The columns of a row."""
+        return tuple(column.name for column in self.loop.columns)
+
+    @property
+    def stored(self) -> Stored:
+        """What others need to know of the table."""
+        return stored_bag(self.row, self.buckets)
+
+    def answer(self, table: DataFrame) -> DataFrame:
+        """Return the loop's answer of a version of the table."""
+        return table.select(*map(quoted, self.row))
+
+    def difference(self, versions: Difference) -> DataFrame:
+        """Return the change of the answer between two versions of the table, from their files."""
+        change = versions.frame(self.row, consolidate=True)
+        if WEIGHT not in change.columns:
+            change = change.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        columns = [F.col(quoted(name)) for name in self.row]
+        return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
+
+
+def stored_loop(loop: LoopState, buckets: int) -> Candidates | IteratedAnswer:
+    """Return how the table of a loop is laid out."""
+    return Candidates(loop, buckets) if loop.levelled else IteratedAnswer(loop, buckets)

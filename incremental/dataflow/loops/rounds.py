@@ -1,0 +1,187 @@
+"""Maintain a loop in rounds, from the change of its init and its side inputs to the candidates that are to be written.
+
+    first           =  Δinit at level 0  +  Δstep where the side inputs change
+    derived(move)   =  Δstep where the loop's rows change by the move
+
+    touched ← first;  while something moves:  touched ← touched + derived(move)
+
+One Spark action a round: it computes the touched candidates and chooses the next move. Nothing is written meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.errors import StateError
+from incremental.algebra.loops import LEVEL
+from incremental.algebra.plan import Column
+from incremental.algebra.program import WEIGHT
+from incremental.algebra.sqltext import quoted
+from incremental.algebra.tuning import Tuning
+from incremental.dataflow.delta_rules import DeltaRules
+from incremental.dataflow.loops.acceptance import acceptance_of, beyond_limit
+from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.loops.leaves import FrontierChange, SideChange, SideInputs
+from incremental.dataflow.loops.touched import Again, Stored, Touched, TouchedCandidates
+from incremental.dataflow.lowering import Relation
+from incremental.dataflow.pruning import Pruning
+from incremental.spark import catalyst
+from incremental.spark.checkpoint import Checkpoints
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round moved: `retract`, `insert`, `levels` or `steps`; and how many rows."""
+
+    phase: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """The result of all rounds. touched: None where nothing changed, or given_up: where too much did."""
+
+    rounds: tuple[Round, ...]
+    touched: Touched | None
+    given_up: bool = False
+
+
+class Step:
+    """Evaluates the step of a loop, or the change of it, as candidates with weights, one row each."""
+
+    def __init__(self, candidates: Candidates, sides: SideInputs, tuning: Tuning, size: int) -> None:
+        self.candidates, self.sides, self._tuning, self.size = candidates, sides, tuning, size
+
+    def change(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DataFrame | None:
+        """The change of the step, one row a candidate, unsummed; None for none. block: what it is computed from."""
+        lowering = self.sides.lowering
+        pruning = Pruning(lowering, leaves, Checkpoints(block, self._tuning.local_rows), self._tuning)
+        found = DeltaRules(lowering, leaves, pruning).change(self.candidates.loop.step)
+        if found is None:
+            return None
+        return self.named(self.candidates.loop.step.columns, self.candidates.identity, found)
+
+    def named(self, columns: Sequence[Column], names: Sequence[str], rows: Relation) -> DataFrame:
+        """Rows as candidates with a weight."""
+        frame = self.sides.lowering.frame(rows, list(zip(columns, names, strict=True)))
+        return frame if rows.weighted else frame.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+    def summed(self, parts: Sequence[DataFrame]) -> DataFrame | None:
+        """Weights summed by candidate, zeros left out."""
+        if not parts:
+            return None
+        names = [F.col(quoted(name)) for name in self.candidates.identity]
+        together = reduce(DataFrame.unionByName, parts)
+        together = together.coalesce(1) if self.is_small() else together
+        return together.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
+
+    def is_small(self) -> bool:
+        """True if one task computes a round sooner than several that exchange rows."""
+        return self.size <= self._tuning.local_bytes and self.sides.is_small()
+
+    def init(self, rows: Relation) -> DataFrame:
+        """Rows of the loop's init, or their change, at level 0."""
+        named = self.named(self.candidates.loop.init.columns, self.candidates.row, rows)
+        return named.withColumn(LEVEL, F.lit(0))
+
+
+class Block(ExitStack):
+    """Frees frames; used: whether anything of a round was computed ahead, so that its plan fits no other round."""
+
+    used = False
+
+    def enter_context(self, cm: AbstractContextManager[T, bool | None]) -> T:
+        """Free a frame after the block."""
+        self.used = True
+        return super().enter_context(cm)
+
+
+class Rounds:
+    """The rounds of one loop in one refresh. stored: its table before; rows: counts the candidates that it has."""
+
+    def __init__(self, step: Step, stored: DataFrame, rows: Callable[[], int], tuning: Tuning) -> None:
+        candidates = step.candidates
+        self._step, self._candidates, self._rows, self._tuning = step, candidates, rows, tuning
+        held = Stored(stored, step.is_small())
+        self.touched = TouchedCandidates(candidates, acceptance_of(candidates, held.small), held, tuning.local_rows)
+        self._again: dict[str, Again] = {}
+
+    def run(self) -> Maintained:
+        """Move candidates until nothing more changes; raises NotConvergedError beyond the loop's limit."""
+        block = ExitStack()
+        first = self._first(block)
+        if first is None:
+            block.close()
+            return Maintained((), None)
+        touched, rounds = self.touched.after(None, first, block), list[Round]()
+        while touched.move is not None:
+            if self._outgrown(touched):
+                touched.free()
+                return Maintained(tuple(rounds), None, True)
+            rounds.append(Round(touched.move.phase, touched.move.rows))
+            self._check_limit(rounds)
+            touched = self._next(touched)
+        return Maintained(tuple(rounds), touched)
+
+    def _first(self, block: ExitStack) -> DataFrame | None:
+        """The change of the candidates' derivations as long as what is accepted stays."""
+        sides, loop = self._step.sides, self._candidates.loop
+        init = sides.rules.change(loop.init)
+        leaves = SideChange(
+            self._candidates, sides, self._step.size, lambda: self._candidates.accepted(self.touched.stored.rows)
+        )
+        step = self._step.change(leaves, block)
+        return self._step.summed(([] if init is None else [self._step.init(init)]) + ([] if step is None else [step]))
+
+    def _next(self, touched: Touched) -> Touched:
+        """Make a move, and add what follows from it; with the plan of the last such move, if it fits."""
+        assert touched.move is not None
+        if (again := self._again.get(touched.move.sql)) is not None and catalyst.is_local(touched.frame):
+            after = again(touched)
+            if after is not None:
+                touched.free()
+                return after
+        block, frontier = Block(), self.touched.frontier(touched)
+        leaves = FrontierChange(
+            self._candidates,
+            self._step.sides,
+            self._step.size,
+            frontier,
+            lambda moved: self.touched.accepted(touched, moved),
+        )
+        derived = self._step.change(leaves, block)
+        after = self.touched.after(touched, self._step.summed([] if derived is None else [derived]), block)
+        if not block.used and (repeated := self.touched.repeated(touched, after)) is not None:
+            self._again[touched.move.sql] = repeated
+        touched.free()
+        return after
+
+    def _outgrown(self, touched: Touched) -> bool:
+        """True if a run from nothing is the shorter way."""
+        most = self._tuning.restart_share
+        return touched.size > self._tuning.restart_rows and touched.size > most * self._rows()
+
+    def _check_limit(self, rounds: Sequence[Round]) -> None:
+        """Raise NotConvergedError for a set that still grows beyond its limit; other kinds are limited by level."""
+        inserted = sum(each.phase == "insert" for each in rounds)
+        if inserted > self._candidates.loop.limit:
+            raise beyond_limit(self._candidates)
+        if self._candidates.loop.kind != "set" and len(rounds) > 2 * self._candidates.loop.limit + 2:
+            raise StateError(f"the levels of {self._candidates.loop.name} do not rise. Rebuild the view.")
+
+
+def rows_by_phase(rounds: Sequence[Round]) -> dict[str, list[int]]:
+    """Return how many candidates each round moved, by phase."""
+    found: dict[str, list[int]] = {}
+    for each in rounds:
+        found.setdefault(each.phase, []).append(each.rows)
+    return found

@@ -1,0 +1,82 @@
+"""Write the candidates of a loop, as one commit of its table: the first load, a MERGE of what changed, or all anew.
+
+A small table is read, changed and written by one task (as states are, merge.py). A stored candidate that does not have
+the derivations it was read with was changed by somebody: the write fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.loops import ACCEPTED
+from incremental.algebra.program import BUCKET, ROWS
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.loops.touched import ROWS_BEFORE
+from incremental.lake.commit_tag import Mark
+from incremental.lake.files import needs_mapping
+from incremental.lake.physical_layout import arranged, sorted_by
+from incremental.lake.protocol import Clause, Table
+from incremental.spark.checkpoint import in_one_task, planned_at_once
+
+
+@dataclass(frozen=True)
+class CandidateWrite:
+    """Writes one table; `t` is what is stored, `u` the touched candidates that differ from it."""
+
+    candidates: Candidates
+    table: Table
+    mark: Mark
+
+    def load(self, rows: DataFrame) -> None:
+        """Create the table with all candidates, or replace all that it has."""
+        arranged_rows = self._arranged(rows)
+        if self.table.version() is None:
+            self.table.append(arranged_rows, self.mark, BUCKET, needs_mapping(self.candidates.columns))
+        else:
+            self.table.overwrite(arranged_rows, self.mark, BUCKET)
+
+    def merge(self, changed: DataFrame, buckets: Sequence[int]) -> None:
+        """A Delta MERGE of the touched buckets."""
+        values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
+        update = {quoted(ROWS): F.expr(self._checked(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
+        literals = ", ".join(map(str, buckets))
+        condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
+        clauses = [
+            Clause("delete", f"u.{ROWS} = 0 AND t.{ROWS} = u.{ROWS_BEFORE}", {}),
+            Clause("update", None, update),
+            Clause("insert", None, {**values, quoted(ROWS): F.expr(self._checked(f"u.{ROWS}"))}),
+        ]
+        self.table.merge(changed, condition, clauses, self.mark)
+
+    def rewrite(self, version: int, changed: DataFrame, few: bool) -> bool:
+        """Read all, merge, write all; returns whether by a direct commit. few: one task holds the change."""
+        stored, change = self.table.at(version), changed
+        if few:
+            stored, change = in_one_task(stored, change)
+        joined = stored.alias("t").join(change.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")
+        values = {name: f"coalesce(u.{quoted(name)}, t.{quoted(name)})" for name in self.candidates.columns}
+        values |= {ROWS: f"if(u.{ROWS} IS NULL, t.{ROWS}, {self._checked(f'u.{ROWS}')})"}
+        rows = joined.select(*(F.expr(values[name]).alias(name) for name in self.candidates.columns))
+        kept = rows.where(f"{ROWS} > 0")
+        if few:
+            written = planned_at_once(sorted_by(kept.coalesce(1), self.candidates.stored.sorted_by))
+        else:
+            written = self._arranged(kept)
+        return self.table.overwrite(written, self.mark, BUCKET)
+
+    @property
+    def _same(self) -> str:
+        return self.candidates.same(self.candidates.identity)
+
+    def _checked(self, rows: str) -> str:
+        message = f"'the table of {self.candidates.loop.name} was changed by somebody. Rebuild the view'"
+        differs = f"coalesce(t.{ROWS}, 0L) <> u.{ROWS_BEFORE}"
+        return f"if({differs}, CAST(raise_error({message}) AS BIGINT), {rows})"
+
+    def _arranged(self, rows: DataFrame) -> DataFrame:
+        return arranged(rows, self.candidates.buckets, self.candidates.stored.sorted_by)

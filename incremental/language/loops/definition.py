@@ -1,0 +1,201 @@
+"""The batch definition of loops: what a query with `fixpoint` or `iterate` means, evaluated round by round.
+
+Every round is computed and cut off from its plan, so that plans do not grow. Nothing is shared with the maintenance of
+loops, which is tested against this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
+
+from incremental.algebra.errors import NotConvergedError, QueryError
+from incremental.algebra.plan import Norm
+from incremental.algebra.sqltext import quoted
+from incremental.language.determinism.tie_breaking import break_ties
+from incremental.language.loops.options import LoopOptions, Step
+
+SHOWN = 5  # residuals in a message
+BEST, KNOWN = "__best", "__known"
+ROUNDING = 1.01  # how much more than the declared contraction a residual may shrink less
+
+
+class Definition:
+    """Evaluates loops by their definition, from the start."""
+
+    def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+        """Return the answer of a loop; raises NotConvergedError beyond its limit."""
+        names = start.columns
+
+        def named(rows: DataFrame) -> DataFrame:
+            found = step(rows)
+            return found if found.columns == names else found.toDF(*names)
+
+        match options.kind:
+            case "best":
+                return best_rows(start, named, options)
+            case "times":
+                return repeated(start, named, options.limit)
+            case "converged":
+                return converged(start, named, options)
+            case _:
+                return least_set(start, named, options)
+
+
+def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    """Return the rows of init and of step(found), until no round adds a row."""
+    found, rounds = computed(start.distinct()), 1
+    size = found.count()
+    while True:
+        grown = computed(found.union(step(found)).distinct())
+        if (now := grown.count()) == size:
+            return grown
+        found, size, rounds = grown, now, rounds + 1
+        check_rounds(rounds, options)
+
+
+def best_rows(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    """Return the best row of each key, among the rows that were better than all before when they were found."""
+    accepted = computed(best_of(start, options))
+    answer, rounds = accepted, 1
+    while True:
+        candidates = best_of(step(accepted), options)
+        better = computed(improvements(candidates, answer, options))
+        if not better.count():
+            return answer
+        accepted, rounds = computed(accepted.union(better)), rounds + 1
+        answer = computed(best_of(accepted, options))
+        check_rounds(rounds, options)
+
+
+def best_of(rows: DataFrame, options: LoopOptions) -> DataFrame:
+    """Return of each key the row whose other columns are least, or greatest, in their order; NULL is the least."""
+    others = [name for name in rows.columns if name not in options.keys]
+    choose = F.min if options.keep == "least" else F.max
+    best = rows.groupBy(*map(quoted, options.keys)).agg(choose(F.struct(*map(quoted, others))).alias(BEST))
+    return best.select(*(F.col(quoted(n)) if n in options.keys else F.col(BEST)[n].alias(n) for n in rows.columns))
+
+
+def improvements(candidates: DataFrame, answer: DataFrame, options: LoopOptions) -> DataFrame:
+    """Return the candidates that are better than the answer's row of their key, or whose key it does not have."""
+    others = [name for name in answer.columns if name not in options.keys]
+    keys = [F.col(quoted(name)).alias(f"{KNOWN}_{i}") for i, name in enumerate(options.keys)]
+    known = answer.select(*keys, F.struct(*map(quoted, others)).alias(KNOWN))
+    same = [F.col(quoted(name)).eqNullSafe(F.col(f"{KNOWN}_{i}")) for i, name in enumerate(options.keys)]
+    value, best = F.struct(*map(quoted, others)), F.col(KNOWN)
+    better = value < best if options.keep == "least" else value > best
+    joined = candidates.join(known, reduce(Column.__and__, same), "left").where(best.isNull() | better)
+    return joined.select(*map(quoted, answer.columns))
+
+
+def repeated(start: DataFrame, step: Step, times: int) -> DataFrame:
+    """Return the rows after so many steps."""
+    rows = computed(start)
+    for _ in range(times):
+        rows = computed(step(rows))
+        rows.count()
+    return rows
+
+
+def converged(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    """Return the first point that one more step changes by no more than the tolerance, with the same keys."""
+    assert options.tolerance is not None
+    point, residuals = computed(start), list[float]()
+    check_unique_keys(point, options)
+    for _ in range(options.limit):
+        moved = computed(step(point))
+        residual, unmatched = distance(point, moved, options.keys, options.tolerance.norm)
+        residuals.append(residual)
+        if residual <= options.tolerance.allowed and not unmatched:
+            check_unique_keys(moved, options)
+            return point
+        check_contraction(residuals, options)
+        point = moved
+    raise NotConvergedError(
+        f"iterate did not converge in {options.limit} steps: one more step still changes the answer by "
+        f"{shown(residuals)}. Raise its limit or its tolerance."
+    )
+
+
+def distance(old: DataFrame, new: DataFrame, keys: Sequence[str], norm: Norm) -> tuple[float, int]:
+    """Return the norm of the difference of two frames' double columns, and the number of keys on one side alone.
+
+    Such a key counts with its value.
+    """
+    doubles = double_columns(old, keys)
+    sides = [
+        frame.select(
+            *(F.col(quoted(name)).alias(f"{side}_key_{i}") for i, name in enumerate(keys)),
+            *(F.col(quoted(name)).cast("double").alias(f"{side}_{i}") for i, name in enumerate(doubles)),
+            F.lit(True).alias(side),
+        )
+        for side, frame in (("old", old), ("new", new))
+    ]
+    same = [F.col(f"old_key_{i}").eqNullSafe(F.col(f"new_key_{i}")) for i in range(len(keys))]
+    differences = [
+        F.coalesce(F.abs(F.col(f"new_{i}") - F.col(f"old_{i}")), F.abs(f"new_{i}"), F.abs(f"old_{i}"), F.lit(0.0))
+        for i in range(len(doubles))
+    ]
+    total = reduce(Column.__add__, differences)
+    greatest = F.greatest(*differences) if len(differences) > 1 else differences[0]
+    measure = {"sum": F.sum(total), "max": F.max(greatest), "mean": F.sum(total) / (F.count(F.lit(1)) * len(doubles))}
+    joined = sides[0].join(sides[1], reduce(Column.__and__, same), "full")
+    alone = F.count_if(F.col("old").isNull() | F.col("new").isNull()).alias("unmatched")
+    row = joined.agg(F.coalesce(measure[norm], F.lit(0.0)).alias("norm"), alone).first()
+    assert row is not None
+    return float(row["norm"]), int(row["unmatched"])
+
+
+def double_columns(rows: DataFrame, keys: Sequence[str]) -> list[str]:
+    """Return the columns that a tolerance compares; raises QueryError if there are none."""
+    found = [
+        field.name for field in rows.schema
+        if isinstance(field.dataType, DoubleType | FloatType) and field.name not in keys
+    ]  # fmt: skip
+    if not found:
+        raise QueryError("iterate to a tolerance compares columns of type double, and there is none. Cast them.")
+    return found
+
+
+def check_unique_keys(rows: DataFrame, options: LoopOptions) -> None:
+    """Refuse rows that share a key; raises QueryError."""
+    repeated_keys = rows.groupBy(*map(quoted, options.keys)).count().where("count > 1")
+    if not repeated_keys.isEmpty():
+        raise QueryError(
+            f"iterate found several rows with one key ({', '.join(options.keys)}). Aggregate by the key in the step."
+        )
+
+
+def check_rounds(rounds: int, options: LoopOptions) -> None:
+    """Refuse a loop that finds rows in more rounds than its limit; raises NotConvergedError."""
+    if rounds > options.limit:
+        raise NotConvergedError(
+            f"fixpoint still found rows in round {rounds}, and its limit is {options.limit}. "
+            "Raise the limit, or bound what the step counts up."
+        )
+
+
+def check_contraction(residuals: Sequence[float], options: LoopOptions) -> None:
+    """Refuse a step that shrinks differences less than it is declared to; raises NotConvergedError."""
+    assert options.tolerance is not None
+    declared = options.tolerance.contraction
+    if declared is None or len(residuals) < 2 or residuals[-1] <= declared * ROUNDING * residuals[-2]:
+        return
+    raise NotConvergedError(
+        f"the step of iterate shrank a difference to {residuals[-1] / residuals[-2]:.4g} of it, and its contraction is "
+        f"declared as {declared}. Declare a greater one, or use residual."
+    )
+
+
+def shown(residuals: Sequence[float]) -> str:
+    """Return the last residuals as text."""
+    return ", ".join(f"{each:.3g}" for each in residuals[-SHOWN:])
+
+
+def computed(frame: DataFrame) -> DataFrame:
+    """Return the rows of a frame, computed once by the action that follows, with ties broken as everywhere."""
+    return break_ties(frame.sparkSession, frame).localCheckpoint(eager=False)

@@ -1,0 +1,75 @@
+"""Record the loops of a query while it is read: each becomes a relation without data, as sources are.
+
+The step is called once, over a relation that stands for the rows found so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from incremental.language.loops.options import LoopOptions, Step
+from incremental.language.unread import relation_number, unread
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+
+@dataclass(frozen=True)
+class RecordedLoop:
+    """One loop as Spark analysed it; given: the RDD number of the relation that its step reads."""
+
+    start: J
+    step: J
+    given: int
+    options: LoopOptions
+
+
+@dataclass(frozen=True)
+class RecordedLoops:
+    """The loops of one query by the RDD number of their answers.
+
+    given: the answer's number by that of the rows that its step reads; calls: the answers' numbers in the order of the
+    calls, without those that a step calls.
+    """
+
+    loops: dict[int, RecordedLoop] = field(default_factory=dict[int, RecordedLoop])
+    given: dict[int, int] = field(default_factory=dict[int, int])
+    calls: list[int] = field(default_factory=list[int])
+
+    @property
+    def numbers(self) -> set[int]:
+        """The RDD numbers of the relations that stand for loops, and for their rows."""
+        return {*self.loops, *self.given}
+
+    @property
+    def plans(self) -> Iterator[J]:
+        """The analysed plans of all starts and steps."""
+        for loop in self.loops.values():
+            yield loop.start
+            yield loop.step
+
+
+class LoopRecorder:
+    """Records loops in one session."""
+
+    def __init__(self, spark: SparkSession, recorded: RecordedLoops) -> None:
+        self._spark, self._recorded, self._depth = spark, recorded, 0
+
+    def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+        """Record a loop and return a relation that stands for its answer."""
+        schema = StructType([StructField(each.name, each.dataType) for each in start.schema])
+        answer, rows = unread(self._spark, schema), unread(self._spark, schema)
+        number, given = relation_number(answer), relation_number(rows)
+        self._recorded.given[given] = number
+        if not self._depth:
+            self._recorded.calls.append(number)
+        self._depth += 1
+        try:
+            plans = catalyst.analysed(start), catalyst.analysed(step(rows))
+        finally:
+            self._depth -= 1
+        self._recorded.loops[number] = RecordedLoop(*plans, given, options)
+        return answer

@@ -1,0 +1,172 @@
+"""Calls: functions, macros, aggregations and constructors of the program, aggregates, and scalar functions.
+
+A function is unfolded with the values of its arguments, a macro with its arguments as they are written, translated
+wherever their names occur with the names around the call. A user aggregation folds the collected, sorted bag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from incremental.language.mrql import casts, functions, indexing, operators, relations
+from incremental.language.mrql.aggregates import NAMES, aggregated, exists
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import Frame
+from incremental.language.mrql.rows.scope import Deferred, Scope, described
+from incremental.language.mrql.rows.values import Array, Function, Group, Poured, Relation, Scalar, Value
+from incremental.language.mrql.syntax import items as I
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.spans import Span
+from incremental.language.mrql.syntax.tree import Node
+
+TRUE = "is true"  # the name of no function that anybody can write: whether a condition is true, and not NULL
+UNSUPPORTED: dict[type[Node], str] = {
+    T.XPath: "xpath is not supported yet. Land such files as a source with columns",
+    T.Trace: "trace writes to a log while a query runs. Leave it out, and look at explain",
+    T.TypeValue: "type(…) is an argument of source. Use `as` for another type",
+}
+
+
+def unsupported(node: Node) -> Exception:
+    """The error of a form that is not finished or never will be."""
+    sentence = UNSUPPORTED.get(type(node), "this form is not supported. Write it another way")
+    return node.span.error(f"{sentence}.")
+
+
+def called(node: T.Call, scope: Scope) -> Value:
+    """The value of a call."""
+    name, definitions, span = node.name, scope.definitions, node.span
+    local = scope.names.get(name, definitions.names.get(name))
+    if isinstance(local, Function | Deferred):
+        found = scope.value(T.Name(span, name))
+        if isinstance(found, Function):
+            return unfolded(name, found, node, scope)
+    if function := definitions.functions.get(name):
+        return unfolded(name, Function(function.parameters, function.result, function.body, {}), node, scope)
+    if macro := definitions.macros.get(name):
+        return expanded(macro, node, scope)
+    if aggregation := definitions.aggregations.get(name):
+        (argument,) = exactly(node, 1)
+        return folded(aggregation, scope.value(argument), scope, span)
+    if data := definitions.constructors.get(name):
+        return constructed(data, node, scope)
+    return builtin(node, scope)
+
+
+def exactly(node: T.Call, count: int) -> tuple[Node, ...]:
+    """The arguments of a call that takes so many."""
+    if len(node.arguments) != count:
+        raise node.span.error(f"{node.name} takes {count} arguments, not {len(node.arguments)}. Correct the call.")
+    return node.arguments
+
+
+def deeper(name: str, scope: Scope, span: Span) -> Scope:
+    """The scope within the body of a function or macro; raises QueryError for one that calls itself."""
+    if name in scope.calls:
+        raise span.error(f"{name} calls itself, and a query is unfolded before it runs. Use repeat, or a range.")
+    return replace(scope, calls=(*scope.calls, name))
+
+
+def unfolded(name: str, function: Function, node: T.Call, scope: Scope) -> Value:
+    """The body of a function, with the values of the arguments as its parameters."""
+    arguments = exactly(node, len(function.parameters))
+    inner = deeper(name, scope, node.span)
+    names = dict(function.names)
+    for parameter, argument in zip(function.parameters, arguments, strict=True):
+        value = scope.once(scope.value(argument))
+        names[parameter.name] = casts.cast(value, casts.type_of(parameter.type, scope), scope, argument.span)
+    value = replace(inner, names=names, repeated=()).value(function.body)
+    return casts.cast(value, casts.type_of(function.result, scope), scope, node.span)
+
+
+def expanded(macro: I.MacroDefinition, node: T.Call, scope: Scope) -> Value:
+    """The body of a macro, with the arguments as they are written."""
+    arguments = exactly(node, len(macro.parameters))
+    inner = deeper(macro.name, scope, node.span)
+    names = {p: Deferred(a, scope.names, scope.calls) for p, a in zip(macro.parameters, arguments, strict=True)}
+    return replace(inner, names=names, repeated=()).value(macro.body)
+
+
+def constructed(data: t.Data, node: T.Call, scope: Scope) -> Value:
+    """A value of a data type: its tag, and what the constructor holds."""
+    span, held = node.span, data.items[data.constructors.index(node.name)]
+    argument = node.arguments[0] if len(node.arguments) == 1 else T.TupleOf(span, node.arguments)
+    value = casts.cast(scope.inside(scope.value(argument), span), held, scope, span)
+    fields = [
+        f"'{name}', {v.pack(value) if name == node.name else f'CAST(NULL AS {t.sql_type(item)})'}"
+        for name, item in zip(data.constructors, data.items, strict=True)
+    ]
+    return Scalar(f"named_struct('tag', '{node.name}', {', '.join(fields)})", data)
+
+
+def folded(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span: Span) -> Value:
+    """A user aggregation: plus over the units of the elements, from zero."""
+    array = scope.inside(value, span)
+    if not isinstance(array, Array):
+        shown = described(value, scope)
+        raise span.error(f"{aggregation.name} needs a collection, this is {shown}. Write {{…}} around it.")
+    type_ = casts.type_of(aggregation.type, scope)
+    total, each = scope.fresh.fresh("s"), scope.fresh.fresh("x")
+    inner = replace(scope.within(total, each), names={}, repeated=())
+    element = v.unpack(each, array.item)
+    unit = element if aggregation.unit is None else applied(aggregation.unit, [element], inner, span)
+    unit = casts.cast(unit, type_, inner, span)
+    zero = casts.cast(replace(scope, names={}).value(aggregation.zero), type_, scope, span)
+    plus = casts.cast(applied(aggregation.plus, [v.unpack(total, type_), unit], inner, span), type_, inner, span)
+    sql_type = t.sql_type(type_)
+    step = f"({total}, {each}) -> CAST({v.pack(plus)} AS {sql_type})"
+    return v.unpack(f"aggregate({v.pack(array)}, CAST({v.pack(zero)} AS {sql_type}), {step})", type_)
+
+
+def applied(function: Node, values: Sequence[Value], scope: Scope, span: Span) -> Value:
+    """A function, by its name or as a lambda, of values."""
+    names = {f"argument {position}": value for position, value in enumerate(values)}
+    nodes = tuple(T.Name(span, name) for name in names)
+    if isinstance(function, T.Name):
+        return scope.binding(names).value(T.Call(span, function.name, nodes))
+    found = scope.value(function)
+    if not isinstance(found, Function):
+        raise function.span.error("expected a function. Name one, or write a lambda.")
+    return unfolded("this lambda", found, T.Call(span, "this lambda", nodes), scope.binding(names))
+
+
+def builtin(node: T.Call, scope: Scope) -> Value:
+    """An aggregate or a function that MRQL has."""
+    name, span = node.name, node.span
+    if name in NAMES and len(node.arguments) == 1:
+        return aggregated(name, scope.value(node.arguments[0]), scope, span)
+    if name in functions.FUNCTIONS or name in functions.REFUSED:
+        return functions.applied(name, [scope.value(a) for a in node.arguments], scope, span)
+    if name == TRUE:
+        return Scalar(f"coalesce({scope.condition(node.arguments[0])}, false)", t.BOOL)
+    match name:
+        case "member":
+            x, c = exactly(node, 2)
+            return is_member(scope.value(x), scope.value(c), scope, span)
+        case "elem":
+            return indexing.only(scope.value(exactly(node, 1)[0]), scope, span)
+        case "source" | "stream":
+            return scope.definitions.source(node, scope)
+        case _:
+            raise span.error(f"{name} is not a function. Define it, or correct its name.")
+
+
+def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Value:
+    """Whether a collection has an element that equals a value."""
+    if isinstance(collection, Group):
+        collection = scope.inside(collection, span)
+    if isinstance(collection, Array):
+        value = scope.once(value)
+        each = scope.fresh.fresh("x")
+        equal = operators.equal(v.unpack(each, collection.item), value, scope.within(each), span)
+        return Scalar(f"exists({collection.sql}, {each} -> coalesce({equal}, false))", t.BOOL)
+    relation = relations.lifted(collection, scope, span)
+
+    def pour(frame: Frame) -> Poured:
+        poured = relation.pour(frame)
+        frame.filter(operators.equal(poured.value, value, scope.at(frame), span))
+        return poured
+
+    return exists(Relation(pour), scope, span)

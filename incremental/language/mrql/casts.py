@@ -1,0 +1,104 @@
+"""Types as they are written, and `value as type`."""
+
+from __future__ import annotations
+
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.types import Type
+from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.spans import Span
+from incremental.language.mrql.syntax.tree import Node
+
+
+def type_of(node: Node, scope: Scope) -> Type:
+    """The type that is written. Raises QueryError for a name that is no type."""
+    match node:
+        case T.NamedType(span=span, name=name, arguments=arguments):
+            return named(name, [type_of(each, scope) for each in arguments], scope, span)
+        case T.TupleType(items=items):
+            return t.Tuple(tuple(type_of(item, scope) for item in items))
+        case T.RecordType(fields=fields):
+            return t.Record(tuple(f.name for f in fields), tuple(type_of(f.type, scope) for f in fields))
+        case T.CollectionType(bag=bag, item=item):
+            return t.Collection(bag, type_of(item, scope))
+        case _:
+            raise node.span.error("this is not a type. Write one such as int, <a: int> or {string}.")
+
+
+def named(name: str, arguments: list[Type], scope: Scope, span: Span) -> Type:
+    """A type by its name."""
+    if found := scope.definitions.types.get(name):
+        return found
+    if len(arguments) == 1 and name.lower() in ("list", "bag", "set"):
+        return t.Collection(name.lower() != "list", arguments[0])
+    if name in t.NAMED and not arguments:
+        return t.NAMED[name]
+    raise span.error(f"{name} is not a type. Use one of {', '.join(t.NAMED)}, or define it with `type`.")
+
+
+def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
+    """`value as type`: numbers are converted, strings are read as numbers, collections element by element.
+
+    Raises QueryError where a value of its type cannot be of the wanted one.
+    """
+    if wanted == t.ANY:
+        return value
+    match value, wanted:
+        case Scalar(sql, type_), t.Basic() | t.Foreign():
+            if type_ != wanted and not isinstance(type_, t.Basic | t.Foreign):
+                raise refused(value, wanted, scope, span)
+            return value if type_ == wanted else Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
+        case Scalar(_, type_), t.Data() if type_ == wanted:
+            return value
+        case Product(_, parts, positional), t.Tuple(items) if len(parts) == len(items) and (
+            value.names is None or positional
+        ):
+            return Product(None, tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True)))
+        case Product(names, parts), t.Record(wanted_names, items) if names == wanted_names:
+            made = tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True))
+            return Product(names, made, value.positional)
+        case Array(), t.Collection(bag, item):
+            return cast_array(value, bag, item, scope, span)
+        case Relation(pour, ordered), t.Collection(bag, item):
+            return Relation(lambda frame: cast_rows(pour(frame), item, scope.at(frame), span), ordered and not bag)
+        case Group(), t.Collection():
+            return cast(scope.inside(value, span), wanted, scope, span)
+        case _:
+            raise refused(value, wanted, scope, span)
+
+
+def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) -> Array:
+    """An array whose elements are cast."""
+    if value.item == item:
+        return Array(v.pack(value), item, bag, value.bag and bag)
+    if value.item == t.NOTHING:
+        return Array(f"CAST({value.sql} AS ARRAY<{t.sql_type(item)}>)", item, bag)
+    element = scope.fresh.fresh("x")
+    inner = v.pack(cast(v.unpack(element, value.item), item, scope.within(element), span))
+    return Array(f"transform({v.pack(value)}, {element} -> {inner})", item, bag)
+
+
+def cast_rows(poured: Poured, item: Type, scope: Scope, span: Span) -> Poured:
+    """Rows whose value is cast."""
+    return Poured(cast(poured.value, item, scope, span), poured.order)
+
+
+def refused(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
+    """The error of a value that cannot be of a type."""
+    return span.error(f"expected {t.shown(wanted)}, found {described(value, scope)}. Write a value of that type.")
+
+
+def unify(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:
+    """Values inside a row with one type for all. Raises QueryError where there is none."""
+    types = [v.type_of(value) for value in values]
+    common = types[0]
+    for type_ in types[1:]:
+        both = t.unified(common, type_) if common is not None and type_ is not None else None
+        if both is None:
+            shown = " and ".join(dict.fromkeys(described(value, scope) for value in values))
+            raise span.error(f"{what} have the types {shown}, which have no common one. Cast one with `as`.")
+        common = both
+    assert common is not None
+    return [v.converted(value, common) for value in values]

@@ -1,0 +1,86 @@
+"""`select … from … where …` (the table of generators in docs/mrql.md).
+
+The generators are read into one frame from left to right, the conditions go above, and Catalyst makes joins of them. A
+select without group, order and distinct adds nothing of its own to the frame that reads it.
+"""
+
+from __future__ import annotations
+
+from incremental.language.mrql import arrays, groups, patterns, relations
+from incremental.language.mrql.patterns import Bound
+from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
+from incremental.language.mrql.rows.scope import Scope
+from incremental.language.mrql.rows.values import Group, Order, Poured, Relation, Value
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.tree import Node
+
+
+def selected(select: T.Select, scope: Scope) -> Value:
+    """The value of a select: a relation if a generator is one, else an array, or a value of a group's rows."""
+    binding = select.bindings[0]
+    first = scope.value(binding.domain)
+    if binding.each and isinstance(first, Group) and (found := groups.selected(select, first, scope)):
+        return found
+    if not (binding.each and isinstance(first, Relation)) and (array := arrays.selected(select, first, scope)):
+        return array
+    base = Relation(lambda frame: poured(select, scope, frame), select.order is not None)
+    if select.distinct:
+        base = relations.distinct(base, scope, select.span)
+    if select.order is not None and select.order.limit is not None:
+        return relations.first_rows(base, limit(select.order.limit, scope), scope, select.span)
+    return base
+
+
+def limit(node: Node, scope: Scope) -> str:
+    """The number of a limit, which is the same for all rows."""
+    sql, _ = scope.packed(node)
+    if SUBQUERY in sql or NAME.search(sql):
+        raise node.span.error("a limit is a constant. Write a number, or an element of `args`.")
+    return f"CAST({sql} AS INT)"
+
+
+def poured(select: T.Select, scope: Scope, frame: Frame) -> Poured:
+    """Add the rows of a select to a frame, before distinct and limit."""
+    rows = frame if select.group is None else frame.child()
+    inner, bound = generated(select.bindings, scope.at(rows))
+    if select.where is not None:
+        filter_rows(select.where, inner)
+    if select.group is not None:
+        inner = groups.opened(select.group, inner, bound)
+        if select.group.having is not None:
+            filter_rows(select.group.having, inner)
+    value, order = inner.value(select.head), list[Order]()
+    for key in select.order.keys if select.order else ():
+        node, descending = arrays.inverted(key)
+        order.append(Order(inner.packed(node)[0], descending))
+    if inner.frame is not frame:
+        if select.distinct or order:
+            value = inner.inside(value, select.head.span)
+        frame.absorb(inner.frame)
+    return Poured(value, tuple(order))
+
+
+def generated(bindings: tuple[T.Binding, ...], scope: Scope) -> tuple[Scope, Bound]:
+    """Read generators into the scope's frame."""
+    bound = Bound()
+    for binding in bindings:
+        value = scope.value(binding.domain)
+        if binding.each:
+            value = relations.lifted(value, scope, binding.domain.span).pour(scope.frame).value
+        else:
+            value = scope.once(value)
+        before = len(bound.conditions)
+        bound = patterns.bind(binding.pattern, value, scope, bound)
+        for condition in bound.conditions[before:]:
+            scope.frame.filter(condition)
+        scope = scope.binding(bound.names)
+    return scope, bound
+
+
+def filter_rows(node: Node, scope: Scope) -> None:
+    """Keep the rows for which a condition is true."""
+    if isinstance(node, T.Binary) and node.operator == "and":
+        filter_rows(node.left, scope)
+        filter_rows(node.right, scope)
+    else:
+        scope.frame.filter(scope.condition(node))

@@ -1,0 +1,228 @@
+"""Translate an expression: one function for each form of the tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from incremental.language.mrql import calls, casts, comprehensions, indexing, markup, operators, patterns, relations
+from incremental.language.mrql.aggregates import aggregated, exists
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.scope import Deferred, Scope, described
+from incremental.language.mrql.rows.values import Array, Function, Group, Product, Relation, Scalar, Value
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.tree import Node
+
+
+def translate(node: Node, scope: Scope) -> Value:
+    """The value of an expression. Raises QueryError, with its place, for what has no meaning or is not supported."""
+    for repeated, value in scope.repeated:
+        if repeated == node:
+            return value
+    match node:
+        case T.Name():
+            return named(node, scope)
+        case T.Select():
+            return comprehensions.selected(node, scope)
+        case T.Call():
+            return calls.called(node, scope)
+        case T.Literal() | T.TupleOf() | T.RecordOf() | T.CollectionOf():
+            return built(node, scope)
+        case T.Binary() | T.Unary() | T.SetOperation():
+            return operation(node, scope)
+        case T.Member() | T.Component() | T.Index() | T.Slice():
+            return part(node, scope)
+        case T.IfElse() | T.Let() | T.Case() | T.Quantified() | T.Lambda():
+            return structure(node, scope)
+        case T.RangeOf() | T.Typed() | T.Repeat() | T.Template() | T.Markup():
+            return other(node, scope)
+        case _:
+            raise calls.unsupported(node)
+
+
+def other(node: T.RangeOf | T.Typed | T.Repeat | T.Template | T.Markup, scope: Scope) -> Value:
+    """A range, a cast, a loop, or a form of XML."""
+    match node:
+        case T.Template():
+            return markup.template(node, scope)
+        case T.Markup():
+            return markup.part(node, scope)
+        case T.RangeOf(relation=relation, first=first, last=last):
+            return indexing.spread(scope.value(first), scope.value(last), relation, scope, node.span)
+        case T.Typed(value=value, type=type_):
+            return casts.cast(scope.value(value), casts.type_of(type_, scope), scope, node.span)
+        case T.Repeat():
+            return scope.definitions.repeat(node, scope)
+
+
+def built(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope: Scope) -> Value:
+    """A constant, a tuple, a record, a bag or a list."""
+    match node:
+        case T.Literal(value=value):
+            return literal(value, node)
+        case T.TupleOf(items=items):
+            return Product(None, tuple(map(scope.value, items)))
+        case T.RecordOf(names=names, values=values):
+            return Product(names, tuple(map(scope.value, values)))
+        case T.CollectionOf(bag=bag, items=items):
+            return listed(node, bag, items, scope)
+
+
+def named(node: T.Name, scope: Scope) -> Value:
+    """What a name stands for."""
+    known = scope.names.get(node.name, scope.definitions.names.get(node.name))
+    if isinstance(known, Deferred):
+        return scope.translate(known.node, replace(scope, names=known.names, repeated=(), calls=known.calls))
+    if known is not None:
+        return known
+    if node.name == "args":
+        items = ", ".join(map(v.text, scope.definitions.arguments))
+        return Array(f"CAST(array({items}) AS ARRAY<STRING>)", t.STRING, False)
+    if node.name in ("true", "false"):
+        return Scalar(node.name, t.BOOL)
+    raise node.span.error(f"{node.name} is not defined. Define it, or declare it as a source.")
+
+
+def literal(value: str | int | float, node: Node) -> Value:
+    """A constant."""
+    if isinstance(value, str):
+        return Scalar(v.text(value), t.STRING)
+    if isinstance(value, float):
+        return Scalar(f"{value!r}D" if value < float("inf") else "CAST('Infinity' AS DOUBLE)", t.DOUBLE)
+    if value >= 2**63:
+        raise node.span.error("the number does not fit into a long. Write it as a double, such as 1e20.")
+    return Scalar(str(value), t.INT) if value < 2**31 else Scalar(f"{value}L", t.LONG)
+
+
+def listed(node: Node, bag: bool, items: tuple[Node, ...], scope: Scope) -> Value:
+    """A bag or a list of expressions."""
+    values = [scope.inside(scope.value(item), item.span) for item in items]
+    if not values:
+        return Array("array()", t.NOTHING, bag, True)
+    same = casts.unify(values, scope, node.span, "the elements")
+    item = v.type_of(same[0])
+    assert item is not None
+    return Array(f"array({', '.join(map(v.pack, same))})", item, bag)
+
+
+def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
+    """An operator."""
+    match node:
+        case T.Binary(operator=("and" | "or") as word, left=left, right=right):
+            return Scalar(f"({scope.condition(left)} {word.upper()} {scope.condition(right)})", t.BOOL)
+        case T.Binary(operator=operator, left=left, right=right):
+            a, b = scope.value(left), scope.value(right)
+            if operator == "+" and all(isinstance(side, Array | Relation | Group) for side in (a, b)):
+                return combined("union", a, b, scope, node)
+            if operator in operators.SPARK_COMPARISON:
+                return operators.compare(operator, a, b, scope, node.span)
+            return operators.arithmetic(operator, a, b, scope, node.span)
+        case T.Unary(operator="not", value=value):
+            return Scalar(f"(NOT {scope.condition(value)})", t.BOOL)
+        case T.Unary(operator="exists", value=value):
+            return exists(scope.value(value), scope, node.span)
+        case T.Unary(operator=operator, value=value):
+            return operators.signed(operator, scope.value(value), scope, node.span)
+        case T.SetOperation(operation=name, left=left, right=right):
+            return combined(name, scope.value(left), scope.value(right), scope, node)
+
+
+def combined(operation: str, left: Value, right: Value, scope: Scope, node: Node) -> Value:
+    """A union, an intersection or a difference of collections."""
+    if isinstance(left, Relation) or isinstance(right, Relation):
+        sides = [relations.lifted(left, scope, node.span), relations.lifted(right, scope, node.span)]
+        return relations.combined(operation, sides, scope, node.span)
+    inside = [scope.inside(left, node.span), scope.inside(right, node.span)]
+    for value in inside:
+        if not isinstance(value, Array):
+            raise node.span.error(
+                f"{operation} needs collections, this is {described(value, scope)}. Write {{…}} around it."
+            )
+    a, b = casts.unify(inside, scope, node.span, f"the sides of {operation}")
+    assert isinstance(a, Array) and isinstance(b, Array)
+    x, y = v.pack(a), v.pack(b)
+    bag = a.bag or b.bag
+    if operation == "union":
+        return Array(f"concat({x}, {y})", a.item, bag)
+    each, one = scope.fresh.fresh("x"), scope.fresh.fresh("y")
+    counts = [f"size(filter({side}, {one} -> {one} <=> {each}))" for side in (x, y)]
+    kept = f"least({', '.join(counts)})" if operation == "intersect" else f"greatest({counts[0]} - {counts[1]}, 0)"
+    return Array(f"flatten(transform(array_distinct({x}), {each} -> array_repeat({each}, {kept})))", a.item, bag)
+
+
+def part(node: T.Member | T.Component | T.Index | T.Slice, scope: Scope) -> Value:
+    """A part of a value."""
+    value = scope.value(node.value)
+    match node:
+        case T.Member(name=name):
+            return operators.member(value, name, scope, node.span)
+        case T.Component(position=position):
+            return operators.component(value, position, scope, node.span)
+        case T.Index(value=T.Name(name="args"), index=T.Literal(value=int(at))) if "args" not in scope.names:
+            return argument(node, at, scope)
+        case T.Index(index=index):
+            return indexing.indexed(value, scope.value(index), scope, node.span)
+        case T.Slice(first=first, last=last):
+            return indexing.sliced(value, scope.value(first), scope.value(last), scope, node.span)
+
+
+def argument(node: Node, at: int, scope: Scope) -> Value:
+    """`args[at]`: a constant, so that it can be a limit or a path."""
+    if at < len(scope.definitions.arguments):
+        return Scalar(v.text(scope.definitions.arguments[at]), t.STRING)
+    count = len(scope.definitions.arguments)
+    raise node.span.error(f"the query has {count} arguments, counted from 0. Pass more: Mrql(text, args=(…)).")
+
+
+def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: Scope) -> Value:
+    """A form that binds names or chooses."""
+    match node:
+        case T.IfElse(condition=condition, yes=yes, no=no):
+            return operators.choose([scope.condition(condition)], [scope.value(yes), scope.value(no)], scope, node.span)
+        case T.Let(pattern=pattern, value=value, body=body):
+            bound = patterns.bind(pattern, scope.once(scope.value(value)), scope)
+            if bound.conditions:
+                raise pattern.span.error(
+                    "the pattern of a let takes all values. Use case for constants and constructors."
+                )
+            return scope.binding(bound.names).value(body)
+        case T.Case(value=value, branches=branches):
+            return chosen(scope.value(value), branches, scope, node)
+        case T.Quantified(every=every, bindings=bindings, condition=condition):
+            select = T.Select(node.span, False, condition, bindings, None, None, None)
+            return quantified(select, every, scope)
+        case T.Lambda(parameters=parameters, result=result, body=body):
+            return Function(parameters, result, body, scope.names)
+
+
+def quantified(select: T.Select, every: bool, scope: Scope) -> Value:
+    """Whether a condition is true for one, or for all; over a relation an EXISTS, negated for all."""
+    found = comprehensions.selected(select, scope)
+    if not isinstance(found, Relation):
+        return aggregated("all" if every else "some", found, scope, select.span)
+    span, condition = select.span, select.head
+    true = T.Call(span, calls.TRUE, (condition,))
+    where = T.Unary(span, "not", true) if every else true
+    found = exists(comprehensions.selected(replace(select, where=where), scope), scope, span)
+    return Scalar(f"(NOT {found.sql})", t.BOOL) if every else found
+
+
+def chosen(value: Value, branches: tuple[T.Branch, ...], scope: Scope, node: Node) -> Value:
+    """`case`: the first branch whose pattern takes the value; the last one has to take what is left."""
+    value = scope.once(value)
+    conditions, values, tags = list[str](), list[Value](), set[str]()
+    for position, branch in enumerate(branches):
+        bound = patterns.bind(branch.pattern, value, scope)
+        values.append(scope.binding(bound.names).value(branch.body))
+        tags |= {branch.pattern.name} if isinstance(branch.pattern, T.ConstructorPattern) else set()
+        if position < len(branches) - 1:
+            conditions.append(" AND ".join(bound.conditions) or "true")
+        elif bound.conditions and not complete(value, tags, bound.conditions):
+            raise branch.span.error("the last branch has to take all that is left. Add a branch with `*`.")
+    return operators.choose(conditions, values, scope, node.span) if conditions else values[0]
+
+
+def complete(value: Value, tags: set[str], conditions: tuple[str, ...]) -> bool:
+    """Whether the branches have all constructors of a data type, and the last one asks for its tag alone."""
+    data = value.type if isinstance(value, Scalar) else None
+    return isinstance(data, t.Data) and set(data.constructors) == tags and len(conditions) == 1

@@ -1,0 +1,157 @@
+"""`c[i]`, `c[i:j]`, `elem(c)` and ranges.
+
+Of a list an index is a position, counted from 0, and one that is out of range is an error; of a bag of pairs it is a
+key, whose value is NULL where no pair has it, and an error where several have.
+"""
+
+from __future__ import annotations
+
+from incremental.language.mrql import operators, relations
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
+from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.types import Type
+from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.syntax.spans import Span
+
+SEVERAL = "raise_error('MRQL: several pairs of a bag have the key that is looked up')"
+OUT_OF_RANGE = "raise_error('MRQL: the index is out of the range of its list')"
+
+
+def indexed(value: Value, index: Value, scope: Scope, span: Span) -> Value:
+    """`value[index]`."""
+    if isinstance(value, Group):
+        value = scope.inside(value, span)
+    if isinstance(value, Scalar) and value.type == t.JSON:
+        value = Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
+    if isinstance(value, Array):
+        if value.bag and not (isinstance(value.item, t.Tuple) and len(value.item.items) == 2):
+            raise span.error(
+                f"an index needs a list or a bag of pairs, this is {described(value, scope)}. Order it first."
+            )
+        return in_map(value, index, scope, span) if value.bag else in_list(value, position(index, scope, span))
+    if isinstance(value, Relation):
+        if value.ordered:
+            return at_position(value, position(index, scope, span), scope, span)
+        return looked_up(value, index, scope, span)
+    raise span.error(
+        f"an index needs a list or a bag of pairs, this is {described(value, scope)}. Use `#` for a tuple."
+    )
+
+
+def position(index: Value, scope: Scope, span: Span) -> str:
+    """An index as an INT."""
+    if isinstance(index, Scalar) and t.is_integer(index.type):
+        return index.sql if index.type == t.INT else f"CAST({index.sql} AS INT)"
+    raise span.error(f"the index of a list is an int, this is {described(index, scope)}. Cast it with `as int`.")
+
+
+def in_list(array: Array, at: str) -> Value:
+    """An element of a list; a position out of range is an error, where Spark's `get` gives NULL."""
+    sql, size = v.pack(array), f"size({v.pack(array)})"
+    below = "" if at.isdigit() else f"{at} < 0 OR "
+    checked = f"if({below}{at} >= {size}, {OUT_OF_RANGE}, {at})"
+    return v.unpack(f"get({sql}, {checked})", array.item)
+
+
+def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
+    """The value of a key in a bag of pairs within a row."""
+    pair, key = scope.fresh.fresh("x"), scope.once(key)
+    both = v.unpack(pair, array.item)
+    assert isinstance(both, Product)
+    condition = operators.equal(both.parts[0], key, scope.within(pair), span)
+    matching = f"filter({array.sql}, {pair} -> {condition})"
+    one = f"transform({matching}, {pair} -> if(size({matching}) > 1, {SEVERAL}, {v.pack(both.parts[1])}))"
+    type_ = v.type_of(both.parts[1])
+    assert type_ is not None
+    return v.unpack(f"get({one}, 0)", type_)
+
+
+def looked_up(relation: Relation, key: Value, scope: Scope, span: Span) -> Value:
+    """The value of a key in a relation of pairs."""
+    frame = scope.frame.child()
+    pair = relation.pour(frame).value
+    if not (isinstance(pair, Product) and len(pair.parts) == 2):
+        shown = described(relation, scope)
+        raise span.error(f"an index needs a list or a bag of pairs, this is {shown}. Order it first.")
+    frame.filter(operators.equal(pair.parts[0], key, scope.at(frame), span))
+    _, sql, type_ = packed(pair.parts[1], frame, scope, span)
+    best = f"named_struct('n', count(1), 'v', max(named_struct('v', {sql})))"
+    both = found(f"{SUBQUERY}{best}{frame.text()})", scope, span)
+    return v.unpack(f"if({both}.n > 1, {SEVERAL}, {both}.v).v", type_)
+
+
+def packed(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Value, str, Type]:
+    """A value of the rows of a frame: inside a row, as one expression over its columns, and its type."""
+    inside = scope.at(frame).inside(value, span)
+    type_ = v.type_of(inside)
+    assert type_ is not None
+    return inside, frame.local(v.pack(inside), v.hint(inside)), type_
+
+
+def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
+    """An element of an ordered relation: the first is a `min`, so its state merges; others are those of a list."""
+    if at != "0":
+        return in_list(scope.collected(relation, span), at)
+    frame = scope.frame.child()
+    poured = relation.pour(frame)
+    if not poured.order or any(key.descending for key in poured.order):
+        return in_list(scope.collected(relation, span), at)
+    _, sql, type_ = packed(poured.value, frame, scope, span)
+    keys = [f"'k{i}', {frame.local(key.sql, 'k')}" for i, key in enumerate(poured.order)]
+    least = f"min(named_struct({', '.join(keys)}, 'v', {sql}))"
+    best = found(f"{SUBQUERY}{least}{frame.text()})", scope, span)
+    return v.unpack(f"if({best} IS NULL, {OUT_OF_RANGE}, {best}).v", type_)
+
+
+def found(sql: str, scope: Scope, span: Span) -> str:
+    """A subquery whose value is used more than once: a column, where that can be.
+
+    What is wrong with the value is said where it is used: a branch that is not taken must not fail.
+    """
+    checked = scope.subquery(sql, span)
+    return checked if scope.elements else scope.frame.column(checked, "q")
+
+
+def sliced(value: Value, first: Value, last: Value, scope: Scope, span: Span) -> Value:
+    """`value[first:last]`: the elements from first, before last."""
+    if isinstance(value, Relation) and value.ordered:
+        value = scope.collected(value, span)
+    if not (isinstance(value, Array) and not value.bag):
+        raise span.error(f"a part of a list needs a list, this is {described(value, scope)}. Order it first.")
+    a, b = position(first, scope, span), position(last, scope, span)
+    sql = v.pack(value)
+    inside = f"greatest(0, least({b}, size({sql})) - greatest({a}, 0))"
+    return Array(f"slice({sql}, greatest({a}, 0) + 1, {inside})", value.item, False)
+
+
+def only(value: Value, scope: Scope, span: Span) -> Value:
+    """`elem(c)`: the only element of a collection; of none or several it is an error."""
+    array = scope.inside(value, span)
+    if not isinstance(array, Array):
+        raise span.error(f"elem needs a collection, this is {described(value, scope)}. Use the value itself.")
+    sql = v.pack(array)
+    return v.unpack(f"get({sql}, if(size({sql}) = 1, 0, raise_error('MRQL: elem of none or of several')))", array.item)
+
+
+def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) -> Value:
+    """`first .. last`, a list, or `first ... last`, a relation: the numbers from first to last."""
+    for value in (first, last):
+        if not (isinstance(value, Scalar) and t.is_integer(value.type)):
+            raise span.error(f"a range needs integers, this is {described(value, scope)}. Cast it with `as int`.")
+    type_ = t.unified(*(each.type for each in (first, last) if isinstance(each, Scalar)))
+    assert type_ is not None
+    a, b = (v.pack(v.converted(value, type_)) for value in (first, last))
+    if relation and not any(SUBQUERY in sql or NAME.search(sql) for sql in (a, b)):
+        return Relation(lambda frame: numbers(frame, a, b, type_), True)
+    array = Array(f"if({b} < {a}, CAST(array() AS ARRAY<{t.sql_type(type_)}>), sequence({a}, {b}))", type_, False)
+    return relations.lifted(array, scope, span) if relation else array
+
+
+def numbers(frame: Frame, first: str, last: str, type_: Type) -> Poured:
+    """A range of constants as rows."""
+    name = frame.names.fresh("i")
+    rows = f"(SELECT CAST(id AS {t.sql_type(type_)}) AS {name} FROM range({first}, {last} + 1L))"
+    frame.add(lambda: rows, (name,))
+    return Poured(Scalar(name, type_), (v.Order(name, False),))

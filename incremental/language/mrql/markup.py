@@ -1,0 +1,56 @@
+"""XML: elements are texts. Templates build them, `x.@k` is an attribute, `text(x)` and `tag(x)` are Spark's XPath.
+
+Child elements are refused: no function of Spark gives an element, only the texts within.
+"""
+
+from __future__ import annotations
+
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.values import Array, Scalar, Value
+from incremental.language.mrql.syntax import tree as T
+
+ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
+MISSING = "raise_error('MRQL: the element has no such attribute')"
+
+
+def template(node: T.Template, scope: Scope) -> Value:
+    """`[xml| … {{e}} … |]`: scalars are escaped, elements and lists of these go in as they are."""
+    if node.name != "xml":
+        raise node.span.error(f"there are no templates of {node.name}. Write [xml| … |].")
+    pieces = [v.text(node.texts[0])]
+    for hole, after in zip(node.holes, node.texts[1:], strict=True):
+        pieces += [inserted(scope.inside(scope.value(hole), hole.span), hole, scope), v.text(after)]
+    return Scalar(f"concat({', '.join(pieces)})", t.XML)
+
+
+def inserted(value: Value, node: T.Node, scope: Scope) -> str:
+    """The text of a hole; a missing value is nothing."""
+    match value:
+        case Scalar(sql, t.XML):
+            return f"coalesce({sql}, '')"
+        case Scalar(sql, type_) if t.is_scalar(type_):
+            made = f"CAST({sql} AS STRING)"
+            for character, escape in ESCAPES:
+                made = f"replace({made}, {v.text(character)}, {v.text(escape)})"
+            return f"coalesce({made}, '')"
+        case Array(item=item):
+            element = scope.fresh.fresh("x")
+            inner = inserted(v.unpack(element, item), node, scope)
+            return f"array_join(transform({v.pack(value)}, {element} -> {inner}), '')"
+        case _:
+            raise node.span.error(f"a hole takes scalars and elements, this is {described(value, scope)}. Take a part.")
+
+
+def part(node: T.Markup, scope: Scope) -> Value:
+    """`x.@name`: an attribute, an error where it is missing."""
+    value = scope.value(node.value)
+    if not node.what.startswith("@") or node.what == "@*":
+        raise node.span.error("child elements and all attributes at once are not supported. Use text(x), x.@name.")
+    if not (isinstance(value, Scalar) and value.type == t.XML):
+        raise node.span.error(f"an attribute is of XML, this is {described(value, scope)}. Cast a text with `as XML`.")
+    path = f"/*/@{node.what[1:]}"
+    there = f"xpath_boolean({value.sql}, {v.text(path)})"
+    found = f"xpath_string({value.sql}, {v.text(path)})"
+    return Scalar(f"CASE WHEN {there} THEN {found} WHEN {value.sql} IS NOT NULL THEN {MISSING} END", t.STRING)

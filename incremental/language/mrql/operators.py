@@ -1,0 +1,170 @@
+"""The operators of MRQL as Spark SQL.
+
+Numbers are promoted by a cast of the smaller side. Division of integers truncates, and by zero it is an error; division
+of doubles is that of IEEE 754, where Spark's is an error. Comparisons with NULL are not true. Tuples and records are
+equal if their parts are.
+"""
+
+from __future__ import annotations
+
+from incremental.language.mrql import casts, relations
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.syntax.spans import Span
+
+SPARK_COMPARISON = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "<>"}
+NAN = "CAST('NaN' AS DOUBLE)"
+
+
+def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
+    """A value that has to be a number."""
+    if isinstance(value, Scalar) and (t.is_number(value.type) or value.type == t.NOTHING):
+        return value
+    raise span.error(
+        f"{what} needs numbers, this is {described(value, scope)}. Cast it with `as`, or take a part of it."
+    )
+
+
+def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Value:
+    """`+ - * / mod` of two numbers; `+` of strings joins them."""
+    if operator == "+" and all(isinstance(side, Scalar) and side.type == t.STRING for side in (left, right)):
+        return Scalar(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
+    a, b = number(left, scope, span, operator), number(right, scope, span, operator)
+    common = t.unified(a.type, b.type)
+    assert common is not None
+    x, y = v.pack(v.converted(a, common)), v.pack(v.converted(b, common))
+    if operator not in ("/", "mod"):
+        return Scalar(f"({x} {operator} {y})", common)
+    if t.is_integer(common):
+        sql = f"({x} div {y})" if operator == "/" else f"({x} % {y})"
+        return Scalar(f"CAST({sql} AS {t.sql_type(common)})", common)
+    x, y = (v.pack(scope.once(Scalar(side, common))) for side in (x, y))
+    return Scalar(divided(operator, x, y, t.sql_type(common)), common)
+
+
+def divided(operator: str, x: str, y: str, type_: str) -> str:
+    """A quotient or remainder of doubles, also by zero."""
+    if operator == "mod":
+        return f"CASE WHEN {y} = 0 THEN CAST({x} * {NAN} AS {type_}) ELSE {x} % {y} END"
+    return f"CASE WHEN {y} = 0 THEN CAST({x} * pow({y}, -1) AS {type_}) ELSE {x} / {y} END"
+
+
+def signed(operator: str, value: Value, scope: Scope, span: Span) -> Value:
+    """`+x` and `-x`."""
+    found = number(value, scope, span, operator)
+    return found if operator == "+" else Scalar(f"(- {found.sql})", found.type)
+
+
+def compare(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Scalar:
+    """A comparison. Raises QueryError for types that have no order."""
+    if operator == "=":
+        return Scalar(equal(left, right, scope, span), t.BOOL)
+    if operator == "<>":
+        return Scalar(f"(NOT {equal(left, right, scope, span)})", t.BOOL)
+    a, b = casts.unify([scope.inside(left, span), scope.inside(right, span)], scope, span, f"the sides of {operator}")
+    return Scalar(f"({v.pack(a)} {operator} {v.pack(b)})", t.BOOL)
+
+
+def equal(left: Value, right: Value, scope: Scope, span: Span) -> str:
+    """The condition that two values are equal."""
+    sides = [scope.inside(left, span), scope.inside(right, span)]
+    a, b = casts.unify(sides, scope, span, "the sides of =")
+    return same(a, b)
+
+
+def same(a: Value, b: Value) -> str:
+    """The condition that two values of one type are equal."""
+    if isinstance(a, Product) and isinstance(b, Product):
+        parts = [same(x, y) for x, y in zip(a.parts, b.parts, strict=True)]
+        return f"({' AND '.join(parts)})" if parts else "true"
+    return f"({v.pack(a)} = {v.pack(b)})"
+
+
+def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
+    """`value.name`: a field of a record; of a collection of records, that of each."""
+    match value:
+        case Product(names, parts) if names is not None and name in names:
+            return parts[names.index(name)]
+        case Scalar(_, t.XML):
+            raise span.error(f"child elements are not supported: Spark gives their texts alone. Leave .{name} out.")
+        case Scalar(sql, t.JSON):
+            return Scalar(f"variant_get({sql}, {v.text(json_path(name))}, 'variant')", t.JSON)
+        case Array(item=item, bag=bag):
+            element = scope.fresh.fresh("x")
+            inner = member(v.unpack(element, item), name, scope.within(element), span)
+            type_ = v.type_of(inner)
+            assert type_ is not None
+            if isinstance(inner, Array):
+                return Array(f"flatten(transform({value.sql}, {element} -> {inner.sql}))", inner.item, bag)
+            return Array(f"transform({value.sql}, {element} -> {v.pack(inner)})", type_, bag)
+        case Relation(pour, ordered):
+            return Relation(lambda frame: of_poured(pour(frame), name, scope.at(frame), span), ordered)
+        case Group(inner, grouped, conditions, False):
+            found = member(inner, name, scope.at(grouped.rows), span)
+            return Group(found, grouped, conditions, isinstance(found, Array))
+        case Group():
+            return member(scope.inside(value, span), name, scope, span)
+        case _:
+            raise span.error(f"there is no field {name} in {described(value, scope)}. Name one that is there.")
+
+
+def json_path(name: str) -> str:
+    """The path of a field of a JSON object."""
+    return f"$.{name}"
+
+
+def of_poured(poured: Poured, name: str, scope: Scope, span: Span) -> Poured:
+    """A field of rows; where it is a collection, its elements become rows."""
+    found = member(poured.value, name, scope, span)
+    if isinstance(found, Array):
+        column = scope.frame.explode(scope.frame.local(v.pack(found), name), name)
+        return Poured(v.unpack(column, found.item), poured.order)
+    if isinstance(found, Relation):
+        return Poured(found.pour(scope.frame).value, poured.order)
+    return Poured(found, poured.order)
+
+
+def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
+    """`value#position`: a part of a tuple, counted from 0."""
+    if isinstance(value, Product) and (value.names is None or value.positional) and position < len(value.parts):
+        return value.parts[position]
+    if isinstance(value, Array) and isinstance(value.item, t.Tuple) and position < len(value.item.items):
+        element = scope.fresh.fresh("x")
+        item, inner = value.item.items[position], v.unpack(element, value.item)
+        assert isinstance(inner, Product)
+        return Array(f"transform({value.sql}, {element} -> {v.pack(inner.parts[position])})", item, value.bag)
+    raise span.error(f"there is no part #{position} in {described(value, scope)}. Parts are counted from 0.")
+
+
+def choose(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
+    """The value of the first condition that is true, or the last value; relations are filtered, not collected."""
+    if any(isinstance(value, Relation) for value in values):
+        return chosen_rows(conditions, values, scope, span)
+    inside = [scope.inside(value, span) for value in values]
+    return picked(conditions, casts.unify(inside, scope, span, "the branches"))
+
+
+def picked(conditions: list[str], values: list[Value]) -> Value:
+    """CASE, part by part."""
+    first = values[0]
+    if isinstance(first, Product):
+        parts = [[value.parts[i] for value in values if isinstance(value, Product)] for i in range(len(first.parts))]
+        return Product(first.names, tuple(picked(conditions, part) for part in parts), first.positional)
+    branches = [f"WHEN {c} THEN {v.pack(value)}" for c, value in zip(conditions, values[:-1], strict=True)]
+    sql = f"CASE {' '.join(branches)} ELSE {v.pack(values[-1])} END"
+    if isinstance(first, Array):
+        return Array(sql, first.item, first.bag, first.bag)
+    assert isinstance(first, Scalar)
+    return Scalar(sql, first.type)
+
+
+def chosen_rows(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
+    """Rows of the relation whose condition is the first that is true."""
+    tests = [f"coalesce({condition}, false)" for condition in conditions]
+    cases = [" AND ".join([*(f"NOT {c}" for c in tests[:i]), *tests[i : i + 1]]) for i in range(len(values))]
+    rows = [
+        relations.kept(relations.lifted(value, scope, span), case) for value, case in zip(values, cases, strict=True)
+    ]
+    return relations.union(rows, scope, span)

@@ -1,0 +1,1 @@
+"""A program of MRQL: its items, its sources, and the Spark SQL that it becomes."""

@@ -1,0 +1,219 @@
+"""Sources: which declared table a `source(…)` reads, and its rows.
+
+| form | row |
+| --- | --- |
+| `binary, "path"` | the columns as a record, which a tuple pattern takes by their order |
+| `line, "path", "separator", type(…)` | of a table with one column of text: its fields, split, trimmed and cast |
+| | of a table with columns: these, by their order, cast; `any` leaves a field out |
+
+The table of a path is the one that `paths` gives, else the source with the name of the definition, else that with the
+name of the file. `stream` is the same relation as `source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from pyspark.sql import types as spark_types
+
+from incremental.algebra.errors import QueryError
+from incremental.algebra.sqltext import quoted
+from incremental.language.mrql import casts
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import Frame
+from incremental.language.mrql.rows.scope import Scope
+from incremental.language.mrql.rows.types import Type
+from incremental.language.mrql.rows.values import Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.spans import Span
+from incremental.language.mrql.syntax.tree import Node
+
+SOURCES = ("source", "stream")
+
+
+class NoSchemaError(QueryError):
+    """A program reads a declared source that has no schema yet; source: its name."""
+
+    def __init__(self, message: str, source: str) -> None:
+        super().__init__(message)
+        self.source = source
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The declared sources that a program may read; schema: that of one; paths: the source of each path."""
+
+    declared: Sequence[str]
+    schema: Callable[[str], spark_types.StructType | None]
+    paths: Mapping[str, str]
+
+    def named(self, name: str) -> str | None:
+        """The declared source of a name, whatever its case."""
+        return next((each for each in self.declared if each.lower() == name.lower()), None)
+
+    def at(self, path: str, definition: str | None) -> str | None:
+        """The declared source that a path stands for."""
+        if path in self.paths:
+            return self.named(self.paths[path])
+        names = [name for name in (definition, PurePosixPath(path).stem) if name]
+        return next((found for name in names if (found := self.named(name))), None)
+
+    def rows(self, source: str, span: Span) -> Relation:
+        """The rows of a source. Raises QueryError for one without a schema."""
+        schema = self.schema(source)
+        if schema is None:
+            message = span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
+            raise NoSchemaError(str(message), source)
+        return Relation(lambda frame: Poured(read(source, schema, frame)))
+
+
+def is_source(node: Node) -> bool:
+    """Whether an expression is a source."""
+    return isinstance(node, T.Call) and node.name in SOURCES
+
+
+def path_of(node: T.Call, arguments: Sequence[str]) -> str:
+    """The path of a source: a string, or an element of `args`."""
+    match node.arguments[1:2]:
+        case (T.Literal(value=str(path)),):
+            return path
+        case (T.Index(value=T.Name(name="args"), index=T.Literal(value=int(at))),) if at < len(arguments):
+            return arguments[at]
+        case _:
+            raise node.span.error('the second part of a source is its path. Write source(binary, "path").')
+
+
+def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -> Relation:
+    """The rows of a `source(…)`. Raises QueryError for a form that is not supported, and for an undeclared path."""
+    span, (kind, *rest) = node.span, node.arguments or (None,)
+    form = kind.name.lower() if isinstance(kind, T.Name) else ""
+    if form in ("xml", "json"):
+        raise span.error(f"{form} sources are not supported yet. Land such files as a source with columns.")
+    if form not in ("binary", "line"):
+        raise span.error("a source is binary or line. Land other files, and read them by source(binary, …).")
+    path = path_of(node, scope.definitions.arguments)
+    name = tables.at(path, definition)
+    if name is None:
+        known = ", ".join(tables.declared) or "none"
+        raise span.error(f"{path} is not a declared source. Name its source under `paths`; there are: {known}.")
+    relation = tables.rows(name, span)
+    if form == "binary":
+        return relation if len(rest) == 1 else typed(relation, written_type(rest[1], scope), scope, span)
+    if len(rest) != 3 or not (isinstance(rest[1], T.Literal) and isinstance(rest[1].value, str)):
+        raise span.error('a line source has a separator and a type. Write source(line, "path", ",", type(<a: int>)).')
+    return lines(relation, rest[1].value, written_type(rest[2], scope), scope, span)
+
+
+def written_type(node: Node, scope: Scope) -> Type:
+    """The type of a row in `type(…)`, which may be that of the whole bag."""
+    if not isinstance(node, T.TypeValue):
+        raise node.span.error("the type of a source is written type(…).")
+    found = casts.type_of(node.type, scope)
+    return found.item if isinstance(found, t.Collection) else found
+
+
+def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
+    """The fields of a row type; of a scalar one."""
+    match type_:
+        case t.Record(names, items):
+            return names, items
+        case t.Tuple(items):
+            return None, items
+        case _:
+            return (), (type_,)
+
+
+def typed(relation: Relation, type_: Type, scope: Scope, span: Span) -> Relation:
+    """Rows whose columns are taken by their order, and cast."""
+
+    def pour(frame: Frame) -> Poured:
+        row = relation.pour(frame).value
+        return Poured(shaped(row, type_, scope.at(frame), span))
+
+    return Relation(pour)
+
+
+def shaped(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
+    """A row of a source as a value of a type; `any` leaves a column out."""
+    assert isinstance(row, Product)
+    names, items = parts_of(type_)
+    if len(row.parts) < len(items):
+        raise span.error(f"the source has {len(row.parts)} columns, the type {len(items)}. Leave some out.")
+    kept = [(i, value, item) for i, (value, item) in enumerate(zip(row.parts, items, strict=False)) if item != t.ANY]
+    values = tuple(casts.cast(value, item, scope, span) for _, value, item in kept)
+    if names == ():
+        return values[0]
+    return Product(None if names is None else tuple(names[i] for i, _, _ in kept), values)
+
+
+def lines(relation: Relation, separator: str, type_: Type, scope: Scope, span: Span) -> Relation:
+    """Lines of text as rows of a type; a table that has columns already gives these."""
+    names, items = parts_of(type_)
+
+    def pour(frame: Frame) -> Poured:
+        row = relation.pour(frame).value
+        assert isinstance(row, Product)
+        if len(row.parts) != 1 or v.type_of(row.parts[0]) != t.STRING or len(items) == 1:
+            return Poured(shaped(row, type_, scope.at(frame), span))
+        line = v.pack(row.parts[0])
+        fields = frame.column(f"split({line}, {v.text(separated(separator))})", "fields")
+        found = [
+            (i, Scalar(parsed(f"trim({fields}[{i}])", line, item, span), item))
+            for i, item in enumerate(items)
+            if item != t.ANY
+        ]
+        kept = None if names is None else tuple(names[i] for i, _ in found)
+        return Poured(Product(kept, tuple(value for _, value in found)))
+
+    return Relation(pour)
+
+
+def separated(separator: str) -> str:
+    r"""The regular expression of a separator; \E cannot be in one."""
+    return "\\Q" + separator + "\\E"
+
+
+def parsed(field: str, line: str, type_: Type, span: Span) -> str:
+    """A field as a value of its type; one that cannot be is an error that shows its line."""
+    if not isinstance(type_, t.Basic):
+        raise span.error(f"a field of a line cannot be {t.shown(type_)}. Use scalar types.")
+    if type_ == t.STRING:
+        return field
+    cast = f"try_cast({field} AS {t.sql_type(type_)})"
+    wrong = f"raise_error(concat('MRQL: a field is not {t.shown(type_)} in the line ', {line}))"
+    return f"if({cast} IS NULL, {wrong}, {cast})"
+
+
+def read(source: str, schema: spark_types.StructType, frame: Frame) -> Value:
+    """Add the rows of a source to a frame, each column under a name of its own; a map is a bag of pairs."""
+    names, items, values = list[str](), list[str](), list[Value]()
+    for field in schema.fields:
+        name, column = frame.names.fresh(field.name), quoted(field.name)
+        type_ = type_of(field.dataType)
+        if isinstance(field.dataType, spark_types.MapType):
+            pairs = f"transform(map_entries({column}), _x -> named_struct('c0', _x.key, 'c1', _x.value))"
+            type_ = t.Collection(True, t.Tuple((type_of(field.dataType.keyType), type_of(field.dataType.valueType))))
+            column = f"sort_array({pairs})"
+        items.append(f"{column} AS {name}")
+        names.append(name)
+        values.append(v.unpack(name, type_))
+    frame.add(lambda: f"(SELECT {', '.join(items)} FROM {quoted(source)})", names)
+    columns = tuple(schema.names)
+    return Product(columns, tuple(values), True)
+
+
+def type_of(spark: spark_types.DataType) -> Type:
+    """The type of a column."""
+    match spark:
+        case spark_types.StructType(fields=fields):
+            return t.Record(tuple(spark.names), tuple(type_of(field.dataType) for field in fields), True)
+        case spark_types.ArrayType(elementType=element):
+            return t.Collection(False, type_of(element))
+        case spark_types.CharType() | spark_types.VarcharType():
+            return t.STRING
+        case _:
+            name = spark.simpleString()
+            return t.SPARK.get(name, t.Foreign(name.upper()))

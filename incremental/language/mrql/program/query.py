@@ -1,0 +1,72 @@
+"""A query in MRQL, as the API takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from incremental.language.mrql.program.definitions import Program, Translated, chosen, descendants, items_of, used
+from incremental.language.mrql.program.inputs import Tables, is_source, path_of
+from incremental.language.mrql.program.layout import shown
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.spans import Text
+from incremental.language.mrql.syntax.tree import Node
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Mrql:
+    """A program of MRQL, whose last query (or that of the number `item`, counted from 1) is the view.
+
+    args: what `args[0]`, … stand for; paths: the declared source that each path of a `source(…)` stands for, where it
+    is not the name of the definition or of the file; loops: how a `repeat` ends, by its name, as arguments of iterate;
+    file: the name that errors cite; folder: where includes start.
+    """
+
+    text: str
+    args: tuple[str, ...] = ()
+    item: int | None = None
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    loops: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    file: str = "query.mrql"
+    folder: Path | None = None
+
+    @cached_property
+    def items(self) -> tuple[Node, ...]:
+        """Its items, includes read. Raises QueryError for a text that does not parse."""
+        return tuple(items_of(self._text, self.folder))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What its sources may be called, in lower case."""
+        query = chosen(self.items, self.item, self._text)
+        found = used(self.items, query)
+        for item in self.items:
+            if item is query or getattr(item, "name", None) in found:
+                for node in descendants(item):
+                    if isinstance(node, T.Call) and is_source(node):
+                        path = path_of(node, self.args)
+                        found |= {self.paths.get(path, PurePosixPath(path).stem)}
+        return frozenset(name.lower() for name in found)
+
+    def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
+        """The query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
+        query = chosen(self.items, self.item, self._text)
+        program = Program(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
+        try:
+            return program.translated(self.items, query)
+        except RecursionError:
+            raise query.span.error("this is nested too deeply. Define its parts by names of their own.") from None
+
+    def shown(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> str:
+        """The PySpark that it becomes, for people."""
+        return shown(self.program(declared, schema))
+
+    @property
+    def _text(self) -> Text:
+        return Text(self.file, self.text)

@@ -1,0 +1,42 @@
+"""Run a translated program in a session that has its sources as views: its loops, then the query above them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental.language.loops.functions import fixpoint, iterate
+from incremental.language.mrql.program.definitions import Translated
+from incremental.language.mrql.repeats import Loop
+
+
+def run_program(spark: SparkSession, program: Translated) -> DataFrame:
+    """The answer of a program, as Spark analyses it. Raises what Spark raises."""
+    for loop in program.loops:
+        for name, rows in zip(loop.names, run_loop(spark, loop), strict=True):
+            rows.createOrReplaceTempView(name)
+    return frame(spark, program.sql)
+
+
+def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
+    """The answers of a loop."""
+
+    def step(*rows: DataFrame) -> Any:
+        for name, each in zip(loop.given, rows, strict=True):
+            each.createOrReplaceTempView(name)
+        return one_or_all([frame(spark, sql) for sql in loop.steps])
+
+    start: DataFrame = one_or_all([frame(spark, sql) for sql in loop.starts])
+    answer = cast(Any, fixpoint(start, step) if loop.least else iterate(start, step, **loop.options))
+    return answer if len(loop.names) > 1 else (answer,)
+
+
+def one_or_all(frames: list[DataFrame]) -> Any:
+    """The only frame, or a tuple of all."""
+    return tuple(frames) if len(frames) > 1 else frames[0]
+
+
+def frame(spark: SparkSession, sql: str) -> DataFrame:
+    """The frame of a text."""
+    return cast(Any, spark).sql(sql)

@@ -1,0 +1,159 @@
+"""Relations: rows that are read into a frame, closed into a SELECT of their own, and combined.
+
+A union is UNION ALL. `intersect` and `except` are those of bags, by counts: INTERSECT ALL and EXCEPT ALL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from incremental.language.mrql import casts
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import Frame
+from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Relation, Scalar, Value
+from incremental.language.mrql.syntax.spans import Span
+
+OPERATIONS = {"union": "UNION ALL", "intersect": "INTERSECT ALL", "except": "EXCEPT ALL"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """The columns of a SELECT: their expressions, their names, and the value over these."""
+
+    items: tuple[str, ...]
+    columns: tuple[str, ...]
+    value: Value
+
+    def __str__(self) -> str:
+        pairs = zip(self.items, self.columns, strict=True)
+        return ", ".join(item if item == name else f"{item} AS {name}" for item, name in pairs)
+
+
+def output(value: Value, frame: Frame, scope: Scope, span: Span) -> Output:
+    """The columns that hold a value; a column that is one already keeps its name."""
+    settled = scope.at(frame).inside(value, span)
+    items, columns = list[str](), list[str]()
+    for leaf in v.leaves(settled):
+        sql = v.pack(leaf)
+        items.append(sql)
+        columns.append(sql if sql in frame.columns and sql not in columns else frame.names.fresh(v.hint(leaf)))
+    shape = v.rebuilt(settled, columns)
+    if not items:
+        items, columns = ["0"], [frame.names.fresh("u")]
+    return Output(tuple(items), tuple(columns), shape)
+
+
+def lifted(value: Value, scope: Scope, span: Span) -> Relation:
+    """A collection as a relation. Raises QueryError for what is none."""
+    match value:
+        case Relation():
+            return value
+        case Group():
+            return lifted(scope.inside(value, span), scope, span)
+        case Scalar(sql, t.JSON):
+            return lifted(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
+        case Array():
+            return Relation(lambda frame: Poured(exploded(value, frame)), not value.bag)
+        case _:
+            raise span.error(f"expected a collection, found {described(value, scope)}. Write {{…}} around one value.")
+
+
+def exploded(array: Array, frame: Frame) -> Value:
+    """The elements of an array as rows of a frame."""
+    return v.unpack(frame.explode(array.sql, v.hint(array, "x")), array.item)
+
+
+def kept(relation: Relation, condition: str) -> Relation:
+    """The rows of a relation, where a condition of the rows around it is true."""
+
+    def pour(frame: Frame) -> Poured:
+        poured = relation.pour(frame)
+        frame.filter(condition)
+        return poured
+
+    return Relation(pour, relation.ordered)
+
+
+def distinct(relation: Relation, scope: Scope, span: Span) -> Relation:
+    """The rows of a relation, each once; of a list, the rows with the keys of its order."""
+
+    def pour(frame: Frame) -> Poured:
+        inner = frame.child()
+        made, shown, order = listed(relation.pour(inner), inner, scope, span)
+        frame.add(lambda: f"(SELECT DISTINCT {shown}{inner.text()})", columns_of(made, order))
+        return Poured(made.value, order)
+
+    return Relation(pour, relation.ordered)
+
+
+def first_rows(relation: Relation, limit: str, scope: Scope, span: Span) -> Relation:
+    """The first rows of a list; ties go by all columns, as everywhere."""
+
+    def pour(frame: Frame) -> Poured:
+        inner = frame.child()
+        made, shown, order = listed(relation.pour(inner), inner, scope, span)
+        sorting = ordering((*order, *(Order(column, False) for column in made.columns)))
+        below = f"(SELECT {shown}"
+        frame.add(
+            lambda: f"(SELECT * FROM {below}{inner.text()}) ORDER BY {sorting} LIMIT {limit})",
+            columns_of(made, order),
+        )
+        return Poured(made.value, order)
+
+    return Relation(pour, True)
+
+
+def listed(poured: Poured, inner: Frame, scope: Scope, span: Span) -> tuple[Output, str, tuple[Order, ...]]:
+    """The columns of rows and of the keys of their order: the former, the text of all, the keys."""
+    made, shown, order = output(poured.value, inner, scope, span), list[str](), list[Order]()
+    held = dict(zip(made.items, made.columns, strict=True))
+    for key in poured.order:
+        name = held.get(key.sql) or inner.names.fresh("k")
+        if key.sql not in held:
+            shown.append(f"{inner.local(key.sql, 'k')} AS {name}")
+        order.append(Order(name, key.descending))
+    return made, ", ".join([str(made), *shown]), tuple(order)
+
+
+def columns_of(made: Output, order: Sequence[Order]) -> tuple[str, ...]:
+    """The names of the columns of rows and of their order, each once."""
+    return tuple(dict.fromkeys((*made.columns, *(key.sql for key in order))))
+
+
+def ordering(order: Sequence[Order]) -> str:
+    """The keys of ORDER BY."""
+    return ", ".join(f"{key.sql} DESC" if key.descending else key.sql for key in order)
+
+
+def union(relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
+    """The rows of several relations."""
+    return combined("union", relations, scope, span)
+
+
+def combined(operation: str, relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
+    """A union, an intersection or a difference of relations, whose rows get one type."""
+
+    def pour(frame: Frame) -> Poured:
+        inner = [frame.child() for _ in relations]
+        values = [
+            scope.at(each).inside(relation.pour(each).value, span)
+            for relation, each in zip(relations, inner, strict=True)
+        ]
+        same = casts.unify(values, scope, span, f"the sides of {operation}")
+        sides = [output(value, each, scope, span) for value, each in zip(same, inner, strict=True)]
+        columns = [frame.names.fresh(v.hint(leaf)) for leaf in v.leaves(same[0])]
+        shape, named = v.rebuilt(same[0], columns), columns or [frame.names.fresh("u")]
+        first = ", ".join(f"{item} AS {name}" for item, name in zip(sides[0].items, named, strict=True))
+        shown = [first, *(", ".join(side.items) for side in sides[1:])]
+
+        def text() -> str:
+            selects = [f"SELECT {each}{below.text()}" for each, below in zip(shown, inner, strict=True)]
+            return f"({f' {OPERATIONS[operation]} '.join(selects)})"
+
+        frame.add(text, named)
+        return Poured(shape)
+
+    return Relation(pour)

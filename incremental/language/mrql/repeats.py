@@ -1,0 +1,199 @@
+"""`repeat`: a loop over relations, which becomes `fixpoint` or `iterate` over views of its rows.
+
+| `repeat v = init step body` | becomes |
+| --- | --- |
+| `limit n`, body a bag of init's rows, or of pairs (row, true) | exactly n steps |
+| a tuple of names and a tuple of bags, `limit n` | exactly n steps of all together |
+| no limit, body `select distinct x from x in (v union …)` | the least set with the rows of init and of body |
+| `loops: {v: {key: …, residual: …}}`, or error and contraction | until a step changes the numbers by no more |
+
+A flag that is computed is refused: `iterate` stops by a measured residual. The papers define repeat(F, n, X) as Fⁿ(X).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from incremental.algebra.sqltext import quoted
+from incremental.language.mrql import relations
+from incremental.language.mrql.program.answers import answer, column_names
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import Frame
+from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.types import Type
+from incremental.language.mrql.rows.values import Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.spans import Span
+from incremental.language.mrql.syntax.tree import Node
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a program.
+
+    names: the views of its answers; given: those that its steps read; starts, steps: their texts; least: whether it is
+    a least set; options: the arguments of `iterate`.
+    """
+
+    names: tuple[str, ...]
+    given: tuple[str, ...]
+    starts: tuple[str, ...]
+    steps: tuple[str, ...]
+    least: bool
+    options: Mapping[str, Any]
+
+
+def repeated(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
+    """A loop, and the value of the whole expression. Raises QueryError for what no loop can be made of."""
+    if scope.elements or scope.frame.columns:
+        raise node.span.error("a repeat depends on no row around it. Define it by a name of its own, and read that.")
+    starts = parts(node.start, len(node.names), scope)
+    types = tuple(row_type(start, scope, node.start.span) for start in starts)
+    types = widened(node, types, scope)
+    options = ending(node, scope)
+    given = tuple(scope.fresh.fresh(name) for name in node.names)
+    bodies = body_of(node, given, types, scope)
+    least = not options
+    if least and not is_closure(node):
+        name = node.names[0]
+        closure = f"`select distinct x from x in ({name} union …)`"
+        raise node.span.error(f"a repeat without limit may never end. Add `limit n`, or write its step as {closure}.")
+    names = tuple(scope.fresh.fresh(name) for name in node.names)
+    start_texts = tuple(text(start, type_, scope, node.start.span) for start, type_ in zip(starts, types, strict=True))
+    steps = tuple(text(body, type_, scope, node.body.span) for body, type_ in zip(bodies, types, strict=True))
+    loop = Loop(names, given, start_texts, steps, least, options)
+    answers = tuple(from_view(name, type_) for name, type_ in zip(names, types, strict=True))
+    return loop, answers[0] if len(answers) == 1 else Product(None, answers)
+
+
+def parts(node: Node, count: int, scope: Scope) -> tuple[Relation, ...]:
+    """The collections that a loop starts with, or that a step gives: one, or a tuple of as many as there are names."""
+    value = scope.at(scope.frame.child()).value(node)
+    values = value.parts if count > 1 and isinstance(value, Product) else (value,)
+    if len(values) != count:
+        raise node.span.error(f"expected a tuple of {count} collections, found {described(value, scope)}. Write one.")
+    return tuple(relations.lifted(each, scope, node.span) for each in values)
+
+
+def row_type(relation: Relation, scope: Scope, span: Span) -> Type:
+    """The type of a relation's rows; a row of a source is a record like any other."""
+    frame = scope.frame.child()
+    found = v.type_of(scope.at(frame).inside(relation.pour(frame).value, span))
+    assert found is not None
+    return replace(found, positional=False) if isinstance(found, t.Record) else found
+
+
+def widened(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
+    """The types that rows of the start and of the step have in common."""
+    given = tuple(scope.fresh.fresh("given") for _ in types)
+    found = [row_type(body, scope, node.body.span) for body in body_of(node, given, types, scope)]
+    common = [t.unified(a, b) for a, b in zip(types, found, strict=True)]
+    made = tuple(each for each in common if each is not None)
+    if len(made) < len(types):
+        shown = ", ".join(map(t.shown, types)), ", ".join(map(t.shown, found))
+        raise node.body.span.error(f"the repeat starts with rows {shown[0]}, and its step gives {shown[1]}. Cast them.")
+    return made
+
+
+def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: Scope) -> tuple[Relation, ...]:
+    """What a step gives, by the views of the rows that it reads; flags are taken off."""
+    names = {name: from_view(view, type_) for name, view, type_ in zip(node.names, given, types, strict=True)}
+    inner = scope.binding(names)
+    found = parts(node.body, len(node.names), inner)
+    computed = node.names[0] in scope.definitions.loops
+    return (flagless(found[0], types[0], inner, node.body, computed),) if len(found) == 1 else found
+
+
+def flagless(body: Relation, type_: Type, scope: Scope, node: Node, computed: bool) -> Relation:
+    """The rows of a step; of pairs with a flag, the first parts. computed: whether the flag may be other than true."""
+    frame = scope.frame.child()
+    row = body.pour(frame).value
+    pair = isinstance(row, Product) and row.names is None and len(row.parts) == 2
+    if not pair or not isinstance(row, Product) or v.type_of(row.parts[1]) != t.BOOL:
+        return body
+    whole = v.type_of(scope.at(frame).inside(row, node.span))
+    if whole is not None and t.unified(type_, whole) is not None:
+        return body
+    flag = row.parts[1]
+    if not (isinstance(flag, Scalar) and flag.sql == "true") and not computed:
+        raise node.span.error(
+            "a flag that is computed ends a repeat by the values of its rows, which is not supported. Write true with "
+            "`limit n`, or end it by a residual: loops: {name: {key: …, residual: 1e-4}}."
+        )
+
+    def pour(below: Frame) -> Poured:
+        value = body.pour(below).value
+        assert isinstance(value, Product)
+        return Poured(value.parts[0])
+
+    return Relation(pour)
+
+
+def from_view(name: str, type_: Type) -> Relation:
+    """The rows of a view of a loop's rows, each time under names of their own."""
+    columns = column_names(type_)
+    items = type_.items if isinstance(type_, t.Record | t.Tuple) and type_.items else (type_,)
+
+    def pour(frame: Frame) -> Poured:
+        fresh = tuple(frame.names.fresh(column) for column in columns)
+        shown = ", ".join(f"{quoted(column)} AS {new}" for column, new in zip(columns, fresh, strict=True))
+        frame.add(lambda: f"(SELECT {shown} FROM {name})", fresh)
+        parts = tuple(v.unpack(new, item) for new, item in zip(fresh, items, strict=True))
+        if isinstance(type_, t.Record):
+            return Poured(Product(type_.names, parts))
+        return Poured(Product(None, parts) if isinstance(type_, t.Tuple) and type_.items else parts[0])
+
+    return Relation(pour)
+
+
+def text(relation: Relation, type_: Type, scope: Scope, span: Span) -> str:
+    """The SELECT of rows as they are in a loop: cast to its type, without an order."""
+
+    def pour(frame: Frame) -> Poured:
+        inside = scope.at(frame).inside(relation.pour(frame).value, span)
+        return Poured(v.converted(inside, type_))
+
+    return answer(Relation(pour), scope.at(scope.frame.child()), span)
+
+
+def ending(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:
+    """When a loop ends, as arguments of `iterate`; nothing for a least set."""
+    asked = [scope.definitions.loops[name] for name in node.names if name in scope.definitions.loops]
+    if asked:
+        return {**asked[0], **({"limit": steps(node.limit, scope)} if node.limit is not None else {})}
+    return {"times": steps(node.limit, scope)} if node.limit is not None else {}
+
+
+def steps(node: Node, scope: Scope) -> int:
+    """The number of a limit: an integer, or `toInt(args[i])`."""
+    match node:
+        case T.Literal(value=int(number)):
+            return number
+        case T.Call(name="toInt" | "toLong", arguments=(argument,)):
+            found = scope.value(argument)
+            if isinstance(found, Scalar) and found.sql.strip("'").isdigit():
+                return int(found.sql.strip("'"))
+        case _:
+            pass
+    raise node.span.error("the limit of a repeat is a constant. Write a number, or toInt(args[0]).")
+
+
+def is_closure(node: T.Repeat) -> bool:
+    """Whether a body is `select distinct x from x in (v union …)`, so that nothing is ever taken back."""
+    match node.names, node.body:
+        case (name,), T.Select(distinct=True, head=head, bindings=(binding,), where=None, group=None, order=None):
+            return head == binding.pattern and binding.each and T.Name(node.span, name) in branches(binding.domain)
+        case _:
+            return False
+
+
+def branches(node: Node) -> list[Node]:
+    """The sides of unions."""
+    if isinstance(node, T.SetOperation) and node.operation == "union":
+        return [*branches(node.left), *branches(node.right)]
+    if isinstance(node, T.Binary) and node.operator == "+":
+        return [*branches(node.left), *branches(node.right)]
+    return [node]

@@ -1,0 +1,68 @@
+"""Collect the rows of a relation or a group as an array: a bag in order, so that equal bags are equal, or a list.
+
+NULLs are elements too, which Spark's collect_list leaves out: they are collected within structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import Names
+from incremental.language.mrql.rows.types import Type
+from incremental.language.mrql.rows.values import Array, Group, Order, Product, Value
+
+
+def collection(value: Value, order: Sequence[Order], packed: str, names: Names, where: str = "") -> tuple[Type, str]:
+    """The type of a value, and the aggregate that collects it in order; where: a FILTER, or nothing."""
+    item = v.type_of(value)
+    assert item is not None
+    if order:
+        keys = "".join(f"'k{position}', {key.sql}, " for position, key in enumerate(order))
+        return item, sorted_by(f"collect_list(named_struct({keys}'v', {packed})){where}", order, names)
+    if isinstance(value, Product) and value.parts:
+        return item, f"sort_array(collect_list({packed}){where})"
+    return item, f"transform(sort_array(collect_list(named_struct('v', {packed})){where}), _x -> _x.v)"
+
+
+def sorted_by(array: str, order: Sequence[Order], names: Names) -> str:
+    """The values `v` of an array of structs, sorted by their keys `k0`, `k1`, …; ties by the values."""
+    if not any(key.descending for key in order):
+        return f"transform(sort_array({array}), _x -> _x.v)"
+    a, b = names.fresh("a"), names.fresh("b")
+    compared = f"CASE WHEN {a}.v <=> {b}.v THEN 0 WHEN {a}.v IS NULL OR {a}.v < {b}.v THEN -1 ELSE 1 END"
+    for position, key in reversed(list(enumerate(order))):
+        first, second = (b, a) if key.descending else (a, b)
+        smaller = f"{first}.k{position} IS NULL OR {first}.k{position} < {second}.k{position}"
+        compared = f"CASE WHEN {a}.k{position} <=> {b}.k{position} THEN {compared} WHEN {smaller} THEN -1 ELSE 1 END"
+    return f"transform(array_sort({array}, ({a}, {b}) -> {compared}), _x -> _x.v)"
+
+
+def gather(group: Group, value: Value) -> Array:
+    """A group as an array, which its state keeps whole; value: that of the group, inside a row."""
+    rows = group.grouped.rows
+    if group.nested:
+        assert isinstance(value, Array)
+        collected = f"collect_list({rows.local(value.sql, 'v')}){filtered(group)}"
+        return Array(aggregate(group, f"sort_array(flatten({collected}))", "bag"), value.item, True, True)
+    packed = rows.local(v.pack(value), v.hint(value))
+    item, sql = collection(value, (), packed, rows.names, filtered(group))
+    return Array(aggregate(group, sql, "bag"), item, True, True)
+
+
+def filtered(group: Group, *more: str) -> str:
+    """The FILTER of an aggregate of a group; more: conditions beside its own."""
+    conditions = [group.grouped.rows.local(condition, "if") for condition in (*group.conditions, *more)]
+    return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+
+
+def aggregate(group: Group, sql: str, hint: str) -> str:
+    """The column that has an aggregate of a group; the same aggregate is one column."""
+    grouped = group.grouped
+    for name, known in grouped.aggregates.items():
+        if known == sql:
+            return name
+    name = grouped.rows.names.fresh(hint)
+    grouped.aggregates[name] = sql
+    grouped.item.columns.add(name)
+    return name

@@ -1,0 +1,142 @@
+"""The FROM and WHERE of one SELECT while it is put together.
+
+Every column has a name of its own in the whole program (`_price12`), so a name never means another column, and a
+subquery refers to the rows around it by their columns' names. The text is made when all is known: a group-by gets its
+aggregates while the head above it is translated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+NAME = re.compile(r"(?<!\w)_\w+")
+SUBQUERY = "(SELECT "
+
+
+class Names:
+    """Names of columns and of the elements of arrays, none of them twice."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def fresh(self, hint: str) -> str:
+        """A name that nothing has yet; no name of MRQL begins so."""
+        self._last += 1
+        return f"_{re.sub(r'[^A-Za-z0-9]', '', hint)}{self._last}"
+
+
+def mentions(sql: str, names: Iterable[str]) -> bool:
+    """Whether an expression uses one of these columns or elements."""
+    return not set(NAME.findall(sql)).isdisjoint(names)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One relation of a FROM: its text, and the columns that it gives, to which aggregates are added later."""
+
+    text: Callable[[], str]
+    columns: set[str]
+
+
+@dataclass
+class Frame:
+    """The rows that a SELECT reads: relations, conditions; at first one row without columns.
+
+    parent: the rows around it; imported: columns of these → columns here that have their values.
+    """
+
+    names: Names
+    items: list[Item] = field(default_factory=list[Item])
+    conditions: list[str] = field(default_factory=list[str])
+    parent: Frame | None = None
+    imported: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of a row."""
+        return {column for item in self.items for column in item.columns}
+
+    def child(self) -> Frame:
+        """A frame of its own, for a subquery."""
+        return Frame(self.names, parent=self)
+
+    @property
+    def outer(self) -> set[str]:
+        """The columns of the rows around, which the SELECT of this frame may refer to."""
+        return self.parent.columns | self.parent.outer if self.parent else set[str]()
+
+    def importing(self, sql: str) -> str:
+        """A subquery over this frame that refers to rows around it through columns of it.
+
+        Spark lets a subquery refer to the rows of the query just around it alone.
+        """
+        for name in sorted(self.outer & set(NAME.findall(sql))):
+            if name not in self.imported:
+                self.imported[name] = self.column(name, name.strip("_").rstrip("0123456789"))
+            sql = re.sub(rf"(?<!\w){name}(?!\w)", self.imported[name], sql)
+        return sql
+
+    def text(self) -> str:
+        """FROM and WHERE; nothing for one row without columns."""
+        return rendered(self.items, self.conditions)
+
+    def add(self, text: Callable[[], str], columns: Iterable[str]) -> Item:
+        """Multiply with the rows of a SELECT, which may refer to the columns that are here already."""
+        item = Item(text, set(columns))
+        self.items.append(item)
+        return item
+
+    def absorb(self, other: Frame) -> None:
+        """Multiply with another frame."""
+        self.items += other.items
+        self.conditions += other.conditions
+
+    def filter(self, condition: str) -> None:
+        """Keep the rows for which a condition is true."""
+        self.conditions.append(condition)
+
+    def column(self, sql: str, hint: str) -> str:
+        """Add a column, and return its name."""
+        name = self.names.fresh(hint)
+        every = "*, " if self.items else ""
+        self._wrap(lambda below: f"SELECT {every}{sql} AS {name}{below}", name)
+        return name
+
+    def local(self, sql: str, hint: str) -> str:
+        """An expression over columns of this frame alone, without a subquery: where it is none, a column of it."""
+        known = self.columns
+        plain = SUBQUERY not in sql and set(NAME.findall(sql)) <= known
+        return sql if plain else self.column(sql, hint)
+
+    def explode(self, array: str, hint: str) -> str:
+        """Multiply with the elements of an array, and return the column that has them."""
+        if SUBQUERY in array or mentions(array, self.outer):  # Spark explodes columns of the same rows alone
+            array = self.column(array, hint)
+        name = self.names.fresh(hint)
+        view = f" LATERAL VIEW explode({array}) {name}s AS {name}"
+        if not self.items:
+            self.add(lambda: f"(SELECT explode({array}) AS {name})", (name,))
+        else:
+            items, columns = list(self.items), self.columns
+            self.items = [Item(lambda: f"(SELECT *{rendered(items, ())}{view})", columns | {name})]
+        return name
+
+    def _wrap(self, text: Callable[[str], str], name: str) -> None:
+        items, conditions, columns = list(self.items), list(self.conditions), self.columns
+        self.items = [Item(lambda: f"({text(rendered(items, conditions))})", columns | {name})]
+        self.conditions = []
+
+
+def rendered(items: Sequence[Item], conditions: Sequence[str]) -> str:
+    """FROM and WHERE. A relation that refers to those before it is LATERAL."""
+    relations, before = list[str](), set[str]()
+    for item in items:
+        text = item.text()
+        relations.append(f"LATERAL {text}" if mentions(text, before) else text)
+        before |= item.columns
+    if conditions and not relations:
+        relations = ["(SELECT 0)"]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return (f" FROM {', '.join(relations)}" if relations else "") + where

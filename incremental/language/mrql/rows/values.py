@@ -1,0 +1,251 @@
+"""What an expression is while it is translated: its parts as expressions over the columns of the current rows.
+
+| value | is |
+| --- | --- |
+| Scalar | one expression |
+| Product | a tuple or a record, part by part; packed into a STRUCT only where a row needs it whole |
+| Array | a list or a bag inside a row |
+| Relation | rows that are not read yet; `pour` reads them into a frame |
+| Group | after a group by: a value of each row of the group, a bag that is never built where it is only aggregated |
+| Function | a lambda |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from incremental.algebra.sqltext import quoted
+from incremental.language.mrql.rows import types as t
+from incremental.language.mrql.rows.frames import Frame, Item
+from incremental.language.mrql.rows.types import Type
+from incremental.language.mrql.syntax.tree import Node, Parameter
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An expression that has no parts of its own."""
+
+    sql: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Product:
+    """A record, or a tuple (without names); packed: the STRUCT that it is unpacked from, if there is one."""
+
+    names: tuple[str, ...] | None
+    parts: tuple[Value, ...]
+    positional: bool = False
+    packed: str | None = None
+
+
+@dataclass(frozen=True)
+class Array:
+    """A list or a bag inside a row; sorted: a bag whose array is in order already."""
+
+    sql: str
+    item: Type
+    bag: bool
+    sorted: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """One key of an order: an expression over the rows, and its direction."""
+
+    sql: str
+    descending: bool
+
+
+@dataclass(frozen=True)
+class Poured:
+    """What a relation's rows are in the frame that reads them, and their order if they are a list."""
+
+    value: Value
+    order: tuple[Order, ...] = ()
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows; pour: adds them to a frame. ordered: a list, as `order by` gives it."""
+
+    pour: Callable[[Frame], Poured]
+    ordered: bool = False
+
+
+@dataclass
+class Grouped:
+    """A group by while the head above it is translated.
+
+    rows: the frame that is grouped; item: the relation that it becomes; aggregates: name → expression.
+    """
+
+    rows: Frame
+    item: Item
+    aggregates: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The values of the rows of a group; condition: those for which it is true; nested: their elements, one by one."""
+
+    value: Value
+    grouped: Grouped
+    conditions: tuple[str, ...] = ()
+    nested: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """A lambda and the names around it."""
+
+    parameters: tuple[Parameter, ...]
+    result: Node
+    body: Node
+    names: Mapping[str, Any]
+
+
+Value = Scalar | Product | Array | Relation | Group | Function
+NULL = Scalar("NULL", t.NOTHING)
+
+
+def unpack(sql: str, type_: Type, packed: bool = True) -> Value:
+    """The value of an expression of this type, part by part."""
+    match type_:
+        case t.Tuple(items):
+            return product(sql, None, t.tuple_names(len(items)), items, False, packed)
+        case t.Record(names, items, positional):
+            return product(sql, names, names, items, positional, packed)
+        case t.Collection(bag, item):
+            return Array(sql, item, bag, bag and packed)
+        case _:
+            return Scalar(sql, type_)
+
+
+def product(
+    sql: str,
+    names: tuple[str, ...] | None,
+    fields: Sequence[str],
+    items: Sequence[Type],
+    positional: bool,
+    packed: bool,
+) -> Product:
+    """A STRUCT, part by part."""
+    parts = tuple(unpack(f"{sql}.{quoted(f)}", i, packed) for f, i in zip(fields, items, strict=True))
+    return Product(names, parts, positional, sql if packed else None)
+
+
+def type_of(value: Value) -> Type | None:
+    """The type of a value that is inside a row; None for others."""
+    match value:
+        case Scalar(_, type_):
+            return type_
+        case Product(names, parts, positional):
+            types = tuple(found for found in map(type_of, parts) if found is not None)
+            if len(types) < len(parts):
+                return None
+            return t.Tuple(types) if names is None else t.Record(names, types, positional)
+        case Array(_, item, bag):
+            return t.Collection(bag, item)
+        case _:
+            return None
+
+
+def pack(value: Value) -> str:
+    """The one expression of a value that is inside a row; equal values are equal expressions' values."""
+    match value:
+        case Scalar(sql):
+            return sql
+        case Array(sql, _, bag, in_order):
+            return f"sort_array({sql})" if bag and not in_order else sql
+        case Product(packed=str(sql)):
+            return sql
+        case Product(names, parts):
+            fields = t.tuple_names(len(parts)) if names is None else names
+            pairs = [f"{text(name)}, {pack(part)}" for name, part in zip(fields, parts, strict=True)]
+            return f"named_struct({', '.join(pairs)})" if pairs else "named_struct('c0', 0)"
+        case _:
+            raise TypeError(value)
+
+
+def text(value: str) -> str:
+    """A string of Spark; `$` is written by its number, since Spark replaces `${…}` even in strings."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    return "'" + escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + "'"
+
+
+def leaves(value: Value) -> list[Value]:
+    """The scalars and arrays of a value."""
+    if isinstance(value, Product):
+        return [leaf for part in value.parts for leaf in leaves(part)]
+    return [value]
+
+
+def rebuilt(value: Value, columns: Sequence[str]) -> Value:
+    """A value of the same shape over columns that hold its leaves."""
+    remaining = list(columns)
+
+    def made(part: Value) -> Value:
+        match part:
+            case Product(names, parts, positional):
+                return Product(names, tuple(map(made, parts)), positional)
+            case Array(_, item, bag):
+                return Array(remaining.pop(0), item, bag, bag)
+            case Scalar(_, type_):
+                return Scalar(remaining.pop(0), type_)
+            case _:
+                raise TypeError(part)
+
+    return made(value)
+
+
+def hint(value: Value, default: str = "v") -> str:
+    """A part of a name for a column that holds a value: the last name in its expression."""
+    if isinstance(value, Scalar | Array):
+        last = value.sql.rsplit(".", 1)[-1].strip("`").strip("_").rstrip("0123456789")
+        if last.isalnum() and not last[0].isdigit():
+            return last
+    return default
+
+
+def converted(value: Value, wanted: Type) -> Value:
+    """A value of a type that it is unified with."""
+    match value, wanted:
+        case Scalar(sql, type_), _ if type_ != wanted:
+            if type_ == t.NOTHING and not t.is_scalar(wanted):
+                return unpack(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
+            if sql.isdigit() and wanted in (t.LONG, t.DOUBLE):
+                return Scalar(f"{sql}{'L' if wanted == t.LONG else 'D'}", wanted)
+            return Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
+        case Product(_, parts), t.Tuple(items):
+            return remade(value, None, parts, items)
+        case Product(_, parts, positional), t.Record(names, items):
+            return remade(value, names, parts, items, positional)
+        case Array(sql, item, _, in_order), t.Collection(wanted_bag, wanted_item):
+            if item == wanted_item:
+                return Array(sql, item, wanted_bag, in_order and wanted_bag)
+            return Array(recast(sql, item, wanted_item), wanted_item, wanted_bag)
+        case _:
+            return value
+
+
+def recast(array: str, item: Type, wanted: Type) -> str:
+    """An array whose elements have another type."""
+    if item == t.NOTHING:
+        return f"CAST({array} AS ARRAY<{t.sql_type(wanted)}>)"
+    return f"transform({array}, _x -> {pack(converted(unpack('_x', item), wanted))})"
+
+
+def remade(
+    value: Product,
+    names: tuple[str, ...] | None,
+    parts: Sequence[Value],
+    items: Sequence[Type],
+    positional: bool = False,
+) -> Product:
+    """A tuple or a record with parts of other types."""
+    made = tuple(converted(part, item) for part, item in zip(parts, items, strict=True))
+    same = made == tuple(parts) and names == value.names
+    return value if same else Product(names, made, positional)

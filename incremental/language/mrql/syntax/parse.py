@@ -1,0 +1,116 @@
+"""Parse a text of MRQL into the tree.
+
+The grammar is `mrql.lark`. A `<` opens a record where no operand ends before it, and the `>` that closes it is found by
+counting brackets, so a comparison with `>` within a record stands in parentheses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from incremental.language.mrql.syntax import items as I
+from incremental.language.mrql.syntax import tree as T
+from incremental.language.mrql.syntax.build import BUILDERS
+from incremental.language.mrql.syntax.spans import Span, Text
+from incremental.language.mrql.syntax.tree import Node
+
+GRAMMAR = Path(__file__).with_name("mrql.lark")
+OPERANDS = {"NAME", "INTEGER", "DOUBLE", "STRING", "TEMPLATE", "RPAR", "RSQB", "RBRACE", "END"}
+OPENING, CLOSING = {"LPAR", "LSQB", "LBRACE"}, {"RPAR", "RSQB", "RBRACE"}
+LONGEST_TOKEN = 40  # characters of a token that an error shows
+HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+TOO_DEEP = "this is nested too deeply. Define its parts by names of their own."
+
+
+class Records:
+    """The token filter: tells the brackets of records from comparisons."""
+
+    always_accept = ("COMPARE",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        """Yield the tokens, those that open and close a record as RECORD and END."""
+        depths, depth, operand = list[int](), 0, False
+        for token in stream:
+            if token.type in OPENING:
+                depth += 1
+            elif token.type in CLOSING:
+                depth -= 1
+            elif token.type == "COMPARE" and token == "<" and not operand:
+                depths.append(depth)
+                token = Token.new_borrow_pos("RECORD", "<", token)
+            elif token.type == "COMPARE" and token == ">" and depths and depths[-1] == depth:
+                depths.pop()
+                token = Token.new_borrow_pos("END", ">", token)
+            operand = token.type in OPERANDS
+            yield token
+
+
+@cache
+def parser() -> Lark:
+    """The parser, which takes a tenth of a second to make."""
+    options: dict[str, Any] = {"lexer": "contextual", "postlex": Records(), "propagate_positions": True}
+    return Lark(GRAMMAR.read_text(encoding="utf-8"), parser="lalr", maybe_placeholders=True, **options)
+
+
+def parse(text: Text) -> tuple[Node, ...]:
+    """The items of a text. Raises QueryError with file, line, column and caret."""
+    return parse_at(text, 0, text.content)
+
+
+def parse_at(text: Text, start: int, content: str) -> tuple[Node, ...]:
+    """The items of a part of a text that begins at an offset."""
+    lark: Any = parser()
+    try:
+        return tuple(built(text, item) for item in lark.parse(" " * start + content).children if item is not None)
+    except UnexpectedInput as error:
+        raise unexpected(text, start + len(content.rstrip()), error) from None
+    except RecursionError:
+        raise Span(text, 0, 0).error(TOO_DEEP) from None
+
+
+def unexpected(text: Text, end: int, error: Any) -> Exception:
+    """What is wrong with a text that does not parse; end: where the part that is read ends."""
+    if isinstance(error, UnexpectedCharacters):
+        at = min(int(cast(Any, error).pos_in_stream or 0), len(text.content) - 1)
+        return Span(text, at, at + 1).error(f"{text.content[at]!r} cannot stand here. Remove or correct it.")
+    token = cast(Any, error).token if isinstance(error, UnexpectedToken) else None
+    if token is None or token.type == "$END" or isinstance(error, UnexpectedEOF):
+        return Span(text, end, end).error("the text ends within a query. Close it; each item ends with `;`.")
+    at, written = int(token.start_pos or 0), str(token)
+    first = written.split("\n")[0][:LONGEST_TOKEN]
+    shown = written if first == written else f"{first}…"
+    return Span(text, at, at + len(written)).error(f"`{shown}` cannot stand here. Look at what is before it.")
+
+
+def template(text: Text, start: int, written: str) -> Node:
+    """A template, whose holes are parsed where they are in the text. Raises QueryError."""
+    name, _, body = written[1:-2].partition("|")
+    pieces, at = HOLE.split(body), start + len(name) + 2
+    holes = list[Node]()
+    for position, piece in enumerate(pieces):
+        if position % 2:
+            found = parse_at(text, at + 2, piece)
+            if len(found) != 1 or not isinstance(found[0], I.Evaluate):
+                raise Span(text, at, at + 2).error("a hole of a template has one expression. Write {{e}}.")
+            holes.append(found[0].value)
+        at += len(piece) + (4 if position % 2 else 0)
+    return T.Template(Span(text, start, start + len(written)), name, tuple(pieces[::2]), tuple(holes))
+
+
+def built(text: Text, tree: Any) -> Any:
+    """The node of a tree of lark; tokens and absent parts are as they are."""
+    if not isinstance(tree, Tree):
+        return tree
+    meta = cast(Any, tree.meta)
+    if tree.data == "template":
+        return template(text, int(getattr(meta, "start_pos", 0)), str(cast(Any, tree).children[0]))
+    span = Span(text, getattr(meta, "start_pos", 0), getattr(meta, "end_pos", 0))
+    parts = [built(text, child) for child in cast(Any, tree).children]
+    return BUILDERS[str(tree.data)](span, parts)

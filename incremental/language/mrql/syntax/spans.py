@@ -1,0 +1,46 @@
+"""Where in a text a part of the tree is, and errors that show it.
+
+Every error is a QueryError `file:line:column: sentence`, followed by the line and a caret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from incremental.algebra.errors import QueryError
+
+LONGEST_LINE = 160  # characters of a line that an error shows
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of MRQL under the name that errors cite."""
+
+    name: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a text, by the offsets of its first character and of the one after its last."""
+
+    text: Text
+    start: int
+    end: int
+
+    @property
+    def content(self) -> str:
+        """The characters themselves."""
+        return self.text.content[self.start : self.end]
+
+    def error(self, sentence: str) -> QueryError:
+        """An error about this part: file, line, column, sentence, the line and a caret."""
+        before = self.text.content[: self.start]
+        line, column = before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
+        lines = self.text.content.split("\n")
+        shown, caret = lines[line - 1].replace("\t", " ").rstrip(), column - 1
+        if caret > LONGEST_LINE:
+            shown, caret = "…" + shown[column - LONGEST_LINE // 2 :], LONGEST_LINE // 2
+        return QueryError(
+            f"{self.text.name}:{line}:{column}: {sentence}\n    {shown[:LONGEST_LINE]}\n    {' ' * caret}^"
+        )

@@ -1,0 +1,76 @@
+"""Run one loop that is iterated as a stage of an epoch: all steps from the pinned versions, then one commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.loops import LoopState
+from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.dataflow.delta_rules import DeltaRules
+from incremental.dataflow.loops.iterated_answer import IteratedAnswer
+from incremental.dataflow.loops.iteration import Iterated, Iteration
+from incremental.dataflow.loops.leaves import bytes_of
+from incremental.dataflow.loops.rounds import Round
+from incremental.dataflow.loops.versions import LoopVersions
+from incremental.dataflow.lowering import Lowering
+from incremental.dataflow.merge import BY_WRITER
+from incremental.dataflow.publish import Bag
+from incremental.lake.files import needs_mapping
+from incremental.refresh.epoch import Epoch, EpochLeaves
+from incremental.refresh.stages.recursion import LoopResult
+from incremental.spark.checkpoint import Checkpoints
+
+
+@dataclass(frozen=True)
+class IterationStage:
+    """One loop in one epoch; checkpoints: frames computed once until the epoch ends."""
+
+    epoch: Epoch
+    lowering: Lowering
+    leaves: EpochLeaves
+    rules: DeltaRules
+    checkpoints: Checkpoints
+
+    def run(self, loop: LoopState) -> LoopResult:
+        """Iterate the loop if anything that it reads changed, and add its versions to the leaves of the epoch."""
+        table, before = self.epoch.tables[loop.name], self.epoch.before(loop.name)
+        answer = IteratedAnswer(loop, self.epoch.intent.buckets)
+        result, change = LoopResult(), None
+        changed = before is None or any(self.rules.changed(plan) for plan in loop.inputs)
+        if changed and not self.epoch.written(loop.name):
+            stored = None if before is None else answer.answer(table.at(before))
+            result, change = self._published(answer, self._iterated(loop, stored), stored)
+        after = table.version()
+        assert after is not None, f"{loop.name} is written in the first epoch"
+        self.leaves.loops[loop.name] = LoopVersions(table, answer, before, after, change)
+        return result
+
+    def _iterated(self, loop: LoopState, stored: DataFrame | None) -> Iterated:
+        tuning = self.epoch.tuning
+        size = sum(bytes_of(plan, self.leaves.bytes) for plan in loop.inputs)
+        small = size <= tuning.local_bytes
+        iteration = Iteration(loop, self.lowering, self.rules.after, tuning.local_rows, small, self.checkpoints.cached)
+        return iteration.run(stored)
+
+    def _published(
+        self, answer: IteratedAnswer, found: Iterated, stored: DataFrame | None
+    ) -> tuple[LoopResult, DataFrame | None]:
+        """Write the difference between the answer and the stored one; the change, None if there is none."""
+        epoch, loop = self.epoch, answer.loop
+        table, before, tuning = epoch.tables[loop.name], epoch.before(loop.name), epoch.tuning
+        bag = Bag(epoch.spark, table, answer.row, epoch.intent.buckets, None, tuning)
+        change = found.rows
+        if stored is not None:
+            old = stored.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
+            change = change.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(old)
+        small = bool(found.steps) and max(found.steps) <= tuning.local_rows
+        rows, measured = self.checkpoints.measured(bag.consolidated(change), bag.measures, small)
+        moved, rounds = bag.moved(measured), tuple(Round("steps", rows) for rows in found.steps)
+        if before is not None and not moved.rows:
+            return LoopResult(None, rounds), None
+        direct = bag.publish(rows, moved, before, epoch.mark(loop.name), needs_mapping(answer.row))
+        path = "first load" if before is None else "changed" if direct else f"changed{BY_WRITER}"
+        return LoopResult(path, rounds, moved.rows), rows.drop(BUCKET)

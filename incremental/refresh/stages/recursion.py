@@ -1,0 +1,111 @@
+"""Run one loop as a stage of an epoch: rounds from the pinned versions, one commit of its table, its change handed on.
+
+Nothing is written before all rounds are done, so a crash leaves nothing of them, and the resumed epoch computes them
+again. Once the table has the mark of the epoch, the change of the answer is read from the files of its two versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from incremental.algebra.loops import LoopState
+from incremental.dataflow.delta_rules import DeltaRules
+from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.loops.from_nothing import FromNothing
+from incremental.dataflow.loops.leaves import SideInputs, bytes_of
+from incremental.dataflow.loops.rounds import Maintained, Round, Rounds, Step
+from incremental.dataflow.loops.touched import Touched
+from incremental.dataflow.loops.versions import LoopVersions
+from incremental.dataflow.loops.write import CandidateWrite
+from incremental.dataflow.lowering import Lowering
+from incremental.dataflow.merge import BY_WRITER
+from incremental.lake.protocol import Table
+from incremental.refresh.epoch import Epoch, EpochLeaves
+from incremental.spark.checkpoint import Checkpoints
+
+STARTED_OVER = "computed from nothing"  # the path of a loop of which more would have changed than it is worth
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """What a stage did. path: how the table was written, None if it was not; rounds: of this attempt."""
+
+    path: str | None = None
+    rounds: tuple[Round, ...] = ()
+    touched: int = 0
+
+
+@dataclass(frozen=True)
+class LoopStage:
+    """One loop in one epoch; checkpoints: frames computed once until the epoch ends."""
+
+    epoch: Epoch
+    lowering: Lowering
+    leaves: EpochLeaves
+    rules: DeltaRules
+    checkpoints: Checkpoints
+
+    def run(self, loop: LoopState) -> LoopResult:
+        """Maintain one loop, and add its versions to the leaves of the epoch."""
+        table, before = self.epoch.tables[loop.name], self.epoch.before(loop.name)
+        candidates = Candidates(loop, self.epoch.intent.buckets)
+        result, change = LoopResult(), None
+        if not self.epoch.written(loop.name):
+            result, change = self._computed(candidates, table, before)
+        after = table.version()
+        assert after is not None, f"{loop.name} is written in the first epoch"
+        self.leaves.loops[loop.name] = LoopVersions(table, candidates, before, after, change)
+        return result
+
+    def _computed(
+        self, candidates: Candidates, table: Table, before: int | None
+    ) -> tuple[LoopResult, DataFrame | None]:
+        """Run the rounds and write the table; the change of the answer, None where the files tell it."""
+        size, tuning = 0 if before is None else table.size()[1], self.epoch.tuning
+        sides = SideInputs(
+            candidates.loop,
+            self.lowering,
+            self.rules,
+            lambda plan: bytes_of(plan, self.leaves.bytes),
+            self.checkpoints,
+            tuning,
+        )
+        step = Step(candidates, sides, tuning, size)
+        write = CandidateWrite(candidates, table, self.epoch.mark(candidates.loop.name))
+        if before is None:
+            return self._from_nothing(step, write, "first load"), None
+        stored = table.at(before)
+        if size <= tuning.prune_above_bytes:
+            stored = self.checkpoints.keep(stored.coalesce(1) if step.is_small() else stored)
+        rounds = Rounds(step, stored, lambda: sum(file.rows or 0 for file in table.files(before).values()), tuning)
+        found = rounds.run()
+        if found.given_up:
+            return self._from_nothing(step, write, STARTED_OVER), None
+        return self._written(rounds, found, write, before)
+
+    def _from_nothing(self, step: Step, write: CandidateWrite, path: str) -> LoopResult:
+        rows, rounds = FromNothing(step, self.epoch.tuning, self.checkpoints.cached).run()
+        write.load(rows)
+        return LoopResult(path, rounds, sum(each.rows for each in rounds))
+
+    def _written(
+        self, rounds: Rounds, found: Maintained, write: CandidateWrite, before: int
+    ) -> tuple[LoopResult, DataFrame | None]:
+        """Write what changed, if anything did."""
+        touched = found.touched
+        if touched is None or not touched.changed:
+            return LoopResult(None, found.rounds, 0 if touched is None else touched.size), None
+        self.checkpoints.cached.callback(touched.free)
+        path = self._merge(rounds, touched, write, before)
+        return LoopResult(path, found.rounds, touched.size), rounds.touched.answer_change(touched)
+
+    def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite, before: int) -> str:
+        changed, tuning, candidates = rounds.touched.to_write(touched), self.epoch.tuning, write.candidates
+        files, size = write.table.size()
+        if candidates.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
+            few = touched.size <= tuning.local_rows and rounds.touched.stored.small
+            return "rewrite" if write.rewrite(before, changed, few) else f"rewrite{BY_WRITER}"
+        write.merge(changed, touched.buckets)
+        return "merge"

@@ -1,0 +1,1 @@
+"""The passes that compile loops."""

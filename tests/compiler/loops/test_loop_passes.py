@@ -1,0 +1,183 @@
+"""The passes of loops on hand-made plans: where a step reads its loop, what it becomes, and how levels are carried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from incremental.algebra.loops import LEVEL
+from incremental.algebra.plan import (
+    Column,
+    Expand,
+    Filter,
+    Generate,
+    Given,
+    GroupwiseOp,
+    Join,
+    JoinKind,
+    Loop,
+    Opaque,
+    Plan,
+    Project,
+    Reference,
+    StateRead,
+    Union,
+)
+from incremental.algebra.traversal import walk
+from incremental.compiler.loops.levels import add_levels
+from incremental.compiler.loops.places import nonlinear_nodes, refuse_place
+from incremental.compiler.loops.simplify import simplify_loops
+from incremental.compiler.loops.stages import loop_stage
+from incremental.compiler.plan_text import node_text
+from incremental.compiler.split_states import split_states
+from tests.compiler.plans import K2, NAME, D, K, T, call, draft, grouped, opaque, project, where
+
+R = Given("loop_1", (Column("r", "int"),))
+S = Given("loop_1", (Column("s", "int"),))
+EDGES = project(T, K, Column("q", "int"))
+ONE = project(T, K)
+
+
+def loop(step: Plan, kind: str = "set", **options: object) -> Loop:
+    return Loop("loop_1", kind, ONE, step, (Column("n", "int"),), 100, **options)  # type: ignore[arg-type]
+
+
+def over(plan: Plan, column: str = "q") -> Project:
+    """One integer column of a plan."""
+    return project(plan, next(c for c in plan.columns if c.name == column))
+
+
+JOINED = over(Join(R, EDGES, "inner", opaque("r = k"), ((Reference(R.columns[0]), Reference(K), False),)))
+
+
+@pytest.mark.parametrize(
+    ("plan", "linear"),
+    [
+        (JOINED, True),
+        (where(R, "r"), True),
+        (Union((R, S)), True),
+        (Generate(R, Opaque("explode(r)", "int", frozenset({"r"})), False, (Column("g", "int"),)), True),
+        (Expand(R, ((Reference(R.columns[0]),),), (Column("x", "int"),)), True),
+        (grouped(R, R.columns), False),
+        (GroupwiseOp(R, "window", R.columns, R.columns, "rank()"), False),
+        (over(grouped(JOINED, (Column("q", "int"),), call("n", "count"))), False),
+    ],
+)
+def test_linear_operators(plan: Plan, linear: bool) -> None:
+    assert (not list(nonlinear_nodes(plan, "loop_1"))) == linear
+
+
+@pytest.mark.parametrize(
+    ("kind", "left", "right"),
+    [
+        ("inner", True, True), ("left", True, False), ("single", True, False), ("semi", True, False),
+        ("anti", True, False), ("existence", True, False), ("right", False, True), ("full", False, False),
+    ],
+)  # fmt: skip
+def test_sides_of_joins(kind: JoinKind, left: bool, right: bool) -> None:
+    """A row of the loop that only hides or completes other rows would be taken back when more are found."""
+    exists = Column("found", "boolean") if kind == "existence" else None
+    for side, (one, other) in ((left, (R, EDGES)), (right, (EDGES, R))):
+        assert (not list(nonlinear_nodes(Join(one, other, kind, None, exists=exists), "loop_1"))) == side
+
+
+def test_distinct_and_semi_joins_of_a_set() -> None:
+    """Under linear operators duplicates are only counted; under others they stay."""
+    semi = Join(EDGES, R, "semi", opaque("k = r"))
+    found = simplify_loops(draft(loop(over(grouped(project(semi, Column("q", "int")), (Column("q", "int"),)))))).plan
+    assert isinstance(found, Loop)
+    assert not list(nonlinear_nodes(found.step, "loop_1"))
+    assert [node.kind for node in walk(found.step) if isinstance(node, Join)] == ["inner"]
+    counted = loop(over(grouped(grouped(R, R.columns), R.columns, call("n", "count")), "r"))
+    assert simplify_loops(draft(counted)).plan == counted
+
+
+def test_a_fixed_branch_of_a_set_moves_to_init() -> None:
+    found = simplify_loops(draft(loop(Union((over(D, "k2"), JOINED))))).plan
+    assert isinstance(found, Loop) and found.step == JOINED
+    assert found.init == Union((ONE, over(D, "k2")))
+    levels = loop(Union((over(D, "k2"), JOINED)), "levels")
+    assert simplify_loops(draft(levels)).plan == levels, "it gives its rows in every level"
+    assert "every round" in next(refuse_place(levels, node_text)).because
+
+
+def test_distinct_on_top_of_levels() -> None:
+    found = simplify_loops(draft(loop(grouped(JOINED, JOINED.columns), "levels"))).plan
+    assert isinstance(found, Loop) and found.distinct and not list(nonlinear_nodes(found.step, "loop_1"))
+    below = loop(over(Join(grouped(R, R.columns), EDGES, "inner", None)), "levels")
+    assert simplify_loops(draft(below)).plan == below and list(refuse_place(below, node_text))
+
+
+def levels_of(step: Plan, kind: str = "set") -> tuple[Project, list[str]]:
+    """The levelled step, and the expressions that combine or raise levels, from below."""
+    found = add_levels(loop(step, kind))
+    assert isinstance(found, Project) and found.columns[-1] == Column(LEVEL, "int")
+    assert all(node.columns[-1].name.startswith(LEVEL) for node in walk(found) if isinstance(node, Given))
+    scalars = [item.scalar.text for node in walk(found) if isinstance(node, Project) for item in node.items]
+    return found, [text for text in scalars if "(" in text or "+" in text]
+
+
+def test_levels_of_one_side() -> None:
+    _, texts = levels_of(JOINED)
+    assert texts == ["__level_1 + 1"]
+
+
+def test_levels_of_two_sides() -> None:
+    """A set takes the greater level; the sum of levels joins rows of one level alone."""
+    both = over(Join(R, S, "inner", opaque("r = s")), "s")
+    _, texts = levels_of(both)
+    assert texts == ["greatest(__level_1, __level_2)", "__level_3 + 1"]
+    found, texts = levels_of(both, "levels")
+    assert texts == ["__level_1 + 1"]
+    assert [node.condition.text for node in walk(found) if isinstance(node, Filter)] == ["__level_1 = __level_2"]
+
+
+def test_levels_of_branches() -> None:
+    """Every branch has the level last, also where it stood between other columns."""
+    found, _ = levels_of(Union((JOINED, R, over(Join(S, D, "left", None), "s"))))
+    (union,) = (node for node in walk(found) if isinstance(node, Union))
+    assert all(child.columns[-1].name.startswith(LEVEL) for child in union.children)
+
+
+def test_levels_through_every_linear_operator() -> None:
+    exploded = Generate(R, Opaque("explode(r)", "int", frozenset({"r"})), True, (Column("g", "int"),))
+    expanded = Expand(over(exploded, "g"), ((Reference(Column("g", "int")),),), (Column("x", "int"),))
+    found, _ = levels_of(over(Join(where(expanded, "x"), D, "anti", None), "x"))
+    assert [column.name for column in found.columns] == ["x", LEVEL]
+
+
+def test_a_stage_cuts_its_side_inputs() -> None:
+    """The greatest parts that do not read the loop, with their states before it."""
+    side = grouped(EDGES, (K,), call("top", "max", Column("q", "int"), type_="int"))
+    step = over(Join(R, side, "inner", opaque("r = k")), "top")
+    found = split_states(draft(loop(step)))
+    assert [stage.name for stage in found.stages] == ["state_1", "loop_1"]
+    (stage,) = (each for each in found.stages if each not in found.states)
+    assert [each.plan for each in stage.sides] == [StateRead("state_1", side.columns)]  # type: ignore[union-attr]
+    assert found.plan == StateRead("loop_1", (Column("n", "int"),))
+
+
+def test_another_use_of_a_loop_reads_the_same_stage() -> None:
+    one = loop(JOINED)
+    two = replace(one, columns=(Column("n_2", "int"),))
+    found = split_states(draft(Join(one, two, "inner", opaque("n = n_2"))))
+    assert [stage.name for stage in found.stages] == ["loop_1"]
+    assert isinstance(found.plan, Join) and [c.name for c in found.plan.columns] == ["n", "n_2"]
+
+
+def test_refused_constructions() -> None:
+    """A pass that loses a column fails where it does so."""
+    with pytest.raises(ValueError, match="the step of loop_1 has other columns"):
+        loop(Join(R, EDGES, "inner", None))
+    with pytest.raises(ValueError, match="reads other columns"):
+        loop(over(Join(Given("loop_1", (NAME,)), EDGES, "inner", None)))
+    with pytest.raises(ValueError, match="a loop of kind best has a key"):
+        loop(JOINED, "best", keep="least")
+    with pytest.raises(ValueError, match="other options"):
+        loop(JOINED, "set", keep="least")
+
+
+def test_side_input_that_is_a_whole_source() -> None:
+    stage = loop_stage(loop(over(Join(R, D, "inner", opaque("r = k2")), "k2")), lambda plan: plan)
+    assert [side.plan for side in stage.sides] == [D] and stage.sides[0].given.columns == (K2, NAME)

@@ -1,0 +1,1 @@
+"""MRQL: the language against an evaluator of its own, in batch and as views."""

@@ -1,0 +1,35 @@
+"""Every program on the page runs: the reference and the translation agree."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental.api import Mrql
+from incremental.language.query import evaluate
+from incremental.spark.catalyst import isolated
+from tests.mrql.comparing import difference
+from tests.mrql.examples import TABLES
+from tests.mrql.local import local
+from tests.mrql.reference import Reference
+from tests.mrql.test_examples import plain_row
+from tests.spark.machine import PROJECT
+
+PAGE = (PROJECT / "docs" / "mrql.md").read_text()
+PROGRAMS = re.findall(r"^```mrql\n(.*?)^```$", PAGE, re.M | re.DOTALL)
+
+
+def test_there_are_programs() -> None:
+    assert len(PROGRAMS) >= 6
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_programs(spark: SparkSession, text: str) -> None:
+    frames: dict[str, DataFrame] = {name: local(spark, schema, rows) for name, (schema, rows) in TABLES.items()}
+    tables: dict[str, list[Any]] = {name: [plain_row(r) for r in frame.collect()] for name, frame in frames.items()}
+    query = Mrql(text)
+    found = evaluate(isolated(spark), query, list(frames), frames.get)
+    assert not difference(Reference(tables).run(query.items), found.collect())

@@ -1,0 +1,140 @@
+"""What is wrong with a program is said in one sentence with its place; whatever the text, nothing else is raised."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from incremental.algebra.errors import QueryError
+from incremental.api import Mrql
+from tests.mrql.examples import ALL, ARGUMENTS
+from tests.mrql.schemas import SCHEMAS
+
+TOKEN = re.compile(r"\"[^\"]*\"|'[^']*'|\w+|\s+|\.\.\.|.", re.DOTALL)
+
+
+def translated(text: str) -> str:
+    return Mrql(text, ARGUMENTS).program(list(SCHEMAS), SCHEMAS.get).sql
+
+
+WRONG = [
+    ("select x\nfrm P;", "2:1: `frm` cannot stand here"),
+    ("select x from x in P", None),
+    ("select 'x from x in P;", '1:8: "\'" cannot stand here'),
+    ("select x from x in P where (x.X = 1;", "1:36: `;` cannot stand here"),
+    ("select x from x in Nowhere;", "1:20: Nowhere is not defined. Define it, or declare it as a source"),
+    ("select x.Q from x in P;", "1:8: there is no field Q in <X: int, Y: int>"),
+    ("sum(P);", "1:1: sum needs a bag of numbers, this is a bag of <X: int, Y: int>"),
+    ("sum(select e.name from e in E);", "1:1: sum needs a bag of numbers, this is a bag of string"),
+    ("select x + 'a' from x in [1];", "1:8: + needs numbers, this is string"),
+    ("select e from e in E where e.name;", "1:28: a condition is a bool, this is string"),
+    ("select x from x in 3;", "1:20: expected a collection, found int"),
+    ("select (a, b, c) from (a, b, c) in P;", "1:23: the pattern takes a tuple of 3, this is <X: int, Y: int>"),
+    ("P union E;", "the sides of union have the types <X: int, Y: int> and <name: string, dno: int, salary: double>"),
+    ("select if p.X = 1 then 1 else 'a' from p in P;", "the branches have the types int and string"),
+    ("select f(p) from p in P;", "1:8: f is not a function. Define it, or correct its name"),
+    ("function f(x: int): int { f(x) }; f(1);", "f calls itself, and a query is unfolded before it runs"),
+    ("function f(x: int): int { x }; f('a', 2);", "f takes 1 arguments, not 2"),
+    ("function f(x: {int}): int { max(x) }; f(3);", "expected {int}, found int"),
+    ("select sqrt(e.name) from e in E;", "sqrt expected a number, found string"),
+    ("random(3);", "random numbers differ from run to run"),
+    ("select p.X from p in P limit 3;", "1:24: `limit` cannot stand here"),
+    ("select p.X from p in P order by p.X limit p.Y;", "a limit is a constant"),
+    ("repeat x = {1} step x;", "a repeat without limit may never end. Add `limit n`"),
+    ("repeat x = {1} step select (y, y > 3) from y in x limit 3;", "a flag that is computed ends a repeat"),
+    ("repeat x = {1} step select 'a' from y in x limit 3;", "starts with rows int, and its step gives string"),
+    ("repeat x = P step x limit count(P);", "the limit of a repeat is a constant"),
+    ("select (p.X, repeat x = {p.X} step x limit 2) from p in P;", "a repeat depends on no row around it"),
+    ("select x.* from x in P;", "child elements and all attributes at once are not supported"),
+    ("select x.@a from x in P;", "an attribute is of XML, this is <X: int, Y: int>"),
+    ("select x.a from x in {'<a/>' as XML};", "child elements are not supported"),
+    ("select [xml|<a>{{x}}</a>|] from x in P;", "a hole takes scalars and elements, this is <X: int, Y: int>"),
+    ("[xml|<a>{{1 +}}</a>|];", "1:14: the text ends within a query"),
+    ("[xml|<a>{{1; 2}}</a>|];", "a hole of a template has one expression"),
+    ("[html|<a></a>|];", "there are no templates of html"),
+    ("select x from [xml|<a/>|] in P;", "this pattern is not supported"),
+    ("xpath(a/b);", "xpath is not supported yet"),
+    ("source(xml, 'a.xml', {'b'});", "xml sources are not supported yet"),
+    ("source(binary, 'nowhere.bin');", "nowhere.bin is not a declared source. Name its source under `paths`"),
+    ("source(line, 'T.txt', type(int));", "a line source has a separator and a type"),
+    ("import f from 'C';", "import loads Java code. Give a Python function of DataFrames as the query instead"),
+    ("parser p = 'C';", "parser loads Java code"),
+    ("debug P;", "debug is not supported"),
+    ("trace(3);", "trace writes to a log while a query runs"),
+    ("data t = A: {t};", "there is no query in the program"),
+    ("data t = A: {t} | B: int; B(3);", "t contains itself, which no column can"),
+    ("case 3 { 1: 'a' };", "the last branch has to take all that is left"),
+    ("args[7];", "the query has 2 arguments, counted from 0"),
+    ("include 'nowhere.mrql'; 1;", "nowhere.mrql cannot be read as UTF-8 text"),
+    ("<a: 1, a: 2>;", "the record has a twice"),
+    ("99999999999999999999;", "the number does not fit into a long"),
+    ("x = 1;", "there is no query in the program"),
+    ("", "there is no query in the program"),
+    ("-" * 5000 + "1;", "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), WRONG)
+def test_errors_have_their_place(text: str, sentence: str | None) -> None:
+    if sentence is None:
+        assert translated(text)
+        return
+    with pytest.raises(QueryError) as caught:
+        translated(text)
+    first, line, caret = str(caught.value).split("\n")
+    assert re.match(r"query\.mrql:\d+:\d+: ", first) and sentence in first, first
+    assert caret.strip() == "^" and line.startswith("    ")
+
+
+def test_the_caret_is_below_the_place() -> None:
+    with pytest.raises(QueryError) as caught:
+        translated("select p.X,\n       p.Nope\nfrom p in P;")
+    first, line, caret = str(caught.value).split("\n")
+    assert first.startswith("query.mrql:1:11: ")
+    assert line.index(",") == caret.index("^")
+
+
+def broken(chance: random.Random) -> str:
+    """An example with a few tokens removed, doubled, exchanged, or taken from another one."""
+    tokens = TOKEN.findall(chance.choice(list(ALL.values())))
+    others = TOKEN.findall(chance.choice(list(ALL.values())))
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(tokens))
+        match chance.randint(0, 4):
+            case 0:
+                tokens[at] = ""
+            case 1:
+                tokens.insert(at, chance.choice(tokens))
+            case 2:
+                tokens[at] = chance.choice(others)
+            case 3:
+                tokens[at] = chance.choice("()[]{}<>;:,.#+-*/=\\|\"'\x00é$")
+            case _:
+                other = chance.randrange(len(tokens))
+                tokens[at], tokens[other] = tokens[other], tokens[at]
+    return "".join(tokens)
+
+
+def check_broken(seeds: range) -> int:
+    right = 0
+    for seed in seeds:
+        text = broken(random.Random(seed))
+        try:
+            right += bool(translated(text))
+        except QueryError as error:
+            assert re.match(r"query\.mrql:\d+:\d+: .*[.?]\n", str(error)), f"seed {seed}: {text}\n{error}"
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {text}\n{type(error).__name__}: {error}") from error
+    return right
+
+
+def test_broken_texts_give_errors_with_a_place() -> None:
+    assert 0 < check_broken(range(1500)) < 1500
+
+
+@pytest.mark.night
+@pytest.mark.timeout(7200)
+def test_many_broken_texts() -> None:
+    check_broken(range(1500, 100_000))
