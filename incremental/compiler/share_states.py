@@ -23,7 +23,12 @@ Served = dict[str, tuple[str, Alignment]]
 
 
 def share_states(draft: Draft) -> Draft:
-    """Return the program with one state for each set of equal group-bys, and a note for each that serves several."""
+    """Return the program with one state for each set of equal group-bys, and a note for each that serves several.
+
+    Programs with loops stay as they are.
+    """
+    if len(draft.states) < len(draft.stages):
+        return draft  # the stages of a loop read states by their names
     sharing = _Sharing(draft.equality)
     for state in draft.states:
         sharing.add(state)
@@ -39,7 +44,7 @@ def share_states(draft: Draft) -> Draft:
 
     kept = tuple(replace(state, name=names[state.name], input=renamed(state.input)) for state in sharing.kept)
     notes = _notes(draft.states, sharing, names)
-    return replace(draft, plan=renamed(draft.plan), states=kept, notes=(*draft.notes, *notes))
+    return replace(draft, plan=renamed(draft.plan), stages=kept, notes=(*draft.notes, *notes))
 
 
 class _Sharing:
