@@ -186,7 +186,7 @@ def test_two_readers_with_exchanged_columns_are_told_apart() -> None:
         input_ = StateRead("state_1", two, stored)
         program = compile_query(draft(grouped(T, (K,), SUM)))
         over = replace(program.states[0], name="state_2", input=input_, keys=two[:1], slots=())
-        digests.add(replace(program, states=(*program.states, over)).digests("")["state_2"])
+        digests.add(replace(program, stages=(*program.states, over)).digests("")["state_2"])
     assert len(digests) == 3
 
 
