@@ -30,6 +30,10 @@ SESSION = {"CurrentUser", "CurrentDatabase", "CurrentCatalog"}
 NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
 
 
+# PySpark numbers the variables of its lambdas within a process: x_1, x_2
+NUMBERED_VARIABLE = re.compile(r"(?<=lambda [xyz])_[0-9]+(?=#)")
+
+
 class Scalars:
     """Turns expressions into scalars; `forbidden`: the reasons against expressions that no view may depend on."""
 
@@ -106,7 +110,7 @@ class Scalars:
             seen[kind] += 1
             details += self._details.of(node, kind, seen[kind], typed=node is expression)
         if "namedlambdavariable" in text + details:
-            text = f"{text} ~ {renumber(str(expression.toString()))}"
+            text = f"{text} ~ {renumber(NUMBERED_VARIABLE.sub('', str(expression.toString())))}"
         return text + details
 
     def forbid(self, text: str, because: str, instead: str) -> None:

@@ -103,6 +103,16 @@ def test_refused_queries_keep_their_fingerprint_too(spark: SparkSession) -> None
     assert [fingerprint(spark, query) for query in RECOMPUTED] == [fingerprint(spark, query) for query in RECOMPUTED]
 
 
+def test_lambdas_of_dataframes_have_no_number(spark: SparkSession) -> None:
+    """PySpark numbers their variables, so a query function had another fingerprint whenever it was called."""
+
+    def query(flights: DataFrame) -> DataFrame:
+        lengths = F.transform("stops", lambda stop: F.aggregate(F.array(stop), F.lit(0), lambda a, b: a + F.length(b)))
+        return flights.select("carrier", lengths.alias("lengths"))
+
+    assert fingerprint(spark, query) == fingerprint(spark, query)
+
+
 def test_python_functions_are_part_of_the_query(spark: SparkSession) -> None:
     """Another Python function is another query, although Spark prints both alike."""
 
