@@ -20,8 +20,6 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
-
-
 ALL = "true"  # the condition of all rows
 FEW_FILES = 16  # the sizes of more are looked up in one call, which takes as long
 
@@ -57,7 +55,10 @@ def write_directly(
     if not commit.belong(added, replaced):
         return None  # Delta's writer refuses them
     commit.finish(added, removed)
-    return sum(int(catalyst.option(file.numLogicalRecords()) or 0) for file in added)
+    rows = [catalyst.option(file.numLogicalRecords()) for file in added]
+    if frame is not None and None in rows:
+        return frame.count()  # the session collects no statistics of files
+    return sum(int(each) for each in rows if each is not None)
 
 
 @dataclass(frozen=True)
