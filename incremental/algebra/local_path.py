@@ -50,6 +50,8 @@ def plain(address: str) -> str:
 
 def uri_fault(address: str) -> str:
     """Return why an address is not the path of a local folder, and the fix; empty if it is one."""
+    if not address.strip():
+        return "its path is empty. Name a local folder"
     found = URI.match(address)
     if found is None:
         return "a path with :// in it is a misplaced URI. Name a local folder" if "://" in address else ""

@@ -8,6 +8,8 @@ import re
 NAME = re.compile(r"secret|passw|passphrase|token|(access|account|private|api|encryption)[._-]?key|[._]sas[._]", re.I)
 VALUE = re.compile(r"((?:secret|passw\w*|token|access[._-]?key)[\w.]*\s*[=:]\s*)[^\s,;]+", re.I)
 ADDRESS = re.compile(r"(://)[^/\s@]*:[^/\s@]*@")
+# the signature of an address that grants access by itself: Azure's SAS, presigned URLs of S3 and Google
+SIGNATURE = re.compile(r"([?&](?:sig|x-amz-signature|x-amz-credential|x-goog-signature)=)[^&\s]+", re.I)
 INSTEAD = (
     "Remove it: Spark takes it from the environment (such as AWS_SECRET_ACCESS_KEY) "
     "or from a core-site.xml in $HADOOP_CONF_DIR"
@@ -20,10 +22,10 @@ def is_secret(setting: str, value: str = "") -> bool:
 
 
 def has_password(address: str) -> bool:
-    """Return whether an address contains user and password: s3a://user:password@bucket."""
-    return bool(ADDRESS.search(address))
+    """Return whether an address grants access: s3a://user:password@bucket, or a signature (…?sig=…)."""
+    return bool(ADDRESS.search(address) or SIGNATURE.search(address))
 
 
 def mask_secrets(text: str) -> str:
     """Return the text with every recognisable secret replaced by an ellipsis."""
-    return VALUE.sub(r"\1…", ADDRESS.sub(r"\1…@", text))
+    return VALUE.sub(r"\1…", SIGNATURE.sub(r"\1…", ADDRESS.sub(r"\1…@", text)))

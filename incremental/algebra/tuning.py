@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 MB = 1 << 20
+AT_LEAST_ONE = {"range_slices", "range_intervals", "bucket_bytes", "buckets", "recent_epochs", "timed_epochs"}
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,10 @@ class Tuning:
     recent_epochs: int = 100
     timed_epochs: int = 3
     lock_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is no number, and for a number that would make a refresh impossible."""
+        for each in fields(self):
+            value, least = getattr(self, each.name), 1 if each.name in AT_LEAST_ONE else 0
+            if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
+                raise ValueError(f"Tuning.{each.name} cannot be {value!r}. Give a number, {least} or more.")

@@ -34,7 +34,12 @@ def test_other_names(name: str) -> None:
     assert not is_secret(name, "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider")
 
 
-@pytest.mark.parametrize("text", ["s3a://me:hunter2@lake is gone", "secret.key=hunter2, say", "-Dx.password=hunter2"])
+SIGNED = "abfss://c@acc.dfs.core.windows.net/x?sv=2024&sig=hunter2"
+
+
+@pytest.mark.parametrize(
+    "text", ["s3a://me:hunter2@lake is gone", "secret.key=hunter2, say", "-Dx.password=hunter2", SIGNED]
+)
 def test_secrets_in_texts_are_masked(text: str) -> None:
     assert mask_secrets(text) != text and "hunter2" not in mask_secrets(text)
     assert (
@@ -43,7 +48,9 @@ def test_secrets_in_texts_are_masked(text: str) -> None:
     )
 
 
-def test_an_address_with_a_password_is_refused() -> None:
+@pytest.mark.parametrize("address", ["s3a://me:hunter2@lake/sales", SIGNED])
+def test_an_address_with_a_password_is_refused(address: str) -> None:
+    """Also one that carries a signature, which grants access to whoever reads it."""
     with pytest.raises(SourceError, match="contains a password") as raised:
-        Delta("s3a://me:hunter2@lake/sales")
+        Delta(address)
     assert "hunter2" not in str(raised.value)
