@@ -18,7 +18,9 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError
+from incremental.algebra.program import RESERVED
 from incremental.algebra.recipe import Recipe
+from incremental.algebra.sqltext import quoted
 from incremental.compilation import Compilation
 from incremental.lake.protocol import VersionedTable
 from incremental.language.loops.measured_points import MeasuredPoints
@@ -249,7 +251,8 @@ class ResolvedView:
         store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
         called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
         there = [(number, name, version) for number, name, version in called if version is not None]
-        return MeasuredPoints({n: store.table(generation, name).scanned(version) for n, name, version in there})
+        tables = {number: store.table(generation, name).scanned(version) for number, name, version in there}
+        return MeasuredPoints({number: without_reserved(table) for number, table in tables.items()})
 
     def check_unchanged(self) -> None:
         """Refuse to compare what was built from another query, here or below; raises ChangedQueryError."""
@@ -264,3 +267,8 @@ class ResolvedView:
         """The views below, at any depth, each once and before all that read it."""
         found = [each for view in self.views.values() for each in (*view._chain, view)]
         return tuple({id(each.view): each for each in found}.values())
+
+
+def without_reserved(table: DataFrame) -> DataFrame:
+    """Return the columns of a state's table that its readers see."""
+    return table.select(*(quoted(name) for name in table.columns if not name.startswith(RESERVED)))

@@ -1,8 +1,72 @@
 -- case: DISTINCT in the recursive part is of each level
 with recursive r(c) as (select carrier from airlines union all select distinct f.origin from r join flights f on c = f.carrier) select c from r
+-- before:
+--   project carrier AS c_2
+--     loop_1 (sum of its levels)
+--       source airlines (carrier AS carrier_2)
+--       distinct origin
+--         project origin
+--           join of 2
+--             on (c = carrier_4)
+--             project carrier_3 AS c
+--               rows of loop_1
+--             source flights (carrier AS carrier_4, origin)
+-- after:
+--   project carrier AS c_2
+--     loop_1 (sum of its levels, each row once in each)
+--       source airlines (carrier AS carrier_2)
+--       project origin
+--         project origin
+--           join of 2
+--             on (c = carrier_4)
+--             project carrier_3 AS c
+--               rows of loop_1
+--             source flights (carrier AS carrier_4, origin)
 
 -- case: UNION, whose DISTINCT and semi join only count duplicates
 with recursive r(c) as (select carrier from airlines union (select distinct origin from flights where carrier in (select c from r) union select name from airlines)) select c from r
+-- before:
+--   loop_1 (least set)
+--     project carrier AS c_2
+--       union all of 2
+--         source airlines (carrier)
+--         source airlines (name)
+--     distinct origin
+--       project origin
+--         semi join on (carrier_2 = c_3)
+--           source flights (carrier AS carrier_2, origin)
+--           rows of loop_1
+-- after:
+--   loop_1 (least set)
+--     project carrier AS c_2
+--       union all of 2
+--         source airlines (carrier)
+--         source airlines (name)
+--     project origin
+--       project origin
+--         project carrier_2, origin
+--           join of 2
+--             on (carrier_2 = c_3)
+--             source flights (carrier AS carrier_2, origin)
+--             rows of loop_1
 
 -- case: a step over joins, which stays
 with recursive r(c) as (select carrier from airlines union select f.origin from r join flights f on c = f.carrier) select c from r
+-- before:
+--   loop_1 (least set)
+--     project carrier AS c_2
+--       source airlines (carrier)
+--     project origin
+--       join of 2
+--         on (c_3 = carrier_2)
+--         rows of loop_1
+--         source flights (carrier AS carrier_2, origin)
+-- after:
+--   loop_1 (least set)
+--     project carrier AS c_2
+--       source airlines (carrier)
+--     project origin
+--       join of 2
+--         on (c_3 = carrier_2)
+--         rows of loop_1
+--         source flights (carrier AS carrier_2, origin)
