@@ -49,7 +49,7 @@ class CandidateWrite:
         clauses = [
             Clause("delete", f"u.{ROWS} = 0 AND t.{ROWS} = u.{ROWS_BEFORE}", {}),
             Clause("update", None, update),
-            Clause("insert", None, {**values, quoted(ROWS): F.expr(self._checked(f"u.{ROWS}"))}),
+            Clause("insert", None, {**values, quoted(ROWS): F.expr(self._checked(f"u.{ROWS}", "0L"))}),
         ]
         self.table.merge(changed, condition, clauses, self.mark)
 
@@ -73,9 +73,10 @@ class CandidateWrite:
     def _same(self) -> str:
         return self.candidates.same(self.candidates.identity)
 
-    def _checked(self, rows: str) -> str:
+    def _checked(self, rows: str, stored: str = f"coalesce(t.{ROWS}, 0L)") -> str:
+        """Return SQL of the derivations to write, which fails if those stored are not those that were read."""
         message = f"'the table of {self.candidates.loop.name} was changed by somebody. Rebuild the view'"
-        differs = f"coalesce(t.{ROWS}, 0L) <> u.{ROWS_BEFORE}"
+        differs = f"{stored} <> u.{ROWS_BEFORE}"
         return f"if({differs}, CAST(raise_error({message}) AS BIGINT), {rows})"
 
     def _arranged(self, rows: DataFrame) -> DataFrame:
