@@ -23,9 +23,7 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("join and window", "first load", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
-    ("recursion", "change", ("before MemoryLog.advance", 1)),
     ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
-    ("recursion, merged", "change", ("after MemoryLog.advance", 1)),
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("recomputed", "change", ("after MemoryLog.advance", 1)),
     ("by definition", "change that cancels out", ("after Journal.withdraw", 1)),
