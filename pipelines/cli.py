@@ -21,6 +21,7 @@ from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands, 
 from pipelines.commands.opened import open_pipeline
 from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
+from pipelines.listening import server as listening
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date by processing only changed data.
@@ -230,6 +231,16 @@ def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="T
     with open_pipeline(name) as opened:
         opened.branch(new)
     print(f"Created {new} from the last epoch of {name}. Change its query, then: deltafold rebuild {new}")
+
+
+@app.command()
+def listen(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where clients connect; PORT is on 127.0.0.1.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Gets a partition of files for each minute.")],
+    remote: Annotated[bool, typer.Option("--remote", help="Let other machines connect, too.")] = False,
+) -> None:
+    """Write lines from a socket into files that a source lands (starts no Spark)."""
+    listening.listen(address, folder, remote, lambda at: print(f"{folder}: listening on {at}", flush=True))
 
 
 @app.command("list")

@@ -1,0 +1,1 @@
+"""Take lines from a socket into files that a `Files` source lands."""
