@@ -44,7 +44,10 @@ class Running:
     """A listener in a thread of its own, with a clock that a test moves."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
-        self.now, self.port, self.error = 1_700_000_000.0, 0, None
+        self.now, self.port = 1_700_000_000.0, 0
+        self.error: Any = None
+        self.loop: Any = None
+        self.listener: Any = None
         self.spool = Spool(folder)
         self._limits, self._ready = limits, threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -60,7 +63,7 @@ class Running:
         try:
             asyncio.run(serve())
         except StorageError as error:
-            self.error: Any = error
+            self.error = error
 
     def _listening(self, at: str) -> None:
         self.port = int(at.rsplit(":", 1)[1])
