@@ -98,8 +98,10 @@ def _field_text(field: str, column: Column) -> str:
 
 def _stage_text(node: StateRead | Given | Loop) -> str:
     match node:
-        case StateRead(state=name):
-            return f"state {name}"
+        case StateRead(state=name, stored=stored):
+            pairs = zip(stored, node.columns, strict=True) if stored else ()
+            renamed = ", ".join(_item_text(column.name, own.name) for own, column in pairs)
+            return f"state {name}{f' ({renamed})' if renamed else ''}"
         case Given(name=name):
             return f"rows of {name}"
         case Loop(name=name):
