@@ -133,7 +133,8 @@ def grouped(select: T.Select, group: T.GroupBy, scope: Scope, first: Value | Non
     variables, keys = dict[str, Value](), list[Value]()
 
     def row(inner: Scope, bound: Bound) -> tuple[str, Type]:
-        variables.update({n: inner.inside(value, select.span) for n, value in bound.names.items()})
+        for name, value in bound.names.items():
+            variables[name] = inner.inside(value, select.span)
         keys[:] = [inner.inside(inner.value(group.key), group.key.span)]
         parts = [f"'v{i}', {v.pack(value)}" for i, value in enumerate(variables.values())]
         parts.append(f"'key', {v.pack(keys[0])}")
