@@ -9,14 +9,20 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental.language.loops.functions import fixpoint, iterate
 from incremental.language.mrql.program.definitions import Translated
 from incremental.language.mrql.repeats import Loop
+from incremental.spark import catalyst
 
 
 def run_program(spark: SparkSession, program: Translated) -> DataFrame:
     """The answer of a program, as Spark analyses it. Raises what Spark raises."""
     for loop in program.loops:
         for name, rows in zip(loop.names, run_loop(spark, loop), strict=True):
-            rows.createOrReplaceTempView(name)
+            register(spark, rows, name)
     return frame(spark, program.sql)
+
+
+def register(spark: SparkSession, rows: DataFrame, name: str) -> None:
+    """Give rows a name in the session of the program; they may be of another one, such as a stored answer."""
+    catalyst.frame(spark, catalyst.analysed(rows)).createOrReplaceTempView(name)
 
 
 def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
@@ -24,7 +30,7 @@ def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
 
     def step(*rows: DataFrame) -> Any:
         for name, each in zip(loop.given, rows, strict=True):
-            each.createOrReplaceTempView(name)
+            register(spark, each, name)
         return one_or_all([frame(spark, sql) for sql in loop.steps])
 
     start: DataFrame = one_or_all([frame(spark, sql) for sql in loop.starts])
