@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tests.mrql.reference import Bag, Tagged, ordered
+from tests.mrql.reference import Bag, Tagged, Xml, ordered
 
 
 def plain(value: Any) -> Any:
@@ -19,6 +19,8 @@ def plain(value: Any) -> Any:
         return sorted(map(plain, value), key=ordered)
     if isinstance(value, list):
         return list(map(plain, value))
+    if isinstance(value, Xml):
+        return str(value)
     return (value.tag, plain(value.value)) if isinstance(value, Tagged) else value
 
 
