@@ -19,6 +19,7 @@ from incremental.algebra.errors import StateError
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
+from incremental.dataflow.merge import in_buckets
 from incremental.dataflow.state_schema import Stored
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
@@ -155,8 +156,7 @@ class Bag:
     def _merge(self, deleted: DataFrame, inserted: DataFrame, touched: list[int], mark: Mark) -> None:
         source = deleted.withColumn(INSERTED, F.lit(False)).unionByName(inserted.withColumn(INSERTED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
-        literals = ", ".join(str(bucket) for bucket in touched)
-        condition = f"NOT u.{INSERTED} AND t.{BUCKET} IN ({literals}) AND {self._same('t', 'u', COPY, BUCKET)}"
+        condition = f"NOT u.{INSERTED} AND t.{in_buckets(touched)} AND {self._same('t', 'u', COPY, BUCKET)}"
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
         self._table.merge(source, condition, clauses, mark)
 

@@ -17,6 +17,7 @@ from incremental.algebra.program import BUCKET, ROWS
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.touched import ROWS_BEFORE
+from incremental.dataflow.merge import in_buckets
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.physical_layout import arranged, sorted_by
@@ -44,8 +45,7 @@ class CandidateWrite:
         """A Delta MERGE of the touched buckets."""
         values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
         update = {quoted(ROWS): F.expr(self._checked(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
-        literals = ", ".join(map(str, buckets))
-        condition = f"t.{BUCKET} IN ({literals}) AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
+        condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
         clauses = [
             Clause("delete", f"u.{ROWS} = 0 AND t.{ROWS} = u.{ROWS_BEFORE}", {}),
             Clause("update", None, update),
