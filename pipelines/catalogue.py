@@ -17,8 +17,9 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.results.address import is_same_name
 from pipelines import descriptions, queries
 from pipelines.declaration import reading, sizes
-from pipelines.declaration.declaration import NAME, NAME_RULE, Source
 from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.sources import Source
+from pipelines.declaration.values import NAME, NAME_RULE
 from pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
 
 if TYPE_CHECKING:

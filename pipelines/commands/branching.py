@@ -16,7 +16,7 @@ import yaml
 
 from pipelines import catalogue
 from pipelines.declaration import reading
-from pipelines.declaration.declaration import NAME, NAME_RULE
+from pipelines.declaration.values import NAME, NAME_RULE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.declaration.declaration import NAME, NAME_RULE
 from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.values import NAME, NAME_RULE
 
 _DECLARATION = """\
 description: Sales per shop and product

@@ -46,169 +46,19 @@ local folders. The warehouse has one folder per pipeline; by default it is `.war
 
 from __future__ import annotations
 
-import datetime
-import re
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StrictBool, model_validator
 
-from incremental.algebra.secrets import INSTEAD, is_secret
-from incremental.algebra.sources import Malformed, quarantine_fault
-from pipelines.declaration import cron, schema, sizes
-from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys, check_references
-from pipelines.declaration.places import CONTROL, Folder, Location, SqlName, TableName
+from pipelines.declaration import cron, sizes
+from pipelines.declaration.constraints import check_references
+from pipelines.declaration.places import CONTROL, Folder, SqlName
 from pipelines.declaration.program import ProgramPart, check_paths
-
-NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
-NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
-
-
-def _as_text(value: object) -> object:
-    """Convert options and settings to text, as Spark needs them; YAML reads some as numbers and truth values."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
+from pipelines.declaration.sources import Source
+from pipelines.declaration.values import Amount, Day, Part, Settings, SourceName, day_of
 
 
-def _as_date(value: object) -> object:
-    """Accept only days such as 2013-01-01: a number would be read as seconds since 1970."""
-    day = _day(value) if isinstance(value, str) else value
-    if isinstance(day, datetime.datetime) or not isinstance(day, datetime.date):
-        raise ValueError("it must be a day such as 2013-01-01")
-    return day
-
-
-def _day(text: str) -> datetime.date | None:
-    """Return the day if the text has the form of folder names."""
-    try:
-        day = datetime.date.fromisoformat(text)
-    except ValueError:
-        return None
-    return day if day.isoformat() == text else None
-
-
-def _as_source_name(name: str) -> str:
-    if not NAME.match(name):
-        raise ValueError(f"it cannot be a source: {NAME_RULE}")
-    return name
-
-
-def _as_pipeline_name(name: str) -> str:
-    if not NAME.match(name):
-        raise ValueError(f"`{name}` cannot be a pipeline: {NAME_RULE}")
-    return name
-
-
-def _as_setting(name: str) -> str:
-    if not name.startswith("spark."):
-        raise ValueError("it is not a Spark setting; their names start with `spark.`")
-    return name
-
-
-def _no_secret(settings: dict[str, str]) -> dict[str, str]:
-    for name, value in settings.items():
-        if is_secret(name, value):
-            raise ValueError(f"`{name}` looks like a secret, which does not belong in this file. {INSTEAD}")
-    return settings
-
-
-Text = Annotated[str, BeforeValidator(_as_text)]
-SourceName = Annotated[str, AfterValidator(_as_source_name)]
-PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
-Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
-Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
-Amount = Annotated[str, AfterValidator(sizes.check_size)]
-Day = Annotated[datetime.date, BeforeValidator(_as_date)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FilesSource(_Part):
-    """Dropped files. schema_ddl is Spark DDL and includes the partition column."""
-
-    path: Folder
-    format: Literal["csv", "json", "parquet"]
-    schema_ddl: Annotated[str, BeforeValidator(schema.as_ddl)] = Field(alias="schema")
-    partition_by: str | None = None
-    options: Options = {}
-    malformed: Malformed = "fail"
-    quarantine_limit: StrictInt = 1000
-
-    @model_validator(mode="after")
-    def _can_quarantine(self) -> FilesSource:
-        fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
-        if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
-            fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
-        if fault:
-            raise ValueError(fault)
-        return self
-
-    @field_validator("schema_ddl")
-    @classmethod
-    def _has_columns(cls, ddl: str) -> str:
-        schema.schema_columns(ddl)
-        return ddl
-
-    @field_validator("partition_by")
-    @classmethod
-    def _is_a_column(cls, column: str | None, info: ValidationInfo) -> str | None:
-        columns = schema.schema_columns(info.data["schema_ddl"]) if "schema_ddl" in info.data else ()
-        if column is not None and columns and column not in columns:
-            raise ValueError(
-                f"`{column}` is not a column of the schema ({', '.join(columns)}). Add it there with its type"
-            )
-        return column
-
-
-class Source(_Part):
-    """One table of the query: a Delta table by path or name, dropped files, or another pipeline's view; exactly one."""
-
-    delta: Location | None = None
-    table: TableName | None = None
-    files: FilesSource | None = None
-    view: PipelineName | None = None
-    invariant: StrictBool = False
-    primary_key: Columns = ()
-    foreign_keys: tuple[ForeignKeyPart, ...] = ()
-    append_only: StrictBool = False
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Source:
-        if [self.delta, self.table, self.files, self.view].count(None) != 3:
-            raise ValueError(
-                "a source has `delta: path`, `table: name`, `files: {path, format, schema}` or `view: pipeline`, "
-                "exactly one of them"
-            )
-        if self.view and self.invariant:
-            raise ValueError("a view cannot be invariant: it changes with its sources. Remove `invariant`")
-        if self.view and (self.primary_key or self.foreign_keys or self.append_only):
-            raise ValueError(
-                "constraints of a view cannot be declared. Remove `primary_key`, `foreign_keys`, `append_only`"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _keys_fit(self) -> Source:
-        check_keys(self.primary_key, self.foreign_keys, self.files and self.files.schema_ddl)
-        if self.invariant and self.append_only:
-            raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it")
-        return self
-
-
-class Partitions(_Part):
+class Partitions(Part):
     """Partitions of dropped files: one per day between start and end (both included), or any folder names (dynamic)."""
 
     kind: Literal["daily", "dynamic"]
@@ -231,7 +81,7 @@ class Partitions(_Part):
             raise ValueError(f"{value!r} is not a partition: it must be the name of one folder")
         if self.kind == "dynamic" or self.start is None:
             return value
-        day = _day(value)
+        day = day_of(value)
         if day is None:
             raise ValueError(f"{value!r} is not a day; partitions here are days such as {self.start.isoformat()}")
         if day < self.start or (self.end and day > self.end):
@@ -242,19 +92,19 @@ class Partitions(_Part):
         return value
 
 
-class Check(_Part):
+class Check(Part):
     """The share of a view that Dagster compares with the batch query after a refresh, and a schedule for all."""
 
     sample: Annotated[str, AfterValidator(sizes.check_share)] = "100%"
     schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
 
 
-class SparkPart(_Part):
+class SparkPart(Part):
     """Spark for this pipeline: heap of the driver, master URL, further settings."""
 
     memory: Amount | None = None
     master: str | None = None
-    settings: Settings = {}
+    settings: Settings = Field(default={})
 
 
 class Declaration(ProgramPart):

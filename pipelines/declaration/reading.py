@@ -16,8 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from incremental.algebra.errors import DeltafoldError
 from pipelines.declaration.constraints import ForeignKeyPart
-from pipelines.declaration.declaration import Check, Declaration, FilesSource, Partitions, Source, SparkPart
+from pipelines.declaration.declaration import Check, Declaration, Partitions, SparkPart
 from pipelines.declaration.program import LoopPart
+from pipelines.declaration.sources import FilesSource, Source
 
 _Place = tuple[str | int, ...]
 

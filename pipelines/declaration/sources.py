@@ -1,0 +1,85 @@
+"""Check the sources of pipeline.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
+
+from incremental.algebra.sources import Malformed, quarantine_fault
+from pipelines.declaration import schema
+from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
+from pipelines.declaration.places import Folder, Location, TableName
+from pipelines.declaration.values import Options, Part, PipelineName
+
+
+class FilesSource(Part):
+    """Dropped files. schema_ddl is Spark DDL and includes the partition column."""
+
+    path: Folder
+    format: Literal["csv", "json", "parquet"]
+    schema_ddl: Annotated[str, BeforeValidator(schema.as_ddl)] = Field(alias="schema")
+    partition_by: str | None = None
+    options: Options = Field(default={})
+    malformed: Malformed = "fail"
+    quarantine_limit: StrictInt = 1000
+
+    @model_validator(mode="after")
+    def _can_quarantine(self) -> FilesSource:
+        fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
+        if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
+            fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
+        if fault:
+            raise ValueError(fault)
+        return self
+
+    @field_validator("schema_ddl")
+    @classmethod
+    def _has_columns(cls, ddl: str) -> str:
+        schema.schema_columns(ddl)
+        return ddl
+
+    @field_validator("partition_by")
+    @classmethod
+    def _is_a_column(cls, column: str | None, info: ValidationInfo) -> str | None:
+        columns = schema.schema_columns(info.data["schema_ddl"]) if "schema_ddl" in info.data else ()
+        if column is not None and columns and column not in columns:
+            raise ValueError(
+                f"`{column}` is not a column of the schema ({', '.join(columns)}). Add it there with its type"
+            )
+        return column
+
+
+class Source(Part):
+    """One table of the query: a Delta table by path or name, dropped files, or another pipeline's view; exactly one."""
+
+    delta: Location | None = None
+    table: TableName | None = None
+    files: FilesSource | None = None
+    view: PipelineName | None = None
+    invariant: StrictBool = False
+    primary_key: Columns = ()
+    foreign_keys: tuple[ForeignKeyPart, ...] = ()
+    append_only: StrictBool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Source:
+        if [self.delta, self.table, self.files, self.view].count(None) != 3:
+            raise ValueError(
+                "a source has `delta: path`, `table: name`, `files: {path, format, schema}` or `view: pipeline`, "
+                "exactly one of them"
+            )
+        if self.view and self.invariant:
+            raise ValueError("a view cannot be invariant: it changes with its sources. Remove `invariant`")
+        if self.view and (self.primary_key or self.foreign_keys or self.append_only):
+            raise ValueError(
+                "constraints of a view cannot be declared. Remove `primary_key`, `foreign_keys`, `append_only`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> Source:
+        check_keys(self.primary_key, self.foreign_keys, self.files and self.files.schema_ddl)
+        if self.invariant and self.append_only:
+            raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it")
+        return self

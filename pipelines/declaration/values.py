@@ -1,0 +1,79 @@
+"""Check single values of pipeline.yaml: names, days, amounts, options and settings."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from incremental.algebra.secrets import INSTEAD, is_secret
+from pipelines.declaration import sizes
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
+
+
+def _as_text(value: object) -> object:
+    """Convert options and settings to text, as Spark needs them; YAML reads some as numbers and truth values."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _as_date(value: object) -> object:
+    """Accept only days such as 2013-01-01: a number would be read as seconds since 1970."""
+    day = day_of(value) if isinstance(value, str) else value
+    if isinstance(day, datetime.datetime) or not isinstance(day, datetime.date):
+        raise ValueError("it must be a day such as 2013-01-01")
+    return day
+
+
+def day_of(text: str) -> datetime.date | None:
+    """Return the day if the text has the form of folder names."""
+    try:
+        day = datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if day.isoformat() == text else None
+
+
+def _as_source_name(name: str) -> str:
+    if not NAME.match(name):
+        raise ValueError(f"it cannot be a source: {NAME_RULE}")
+    return name
+
+
+def _as_pipeline_name(name: str) -> str:
+    if not NAME.match(name):
+        raise ValueError(f"`{name}` cannot be a pipeline: {NAME_RULE}")
+    return name
+
+
+def _as_setting(name: str) -> str:
+    if not name.startswith("spark."):
+        raise ValueError("it is not a Spark setting; their names start with `spark.`")
+    return name
+
+
+def _no_secret(settings: dict[str, str]) -> dict[str, str]:
+    for name, value in settings.items():
+        if is_secret(name, value):
+            raise ValueError(f"`{name}` looks like a secret, which does not belong in this file. {INSTEAD}")
+    return settings
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+SourceName = Annotated[str, AfterValidator(_as_source_name)]
+PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
+Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
+Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
+Amount = Annotated[str, AfterValidator(sizes.check_size)]
+Day = Annotated[datetime.date, BeforeValidator(_as_date)]
+
+
+class Part(BaseModel):
+    """A mapping of pipeline.yaml; unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
