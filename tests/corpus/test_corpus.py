@@ -16,8 +16,8 @@ from tests.night import sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 
 STEPS = 2
-SAMPLE = {"tpch": (9, 13, 15, 20, 21), "tpcds": (36, 67), "nexmark": (4, 6, 15)}
-BY_DEFINITION = {"tpch": (13,), "tpcds": (), "nexmark": (5,)}
+SAMPLE = {"tpch": (9, 13, 20, 21), "tpcds": (36, 67), "nexmark": (4, 15)}
+BY_DEFINITION = {"tpch": (13,), "tpcds": (), "nexmark": ()}
 ON_DELTA = {"tpch": (3,), "tpcds": (), "nexmark": (5,)}
 
 

@@ -8,19 +8,13 @@ Crash = tuple[str, str, Stop]
 """The kind of the view, the stage, and where it is stopped."""
 
 IN_MEMORY: tuple[Crash, ...] = (
-    ("one state in place", "rebuild", ("before Journal._write", 2)),
     ("one state in place", "first load", ("after MemoryLog.advance", 1)),
     ("one state in place, merged", "late resume", ("before Journal._write", 1)),
     ("two nested states", "change", ("before MemoryLog.advance", 2)),
     ("two nested states", "rebuild", ("after MemoryLog.advance", 1)),
     ("state and view table", "resume", ("before MemoryLog.advance", 1)),
-    ("state and view table, merged", "change", ("before MemoryLog.advance", 1)),
-    ("state and view table, merged", "maintain", ("after MemoryLog.advance", 1)),
-    ("state and view table, merged", "rollback", ("after MemoryLog.advance", 1)),
-    ("state and view table, merged", "branch", ("before Folder.move_to", 1)),
     ("bag", "change that cancels out", ("before Journal.remove", 1)),
     ("bag", "rollback", ("before MemoryLog.advance", 1)),
-    ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("join and window", "first load", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
@@ -45,7 +39,6 @@ ON_DELTA: tuple[Crash, ...] = (
     ("state and view table", "change", ("before DirectCommit.finish", 2)),
     ("state and view table", "resume", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("before DeltaTable._write", 1)),
-    ("join and window", "change in parts", ("after Journal._write", 2)),
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
     ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
     ("state and view table, merged", "branch", ("before Folder.move_to", 1)),

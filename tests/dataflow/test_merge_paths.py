@@ -36,7 +36,12 @@ MERGED = {"rewrite_files": 0, "rewrite_touched_bytes": 0}
 
 @pytest.mark.parametrize(
     ("sizes", "buckets", "path"),
-    [({}, 1, "rewrite"), ({}, 5, "rewrite"), pytest.param(MERGED, 1, "merge", marks=night), (MERGED, 5, "merge")],
+    [
+        pytest.param({}, 1, "rewrite", marks=night),  # the path of all other tests in memory
+        ({}, 5, "rewrite"),
+        pytest.param(MERGED, 1, "merge", marks=night),
+        (MERGED, 5, "merge"),
+    ],
     ids=["rewrite", "touched buckets", "merge", "buckets merged"],
 )
 def test_history(sandbox: MemorySandbox, sizes: dict[str, int], buckets: int, path: str) -> None:
