@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from incremental.lake.protocol import Lake
     from tests.sandbox import DeltaSandbox, MemorySandbox
 
-# what tests leave in memory for an hour, and where in the code each column came from, cost a fifth of their time
-BRIEF = {"spark.databricks.delta.delta.log.cacheSize": "64", "spark.python.sql.dataFrameDebugging.enabled": "false"}
+# what tests leave in memory for an hour, where in the code each column came from, and plans for a UI that is off
+BRIEF = {
+    "spark.databricks.delta.delta.log.cacheSize": "64",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
 SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py looks for it
-# for Javas of other processes, which end before a second compiler gains what it costs; that of the session goes without
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+# The second compiler costs a third of the time of a Java that plans ever new queries, and gains less; without it Java
+# reserves too little memory for code, drops what it compiled and compiles it again; parallel collection gains nothing.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA)  # for the session's Java, and those of other processes
 os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 
 
@@ -57,10 +62,7 @@ def spark(long: bool) -> Iterator[SparkSession]:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false", **BRIEF, **SECRET}
     if not long:  # compiling each plan costs more than running it on a few rows; tests of whole processes compile
         settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    with mock.patch.dict(os.environ):
-        if os.environ["SPARK_SUBMIT_OPTS"] == SHORT_LIVED:  # what a person sets is for all
-            del os.environ["SPARK_SUBMIT_OPTS"]
-        session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
+    session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
     yield session
     session.stop()
 
