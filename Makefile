@@ -7,14 +7,18 @@ READY := .venv/ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 DAGSTER := $(CURDIR)/.dagster
 
-.PHONY: demo test night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
+.PHONY: demo test tests night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
 # The demo reports to the same Dagster that `make ui` shows.
 demo: $(READY) $(DAGSTER)/dagster.yaml
 	DAGSTER_HOME=$(DAGSTER) $(BIN)/python -m pipelines.demo
 
-# The slowest tests are printed at the end; .reports/tests.xml has the time of each.
-test: lint
+# Lint beside the tests, as types take one core half a minute. The slowest tests are printed at the end;
+# .reports/tests.xml has the time of each.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j 2 lint tests
+
+tests: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/tests.xml
 
 # Whole matrices of which `make test` runs samples (every benchmark query, every crash, kills by signal, a served
