@@ -13,6 +13,7 @@ from assets.partitions import RANGE_END, RANGE_START
 from assets.resources import SparkResource
 from assets.steps import landing
 from incremental.api import View
+from incremental.lake.protocol import Lake
 from pipelines import catalogue
 from tests.assets import sales
 
@@ -53,6 +54,12 @@ def bench(tmp_path: Path, spark: SparkSession) -> DagsterSandbox:
     return DagsterSandbox(tmp_path, spark)
 
 
+@pytest.fixture
+def quick(in_memory: Lake, bench: DagsterSandbox) -> DagsterSandbox:
+    """The same with tables in memory, for what does not depend on Delta."""
+    return bench
+
+
 def days(first: str, last: str) -> dict[str, str]:
     return {RANGE_START: f"2013-01-{first}", RANGE_END: f"2013-01-{last}"}
 
@@ -83,10 +90,10 @@ def test_days_come_one_is_corrected_and_nothing_is_new(bench: DagsterSandbox) ->
     assert len(bench.view().history()) == 2
 
 
-def test_a_view_that_had_nothing_to_do_keeps_its_data_version(bench: DagsterSandbox) -> None:
-    sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
-    first = bench.run("update", partition_key="2013-01-01")
-    second = bench.run("refresh")
+def test_a_view_that_had_nothing_to_do_keeps_its_data_version(quick: DagsterSandbox) -> None:
+    sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
+    first = quick.run("update", partition_key="2013-01-01")
+    second = quick.run("refresh")
     versions = [
         (event.materialization.tags or {})["dagster/data_version"]
         for result in (first, second)
@@ -120,84 +127,84 @@ def test_a_materialised_view_tells_what_it_cost_and_what_it_is(bench: DagsterSan
     assert bench.told(LANDED)["rows landed"].value == 2
 
 
-def test_the_second_load_of_the_code_knows_the_state_tables(bench: DagsterSandbox) -> None:
+def test_the_second_load_of_the_code_knows_the_state_tables(quick: DagsterSandbox) -> None:
     from pipelines import descriptions
 
-    sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
-    assert bench.run("update", partition_key="2013-01-01").success
-    described = descriptions.load(bench.pipeline)
+    sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
+    assert quick.run("update", partition_key="2013-01-01").success
+    described = descriptions.load(quick.pipeline)
     assert described is not None
-    again = factory.build({"sales": bench.pipeline}, {"sales": described}, SparkResource())
-    assert again.resolve_job_def("sales_refresh").execute_in_process(instance=bench.instance).success
+    again = factory.build({"sales": quick.pipeline}, {"sales": described}, SparkResource())
+    assert again.resolve_job_def("sales_refresh").execute_in_process(instance=quick.instance).success
     [state] = [key for key in again.resolve_asset_graph().get_all_asset_keys() if "state" in key.path]
-    assert bench.told(state)["lineage key"].value
+    assert quick.told(state)["lineage key"].value
 
 
-def test_a_run_of_what_changed_lands_just_that(bench: DagsterSandbox) -> None:
+def test_a_run_of_what_changed_lands_just_that(quick: DagsterSandbox) -> None:
     for number, day in enumerate(("01", "02", "05"), start=1):
-        sales.drop(bench.pipeline, f"2013-01-{day}", [(number, "a", number)])
-    assert bench.run("update", days("01", "05")).success
-    version = bench.told(LANDED)["version"].value
-    shutil.rmtree(bench.pipeline.folder / "data" / "day=2013-01-02")
-    sales.drop(bench.pipeline, "2013-01-05", [(3, "a", 8)])
+        sales.drop(quick.pipeline, f"2013-01-{day}", [(number, "a", number)])
+    assert quick.run("update", days("01", "05")).success
+    version = quick.told(LANDED)["version"].value
+    shutil.rmtree(quick.pipeline.folder / "data" / "day=2013-01-02")
+    sales.drop(quick.pipeline, "2013-01-05", [(3, "a", 8)])
     config = {"ops": {"sales__landed__sales": {"config": {"changed_only": True}}}}
-    assert bench.run("update", days("02", "05"), run_config=config).success
-    told = bench.told(LANDED)
+    assert quick.run("update", days("02", "05"), run_config=config).success
+    told = quick.told(LANDED)
     assert (told["partitions landed"].value, told["partitions removed"].value) == (1, 1)
     assert told["version"].value != version
-    assert bench.answer() == [("a", 2, 9, 8)]
+    assert quick.answer() == [("a", 2, 9, 8)]
 
 
-def test_a_range_may_have_days_without_files(bench: DagsterSandbox) -> None:
+def test_a_range_may_have_days_without_files(quick: DagsterSandbox) -> None:
     for number, day in enumerate(("01", "02", "05"), start=1):
-        sales.drop(bench.pipeline, f"2013-01-{day}", [(number, "a", number)])
-    assert bench.run("update", days("01", "05")).success
-    shutil.rmtree(bench.pipeline.folder / "data" / "day=2013-01-02")
-    assert bench.run("update", days("01", "03")).success
-    assert bench.told(LANDED)["partition"].value == "empty: it has no files"
-    assert bench.told(LANDED)["partitions removed"].value == 1
-    assert bench.answer() == [("a", 2, 4, 3)]
+        sales.drop(quick.pipeline, f"2013-01-{day}", [(number, "a", number)])
+    assert quick.run("update", days("01", "05")).success
+    shutil.rmtree(quick.pipeline.folder / "data" / "day=2013-01-02")
+    assert quick.run("update", days("01", "03")).success
+    assert quick.told(LANDED)["partition"].value == "empty: it has no files"
+    assert quick.told(LANDED)["partitions removed"].value == 1
+    assert quick.answer() == [("a", 2, 4, 3)]
 
 
-def test_a_range_may_have_a_day_whose_folder_was_respelt(bench: DagsterSandbox) -> None:
-    declaration = bench.pipeline.folder / "pipeline.yaml"
+def test_a_range_may_have_a_day_whose_folder_was_respelt(quick: DagsterSandbox) -> None:
+    declaration = quick.pipeline.folder / "pipeline.yaml"
     declaration.write_text(declaration.read_text().replace("day STRING", "day DATE"))
-    bench.pipeline = catalogue.load("sales", bench.pipeline.folder.parent)
-    bench.defined = factory.build({"sales": bench.pipeline}, {}, SparkResource())
+    quick.pipeline = catalogue.load("sales", quick.pipeline.folder.parent)
+    quick.defined = factory.build({"sales": quick.pipeline}, {}, SparkResource())
     for number, day in enumerate(("01", "02"), start=1):
-        sales.drop(bench.pipeline, f"2013-01-{day}", [(number, "a", number)])
-    assert bench.run("update", days("01", "02")).success
-    folder = bench.pipeline.folder / "data" / "day=2013-01-01"
+        sales.drop(quick.pipeline, f"2013-01-{day}", [(number, "a", number)])
+    assert quick.run("update", days("01", "02")).success
+    folder = quick.pipeline.folder / "data" / "day=2013-01-01"
     folder.rename(folder.with_name("day=2013-1-1"))
-    assert bench.run("update", days("01", "03")).success
-    assert bench.answer() == [("a", 2, 3, 2)]
+    assert quick.run("update", days("01", "03")).success
+    assert quick.answer() == [("a", 2, 3, 2)]
 
 
 @pytest.mark.parametrize("chosen", [days("07", "07"), days("07", "08")])
-def test_landing_nothing_at_all_fails_with_a_sentence(bench: DagsterSandbox, chosen: Mapping[str, str]) -> None:
-    sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
-    result = bench.run("update", chosen)
+def test_landing_nothing_at_all_fails_with_a_sentence(quick: DagsterSandbox, chosen: Mapping[str, str]) -> None:
+    sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
+    result = quick.run("update", chosen)
     assert not result.success
     assert "2013-01-07" in sentence(result)
 
 
 def test_a_malformed_row_stops_the_run_with_a_sentence(
-    bench: DagsterSandbox, capfd: pytest.CaptureFixture[str]
+    quick: DagsterSandbox, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Protects from half a landing, and from the row itself in the event database and in the logs of the run."""
-    folder = sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
+    folder = sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
     (folder / "wrong.csv").write_text("id,shop,amount\n2,a,many\n")
-    result = bench.run("update", partition_key="2013-01-01")
+    result = quick.run("update", partition_key="2013-01-01")
     assert not result.success
     assert "wrong.csv, line 2, does not fit" in sentence(result)
-    assert "2,a,many" not in "".join(map(dg.serialize_value, bench.instance.all_logs(result.run_id)))
+    assert "2,a,many" not in "".join(map(dg.serialize_value, quick.instance.all_logs(result.run_id)))
     assert "2,a,many" not in "".join(capfd.readouterr())
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
     assert VIEW not in {event.asset_key for event in result.get_asset_materialization_events()}
 
 
-def test_a_crash_is_tried_again(bench: DagsterSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
+def test_a_crash_is_tried_again(quick: DagsterSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
     monkeypatch.setattr(landing, "CRASHES", dg.RetryPolicy(max_retries=failures.CRASHES.max_retries))
     crashes = [OSError("the disk blinked")]
     opened = SparkResource.open
@@ -208,24 +215,24 @@ def test_a_crash_is_tried_again(bench: DagsterSandbox, monkeypatch: pytest.Monke
         return opened(resource, pipeline)
 
     monkeypatch.setattr(SparkResource, "open", fragile)
-    bench.defined = factory.build({"sales": bench.pipeline}, {}, SparkResource())
-    result = bench.run("update", partition_key="2013-01-01")
+    quick.defined = factory.build({"sales": quick.pipeline}, {}, SparkResource())
+    result = quick.run("update", partition_key="2013-01-01")
     assert result.success
     assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["sales__landed__sales"]
 
 
-def test_a_changed_query_is_refused_and_rebuilt_on_demand(bench: DagsterSandbox) -> None:
-    sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
-    assert bench.run("update", partition_key="2013-01-01").success
-    (bench.pipeline.folder / "query.sql").write_text("SELECT shop, min(amount) AS least FROM sales GROUP BY shop")
-    changed = catalogue.load("sales", bench.pipeline.folder.parent)
-    bench.pipeline, bench.defined = changed, factory.build({"sales": changed}, {}, SparkResource())
-    refused = bench.run("refresh")
+def test_a_changed_query_is_refused_and_rebuilt_on_demand(quick: DagsterSandbox) -> None:
+    sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
+    assert quick.run("update", partition_key="2013-01-01").success
+    (quick.pipeline.folder / "query.sql").write_text("SELECT shop, min(amount) AS least FROM sales GROUP BY shop")
+    changed = catalogue.load("sales", quick.pipeline.folder.parent)
+    quick.pipeline, quick.defined = changed, factory.build({"sales": changed}, {}, SparkResource())
+    refused = quick.run("refresh")
     assert not refused.success
     assert sentence(refused)
-    rebuilt = bench.run("refresh", run_config={"ops": {"sales__refresh": {"config": {"rebuild": True}}}})
+    rebuilt = quick.run("refresh", run_config={"ops": {"sales__refresh": {"config": {"rebuild": True}}}})
     assert rebuilt.success
-    assert bench.answer() == [("a", 5)]
+    assert quick.answer() == [("a", 5)]
 
 
 def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
@@ -243,7 +250,7 @@ def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
     assert check.metadata["extra rows"].value == 1
 
 
-def test_dynamic_partitions_are_landed_by_name(tmp_path: Path, spark: SparkSession) -> None:
+def test_dynamic_partitions_are_landed_by_name(tmp_path: Path, spark: SparkSession, in_memory: Lake) -> None:
     bench = DagsterSandbox(tmp_path, spark, sales.DYNAMIC)
     for key in ("monday", "tuesday"):
         sales.drop(bench.pipeline, key, [(1, key, 1)])

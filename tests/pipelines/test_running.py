@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from assets import keys
+from incremental.lake.protocol import Lake
 from pipelines import catalogue, cli, demo
 from pipelines.commands import exit_codes
 from tests.assets.shown import built, outdated
@@ -27,6 +28,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession) -
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "pipelines"))
     call("new", "shop")
     return tmp_path / "pipelines" / "shop"
+
+
+@pytest.fixture
+def quick(in_memory: Lake, home: Path) -> Path:
+    """The same with tables in memory, for what does not depend on Delta."""
+    return home
 
 
 def call(*arguments: str) -> Result:
@@ -68,14 +75,14 @@ def test_a_new_pipeline_runs_at_once_and_follows_its_files(home: Path) -> None:
     assert [report["epoch"] for report in json.loads(call("history", "shop", "--json").stdout)] == [1, 2, 3]
 
 
-def test_landing_one_partition_only(home: Path) -> None:
+def test_landing_one_partition_only(quick: Path) -> None:
     told = json.loads(call("run", "shop", "--partition", "2024-05-02", "--json").stdout)
     assert told["landings"][0]["landed"] == ["2024-05-02"]
     assert answer() == {("Oslo", "coffee"): (1, "3.90"), ("Oslo", "tea"): (1, "3.20"), ("Rome", "tea"): (1, "1.80")}
     assert call("verify", "shop").exit_code == 0
 
 
-def test_backfilling_a_range(home: Path) -> None:
+def test_backfilling_a_range(quick: Path) -> None:
     """Partitions outside the range wait; one run again changes nothing."""
     command = ("backfill", "shop", "--from", "2024-05-01", "--to", "2024-05-02", "--json")
     told = json.loads(call(*command).stdout)
@@ -86,7 +93,7 @@ def test_backfilling_a_range(home: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
-def test_rebuilding_gives_the_same_answer(home: Path) -> None:
+def test_rebuilding_gives_the_same_answer(quick: Path) -> None:
     call("run", "shop")
     before = answer()
     assert call("rebuild", "shop").exit_code == 0
@@ -128,9 +135,9 @@ def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatc
     assert verdicts == ["applied", "rolled back", "applied", "applied"]
 
 
-def test_a_query_of_dataframes(home: Path) -> None:
-    (home / "query.sql").unlink()
-    (home / "query.py").write_text(
+def test_a_query_of_dataframes(quick: Path) -> None:
+    (quick / "query.sql").unlink()
+    (quick / "query.py").write_text(
         "from pyspark.sql import functions as F\n\n\n"
         "def query(sales, shops):\n"
         "    joined = sales.join(shops, 'shop')\n"
@@ -142,25 +149,25 @@ def test_a_query_of_dataframes(home: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
-def test_a_query_in_mrql(home: Path) -> None:
+def test_a_query_in_mrql(quick: Path) -> None:
     made = call("new", "tea", "--mrql")
-    assert made.exit_code == 0 and (home.parent / "tea" / "query.mrql").is_file()
+    assert made.exit_code == 0 and (quick.parent / "tea" / "query.mrql").is_file()
     assert call("run", "tea").exit_code == 0
     rows = json.loads(call("show", "tea", "--json").stdout)
     assert {(row["city"], row["product"]): row["revenue"] for row in rows}["Oslo", "tea"] == "10.50"
     explained = call("explain", "tea").stdout
     assert "MRQL became:" in explained and "collect_list" not in explained
-    (home.parent / "tea" / "data" / "sales" / "day=2024-05-02" / "sales.csv").unlink()
+    (quick.parent / "tea" / "data" / "sales" / "day=2024-05-02" / "sales.csv").unlink()
     assert call("run", "tea").exit_code == 0
     assert call("verify", "tea").exit_code == 0
-    (home.parent / "tea" / "query.mrql").write_text("select s.price from s in sales;\n")
+    (quick.parent / "tea" / "query.mrql").write_text("select s.price from s in sales;\n")
     wrong = call("run", "tea")
     assert wrong.exit_code == exit_codes.USAGE
     assert "query.mrql:1:8: there is no field price in <id: long" in wrong.stderr
 
 
-def test_a_malformed_row_is_said_with_its_file(home: Path) -> None:
-    (home / "data" / "sales" / "day=2024-05-02" / "sales.csv").write_text("id,shop,product,amount\n1,n1,tea,a lot\n")
+def test_a_malformed_row_is_said_with_its_file(quick: Path) -> None:
+    (quick / "data" / "sales" / "day=2024-05-02" / "sales.csv").write_text("id,shop,product,amount\n1,n1,tea,a lot\n")
     result = call("run", "shop")
     assert result.exit_code == exit_codes.DATA
     assert "sales.csv" in result.stderr
@@ -183,7 +190,7 @@ def test_a_malformed_row_is_quarantined_where_that_is_declared(home: Path) -> No
     assert call("show", "shop", "--quarantine", "nowhere").exit_code == exit_codes.USAGE
 
 
-def test_before_anything_was_refreshed(home: Path) -> None:
+def test_before_anything_was_refreshed(quick: Path) -> None:
     assert call("show", "shop").exit_code == exit_codes.DATA
     assert call("verify", "shop").exit_code == exit_codes.DATA
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "never refreshed"
@@ -198,35 +205,35 @@ def test_before_anything_was_refreshed(home: Path) -> None:
         ("not SQL at all", exit_codes.USAGE),
     ],
 )
-def test_queries_that_cannot_be(home: Path, sql: str, code: int) -> None:
-    (home / "query.sql").write_text(sql)
+def test_queries_that_cannot_be(quick: Path, sql: str, code: int) -> None:
+    (quick / "query.sql").write_text(sql)
     for command in ("explain", "run"):
         result = call(command, "shop")
         assert result.exit_code == code, result.output
         assert "Traceback" not in result.output
 
 
-def test_a_refused_query_is_recomputed_under_auto_and_says_so(home: Path) -> None:
-    (home / "query.sql").write_text("SELECT explode(sequence(1L, (SELECT count(*) FROM sales))) n")
-    declaration = home / "pipeline.yaml"
+def test_a_refused_query_is_recomputed_under_auto_and_says_so(quick: Path) -> None:
+    (quick / "query.sql").write_text("SELECT explode(sequence(1L, (SELECT count(*) FROM sales))) n")
+    declaration = quick / "pipeline.yaml"
     declaration.write_text(declaration.read_text().replace("policy: incremental", "policy: auto"))
     assert json.loads(call("run", "shop", "--json").stdout)["report"]["verdict"] == "recomputed"
     assert call("verify", "shop").exit_code == 0
 
 
-def test_a_changed_query_is_refused_until_it_is_rebuilt(home: Path) -> None:
+def test_a_changed_query_is_refused_until_it_is_rebuilt(quick: Path) -> None:
     call("run", "shop")
     changed = "SELECT c.city, count(*) AS sales FROM sales s JOIN shops c ON s.shop = c.shop GROUP BY c.city"
-    (home / "query.sql").write_text(changed)
+    (quick / "query.sql").write_text(changed)
     assert call("run", "shop").exit_code == exit_codes.REFUSED
     assert call("rebuild", "shop").exit_code == 0
     assert call("verify", "shop").exit_code == 0
 
 
-def test_a_query_of_constants(home: Path) -> None:
+def test_a_query_of_constants(quick: Path) -> None:
     """A pipeline without sources loads once, and then stands."""
-    (home / "query.sql").write_text("SELECT 1 AS x UNION ALL VALUES (2)")
-    (home / "pipeline.yaml").write_text("sources: {}\n")
+    (quick / "query.sql").write_text("SELECT 1 AS x UNION ALL VALUES (2)")
+    (quick / "pipeline.yaml").write_text("sources: {}\n")
     assert json.loads(call("run", "shop", "--json").stdout)["report"]["verdict"] == "applied"
     assert json.loads(call("run", "shop", "--json").stdout)["report"]["verdict"] == "nothing to do"
     for command in ("verify", "explain", "history", "maintain", "rebuild", "verify"):
@@ -236,15 +243,15 @@ def test_a_query_of_constants(home: Path) -> None:
     assert sorted(row["x"] for row in rows) == [1, 2]
 
 
-def test_a_decimal_sum_that_outgrows_its_state_is_the_datas_fault(home: Path) -> None:
+def test_a_decimal_sum_that_outgrows_its_state_is_the_datas_fault(quick: Path) -> None:
     """Exit code 4, not 70, so that whoever is called knows that the data is to be corrected."""
-    (home / "query.sql").write_text("SELECT sum(id + CAST(5e36 AS DECIMAL(38, 0))) AS s FROM sales")
+    (quick / "query.sql").write_text("SELECT sum(id + CAST(5e36 AS DECIMAL(38, 0))) AS s FROM sales")
     result = call("run", "shop")
     assert result.exit_code == exit_codes.DATA and "grew beyond the 37 digits" in result.stderr
 
 
-def test_a_query_may_leave_an_invariant_source_unused(home: Path) -> None:
-    (home / "query.sql").write_text("SELECT product, count(*) AS sales FROM sales GROUP BY product")
+def test_a_query_may_leave_an_invariant_source_unused(quick: Path) -> None:
+    (quick / "query.sql").write_text("SELECT product, count(*) AS sales FROM sales GROUP BY product")
     assert call("run", "shop").exit_code == 0
     assert call("verify", "shop").exit_code == 0
 
