@@ -23,8 +23,9 @@ from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import open_file_within
 from incremental.landing.decompression import DamagedFileError, decompress
-from incremental.landing.text_survey import TextOptions, has_rows_of_lines, row_fault, survey_text
+from incremental.landing.text_survey import NOT_UTF8, TextOptions, has_rows_of_lines, row_fault, survey_text
 
+ENCODING_FIX = "Save it as UTF-8, or declare its encoding (such as `options: {encoding: ISO-8859-1}`),"
 TWO_OBJECTS = re.compile(r"\}\s*\{")
 TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]')  # possessive: a long text takes no memory
 
@@ -34,12 +35,12 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
     with open_file_within(source, Path(files.path), path) as file:
         try:
             reason = parquet_fault(file, columns) if files.format == "parquet" else text_fault(file, path, files)
+            fix = ENCODING_FIX if reason.endswith(NOT_UTF8) else "Correct the file"
         except DamagedFileError as error:
             reason = f" is not a complete {path.suffix} file as Spark reads it ({error})"
+            fix = "Write the file again completely"
     if reason:
-        raise SourceError(
-            f"source {source} was not landed: {printable(path)}{reason}. Correct the file and land again."
-        )
+        raise SourceError(f"source {source} was not landed: {printable(path)}{reason}. {fix} and land again.")
 
 
 def text_fault(file: BinaryIO, path: Path, files: Files) -> str:

@@ -23,6 +23,7 @@ CHUNK = 1 << 20
 LONGEST = 64_000_000
 LONGEST_DOCUMENT = 256_000_000
 NO_LIMIT = 1 << 62
+NOT_UTF8 = "is not UTF-8, and its source names no other encoding"
 BREAKS = ("\n", "\r")
 
 
@@ -104,7 +105,7 @@ def survey_text(text: BinaryIO, options: TextOptions) -> Survey:
             part = decoder.decode(read, final=not read)
         except UnicodeDecodeError as error:
             line += error.object[: error.start].count(b"\n")
-            return Survey(length, quotes, f", line {line}, is not UTF-8, and its source names no other encoding")
+            return Survey(length, quotes, f", line {line}, {NOT_UTF8}")
         ends = options.ends(part) if line == 1 else ends
         first = min((place for end in ends if (place := part.find(end)) >= 0), default=len(part))
         if run + first > options.longest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -135,6 +136,21 @@ def test_csv_that_spark_would_misread_is_an_error(tmp_path: Path, text: str | by
     """Protects from � in place of letters, and from the rest of a file read as one value."""
     with pytest.raises(SourceError, match=says):
         check_content("s", files(tmp_path), ["id"], drop(tmp_path / "a.csv", text))
+
+
+def test_the_fix_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """Protects from a dead end: another encoding can be declared, and a copy that was cut off is not to be edited."""
+    path = drop(tmp_path / "a.csv", "id,s\n1,é\n".encode("latin-1"))
+    with pytest.raises(SourceError) as caught:
+        check_content("s", files(tmp_path), ["id"], path)
+    assert str(caught.value) == (
+        f"source s was not landed: {path}, line 2, is not UTF-8, and its source names no other encoding. Save it as "
+        "UTF-8, or declare its encoding (such as `options: {encoding: ISO-8859-1}`), and land again."
+    )
+    whole = gzip.compress(b"id,s\n" + os.urandom(1000))
+    path = drop(tmp_path / "b.csv.gz", whole[:-20])
+    with pytest.raises(SourceError, match=r"b\.csv\.gz is not a complete \.gz .*\. Write the file again completely"):
+        check_content("s", files(tmp_path, encoding="latin1"), ["id"], path)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,9 @@ def test_a_compressed_file_is_looked_into(tmp_path: Path, name: str) -> None:
         look(tmp_path, name, PACK[name](good + b"\xff"))
     ending = Path(name).suffix
     for damaged in (packed[:-3], packed[: len(packed) // 2], b"\x04\x22\x4d\x18 no such thing", good):
-        with pytest.raises(SourceError, match=rf"{name} is not a complete {ending} file .*\(.+\). Correct"):
+        with pytest.raises(
+            SourceError, match=rf"{name} is not a complete {ending} file .*\(.+\). Write the file again"
+        ):
             look(tmp_path, name, damaged)
     look(tmp_path, name, b"")
 
