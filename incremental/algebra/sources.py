@@ -17,6 +17,20 @@ from incremental.algebra.table_name import table_name_fault
 
 Malformed = Literal["fail", "quarantine"]
 Format = Literal["csv", "json", "parquet"]
+_EVERY_ROW = (
+    "a landing reads every row and stops at malformed ones. Remove it, or keep those rows apart with "
+    "`malformed: quarantine`"
+)
+_EVERY_FILE = "a landing reads every file of its folder. Remove it, and keep files that are not data elsewhere"
+# Spark's reader options, in lower case, that decide which rows are read
+_FIXED_OPTIONS = {
+    **dict.fromkeys(("mode", "columnnameofcorruptrecord"), _EVERY_ROW),
+    **dict.fromkeys(
+        ("__globpaths__", "basepath", "ignorecorruptfiles", "ignoremissingfiles", "modifiedafter", "modifiedbefore",
+         "pathglobfilter", "recursivefilelookup"),
+        _EVERY_FILE,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,7 @@ class Files:
         if self.format not in get_args(Format):
             raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}. Land others as one.")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
-        if fault:
+        if fault := option_fault(self.options) or fault:
             raise SourceError(f"{self.path}: {fault}.")
         check_declaration(self)
 
@@ -122,6 +136,14 @@ def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[s
     lines = {name.lower(): value.lower() for name, value in options.items()}
     if format == "json" and lines.get("multiline") == "true":
         return "JSON over several lines is read whole or not at all. Write a line a row, or use `malformed: fail`"
+    return ""
+
+
+def option_fault(options: Mapping[str, str]) -> str:
+    """Return why a source cannot have one of its reader options, and the fix; empty if it can have all."""
+    for name in options:
+        if because := _FIXED_OPTIONS.get(name.lower()):  # Spark ignores the case
+            return f"`{name}` cannot be an option: {because}"
     return ""
 
 

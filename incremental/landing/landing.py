@@ -35,7 +35,7 @@ from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
 from incremental.landing.preflight import check_content
 from incremental.landing.quarantine import Quarantine
-from incremental.landing.reader import Records, declared_schema, refused
+from incremental.landing.reader import Records, declared_schema
 from incremental.landing.staging import Staging
 from incremental.landing.writer import Replacement
 from incremental.telemetry.events import logged
@@ -182,13 +182,11 @@ class Landings:
     def _schema(self) -> StructType:
         """Return the declared schema, checked against the declaration and the landed table."""
         schema = declared_schema(self.name, self.files)
-        column, fixed = self.files.partition_by, refused(self.files.options)
+        column = self.files.partition_by
         if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
             raise SourceError(
                 f"source {self.name}: its partition column {column} is not a plain column of the schema. Use one."
             )
-        if fixed:
-            raise SourceError(f"source {self.name}: the option {fixed[0]} is not for a source to set. Remove it.")
         return schema
 
     def _reshaped(self, replay: bool) -> bool:

@@ -42,7 +42,7 @@ DEFAULTS = {
     "parquet": {},
 }
 VALUE_LIMIT = "maxCharsPerColumn"
-# What makes reading exact is not for a source's options to change.
+# A source cannot declare these options (algebra/sources.py): every row of every file is read.
 FIXED = {
     "mode": "FAILFAST",
     "__globPaths__": "false",  # [ ] { } * ? in a name are no wildcards
@@ -51,7 +51,6 @@ FIXED = {
     "ignoreCorruptFiles": "false",
 }
 PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-REFUSED = {*FIXED, "basePath", "pathGlobFilter", "modifiedBefore", "modifiedAfter", "columnNameOfCorruptRecord"}
 TIME_ZONE = "spark.sql.session.timeZone"
 INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
 LONGEST_VALUE_SHOWN = 100  # characters of a value that a reason shows
@@ -240,9 +239,3 @@ def declared_schema(source: str, files: Files) -> StructType:
     if not schema.names:
         raise SourceError(f"source {source} is declared without columns. Give it a schema such as 'id INT, day DATE'.")
     return schema
-
-
-def refused(options: Mapping[str, str]) -> list[str]:
-    """Return the options that a source may not set, in any case: Spark does not tell cases apart."""
-    names = {name.lower() for name in REFUSED}
-    return sorted(option for option in options if option.lower() in names)

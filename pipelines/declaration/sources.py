@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
-from incremental.algebra.sources import Malformed, quarantine_fault
+from incremental.algebra.sources import Malformed, option_fault, quarantine_fault
 from pipelines.declaration import schema
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
 from pipelines.declaration.places import Folder, Location, TableName
@@ -27,6 +27,7 @@ class FilesSource(Part):
     @model_validator(mode="after")
     def _can_quarantine(self) -> FilesSource:
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
+        fault = option_fault(self.options) or fault
         if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
             fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
         if fault:
@@ -36,7 +37,7 @@ class FilesSource(Part):
     @field_validator("schema_ddl")
     @classmethod
     def _has_columns(cls, ddl: str) -> str:
-        schema.schema_columns(ddl)
+        schema.check_types(ddl)
         return ddl
 
     @field_validator("partition_by")

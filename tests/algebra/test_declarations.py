@@ -34,6 +34,25 @@ def test_an_unknown_format() -> None:
         Files("folder", "orc", "k int")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("option", "because"),
+    [
+        (
+            "mode",
+            "`mode` cannot be an option: a landing reads every row and stops at malformed ones. Remove it",
+        ),
+        ("MODE", "`MODE` cannot be an option"),
+        ("columnNameOfCorruptRecord", "`malformed: quarantine`"),
+        ("pathGlobFilter", "a landing reads every file of its folder. Remove it"),
+        ("ignoreCorruptFiles", "every file"),
+    ],
+)
+def test_options_that_would_leave_out_rows(option: str, because: str) -> None:
+    """Protects from DROPMALFORMED, which drops rows without a word."""
+    with pytest.raises(SourceError, match=because):
+        Files("folder", "csv", "k int", options={"header": "true", option: "DROPMALFORMED"})
+
+
 @pytest.mark.parametrize("versions", [[0], {"a": "0"}, {"a": True}, 3])
 def test_versions_that_are_not_numbers(versions: Any) -> None:
     """A text or a list would fail deep within a refresh."""

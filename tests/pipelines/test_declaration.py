@@ -19,6 +19,20 @@ NO_PLACE = (
     "AWS_SECRET_ACCESS_KEY) or from a core-site.xml in $HADOOP_CONF_DIR."
 )
 
+BAD_TYPES = {
+    "id INT, amount DOUBEL": "`amount` has the unknown type `DOUBEL`: did you mean `DOUBLE`?",
+    "id int64": "`id` has the unknown type `int64`: did you mean `BIGINT`?",
+    "{id: INT, name: text}": "`name` has the unknown type `text`: did you mean `STRING`?",
+    "id INT, tags ARRAY<STRNG>": "`tags` has the unknown type `STRNG`: did you mean `STRING`?",
+    "{s: 'STRUCT<a: INT, b: MAP<STRING, datetime>>'}": "`s` has the unknown type `datetime`: did you mean `TIMESTAMP`?",
+    "id xyzzy": "`id` has the unknown type `xyzzy`: Spark has INT, BIGINT, DOUBLE, DECIMAL(18,2), BOOLEAN, STRING, "
+    "DATE, TIMESTAMP and others.",
+    "tags ARRAY": "`tags` has type `ARRAY` without the types in it. Write `ARRAY<INT>`.",
+    "m MAP<STRING>": "`m` has type `MAP` with 1 types in it. Write `MAP<STRING, INT>`.",
+    "name VARCHAR": "`name` has type `VARCHAR` without a length. Write `VARCHAR(20)`, or `STRING`.",
+    "id 5": "`id` has no type in `5`. Write one, for example `STRING`.",
+}
+
 NO_FOLDER = "s3a: is not a folder of this machine. Name a local folder; only a Delta source may be a URI."
 
 
@@ -176,6 +190,15 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (
             MINIMAL.replace("id INT, day DATE", "m MAP<STRING"),
             ", line 6: sources.sales.files.schema: a bracket or quotation mark is not closed. Close it.",
+        ),
+        *(
+            (MINIMAL.replace("id INT, day DATE", columns), f", line 6: sources.sales.files.schema: column {says}")
+            for columns, says in BAD_TYPES.items()
+        ),
+        (
+            MINIMAL + "      options: {Mode: DROPMALFORMED}\n",
+            ", line 3: sources.sales.files: `Mode` cannot be an option: a landing reads every row and stops at "
+            "malformed ones. Remove it, or keep those rows apart with `malformed: quarantine`.",
         ),
         (
             MINIMAL + "      partition_by: dya\n",
