@@ -13,10 +13,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 MEASURES = "measures"
 ADAPTIVE = "spark.sql.adaptive.enabled"
@@ -85,7 +86,7 @@ class LocalPlan:
 
     def _run(self, observed: DataFrame) -> tuple[DataFrame, Mapping[str, Any]] | None:
         execution, spark = catalyst.execution(observed), self._spark
-        rows = execution.executedPlan().executeCollect()
+        rows = internal_rows(observed)
         if len(rows) > self._most:
             return None
         found = json.loads(str(execution.observedMetrics().get(MEASURES).get().json()))
@@ -104,6 +105,37 @@ class LocalPlan:
             return None
         session = self._frame.sparkSession
         return lambda other: self._run(catalyst.frame(session, make(catalyst.analysed(other).data())))
+
+
+def internal_rows(frame: DataFrame) -> J:
+    """Compute the rows of a frame as a Java array of Spark's InternalRow.
+
+    Only Spark's actions on Datasets pass the session's settings on to the tasks, and they do not return rows in this
+    form. Therefore the plan is run here, and the settings are passed on as Spark's SQLExecution does.
+    """
+    execution = catalyst.execution(frame)
+    with _settings_in_tasks(frame.sparkSession, execution.sparkSession()):
+        return execution.executedPlan().executeCollect()
+
+
+@contextmanager
+def _settings_in_tasks(spark: SparkSession, session: J) -> Generator[None]:
+    """Make a Scala session the active one, and its settings those of the tasks of all jobs within the block."""
+    sessions, context = catalyst.sql(spark).classic.SparkSession, catalyst.context(spark)
+    active, properties = catalyst.option(sessions.getActiveSession()), context.getLocalProperties()
+    passed = properties.clone()
+    settings = session.sessionState().conf().getAllConfs()
+    passed.putAll(catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(settings))
+    context.setLocalProperties(passed)
+    sessions.setActiveSession(session)
+    try:
+        yield
+    finally:
+        context.setLocalProperties(properties)
+        if active is None:
+            sessions.clearActiveSession()
+        else:
+            sessions.setActiveSession(active)
 
 
 def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:

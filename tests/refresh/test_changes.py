@@ -41,6 +41,26 @@ def test_a_setting_that_changes_between_two_refreshes(sandbox: MemorySandbox) ->
     assert checked(view).verdict == "applied"
 
 
+def test_legacy_settings_reach_the_tasks_of_a_refresh(sandbox: MemorySandbox) -> None:
+    """Spark parses such dates only under the legacy policy: the tasks of a small change had the default one."""
+    policy = "spark.sql.legacy.timeParserPolicy"
+    sandbox.source("t", "day string, v int", [("2024-1-5", 1), ("2024-01-05", 2)])
+    sandbox.spark.conf.set(policy, "LEGACY")
+    try:
+        day = "to_date(day, 'yyyy-MM-dd')"
+        view = sandbox.view(f"select {day} d, sum(v) s, max({day}) m from t group by {day}")
+        view.refresh()
+        sandbox.sql("insert into {t} values ('2024-1-6', 3), ('2024-1-5', 4)")
+        sandbox.sql("delete from {t} where v = 2")
+        assert checked(view).verdict == "applied"
+        assert [(str(row.d), row.s) for row in view.answer().orderBy("d").collect()] == [
+            ("2024-01-05", 5),
+            ("2024-01-06", 3),
+        ]
+    finally:
+        sandbox.spark.conf.unset(policy)
+
+
 def test_the_difference_is_said(sandbox: MemorySandbox) -> None:
     """In the terms of the query, and not of fingerprints; a state of an older release has none to tell."""
     sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])

@@ -9,6 +9,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.dataflow.intervals import find_intervals, range_of
+from incremental.spark import catalyst
 from incremental.spark.catalyst import isolated
 from incremental.spark.checkpoint import collected, measured
 from incremental.spark.job_stats import Measure
@@ -72,3 +73,21 @@ def test_measures_of_computed_rows_take_one_job(spark: SparkSession) -> None:
         assert (known := range_of(F.col("c0"), "bigint", "0", "98", 9)) is not None
         assert find_intervals(rows, [known], 4) == [(("0", "98"),)]
     assert measure.cost.jobs == 1
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_tasks_see_the_settings_of_the_frames_session(spark: SparkSession, compiled: bool) -> None:
+    """As in Spark's own actions, whichever session is active; the rows were parsed under the default policy."""
+    other = isolated(spark)
+    settings = {"spark.sql.legacy.timeParserPolicy": "LEGACY", "spark.sql.codegen.wholeStage": str(compiled)}
+    settings["spark.sql.codegen.factoryMode"] = "FALLBACK" if compiled else "NO_CODEGEN"
+    for name, value in settings.items():
+        other.conf.set(name, value)
+    days = other.range(1, 3, 1, 1).selectExpr("to_date(concat('2024-1-', id), 'yyyy-MM-dd') AS day")
+    catalyst.activate(spark)
+    context = catalyst.context(spark)
+    before = context.getLocalProperties()
+    assert (local := collected(days, [F.count("day").alias("days")], 9)) is not None
+    assert ([str(row.day) for row in local[0].collect()], local[1]) == (["2024-01-01", "2024-01-02"], {"days": 2})
+    assert before.equals(context.getLocalProperties())
+    assert catalyst.sql(spark).classic.SparkSession.active().equals(catalyst.session(spark))

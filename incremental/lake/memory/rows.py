@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,6 +11,7 @@ from pyspark.sql.types import StructType
 from incremental.algebra.sqltext import quoted
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
+from incremental.spark.checkpoint import internal_rows
 
 ROW = "__row"  # the position of a row in its relation, from 0
 
@@ -36,7 +36,7 @@ def with_rows(like: J, rows: J) -> J:
 
 def collect_rows(of: DataFrame, like: J) -> J:
     """Compute the rows of a frame; like: a relation with the same columns."""
-    rows = cast(Any, of)._jdf.queryExecution().executedPlan().executeCollect()
+    rows = internal_rows(of)
     sequence = catalyst.jvm(of.sparkSession).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
     return with_rows(like, sequence)
 
