@@ -21,6 +21,8 @@ from incremental.algebra.traversal import replace_children
 from incremental.compiler.draft import Draft
 from incremental.compiler.loops.stages import loop_stage
 
+LISTS = {"collectlist", "listagg"}
+
 
 def split_states(draft: Draft) -> Draft:
     """Return the answer plan and its stages, inputs first, with a note for each answer that Spark leaves open."""
@@ -54,9 +56,15 @@ def split_states(draft: Draft) -> Draft:
 
 
 def _tie_rules(states: list[State]) -> tuple[str, ...]:
-    slots = [slot for state in states for slot in state.slots]
-    rules = [(slot.call.text, slot.accumulator.tie_rule) for slot in slots if isinstance(slot.accumulator, Monoid)]
+    rules = [(slot.call.text, _tie_rule(slot)) for state in states for slot in state.slots]
     return tuple(dict.fromkeys(f"{text}: {rule}" for text, rule in rules if rule))
+
+
+def _tie_rule(slot: Slot) -> str | None:
+    """Return which of several equally good answers of an aggregate is taken; None if there is only one."""
+    if slot.call.function in LISTS and not slot.call.distinct:
+        return "sorted; the lists of a group-by are columns of its rows in one order"
+    return slot.accumulator.tie_rule if isinstance(slot.accumulator, Monoid) else None
 
 
 @dataclass(frozen=True)

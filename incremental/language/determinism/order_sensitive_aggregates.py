@@ -2,26 +2,32 @@
 
 | aggregate | its answer |
 | --- | --- |
-| first, last, any_value; dropDuplicates of some columns | the values of the least row, the same row for all of them |
+| collect_list, listagg | the rows of the group in one order, the same for all lists (row_order.py) |
+| first, any_value; dropDuplicates of some columns | the first row of that order, the same for all of them |
+| last | the last row of that order |
 | max_by, min_by | the largest (smallest) of the values with an equal order, maps by their sorted entries |
 | mode | the least of the most frequent values |
-| collect_list, collect_set | the elements are sorted |
-| listagg | sorted by its own order, then by value; distinct values by value alone |
+| collect_set, lists of distinct values | sorted |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import SparkSession
 
 from incremental.language.determinism.orderability import is_orderable, make_struct, orderable_equivalent
+from incremental.language.determinism.row_order import (
+    ANY_ROW,
+    COLLECTIONS,
+    LISTS,
+    NO_ORDER,
+    RowOrder,
+    position_of,
+    row_order,
+)
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 EXTREMES_BY = {"MaxBy", "MinBy", "MaxMinByK"}
-COLLECTIONS = {"CollectList", "CollectSet"}
-ANY_ROW = {"First", "Last", "AnyValue"}
 
 
 class OrderSensitiveAggregates:
@@ -34,10 +40,10 @@ class OrderSensitiveAggregates:
     def rewrite_group_by(self, node: J) -> J:
         """Return a group-by whose answer is determined; the same node if it already is."""
         outputs = catalyst.sequence(node.aggregateExpressions())
-        of_any_row = [call for output in outputs for call in self._calls_of_any_row(output)]
+        order = row_order(self._spark, outputs)
 
         def rewrite(part: J) -> J | None:
-            return self.rewrite_call(part, of_any_row) if catalyst.kind(part) == "AggregateExpression" else None
+            return self.rewrite_call(part, order) if catalyst.kind(part) == "AggregateExpression" else None
 
         new = [catalyst.rewrite(self._spark, output, rewrite) for output in outputs]
         if all(a is b for a, b in zip(outputs, new, strict=True)):
@@ -49,16 +55,16 @@ class OrderSensitiveAggregates:
         """Return whether Spark can order the values of an expression."""
         return is_orderable(self._spark, value)
 
-    def rewrite_call(self, node: J, of_any_row: Sequence[J] = ()) -> J:
-        """Return a deterministic aggregate; of_any_row: the calls that take their values from one and the same row."""
+    def rewrite_call(self, node: J, order: RowOrder = NO_ORDER) -> J:
+        """Return a deterministic aggregate; order: that of the rows of its group."""
         function = node.aggregateFunction()
         kind = catalyst.kind(function)
         if kind in EXTREMES_BY and (self._by_order or not merges(self._spark, function)):
             return self._replace_function(node, self._by_order_and_value(function))
         if kind in COLLECTIONS and self.is_orderable(function.child()):
-            return self._expressions.SortArray(node)
+            return self._collected(node, order)
         if kind in ANY_ROW and self.is_orderable(function.child()):
-            return self._from_least_row(node, of_any_row)
+            return self._of_one_row(node, order)
         if kind == "Mode" and not function.reverseOpt().isDefined() and self.is_orderable(function.child()):
             least = self._expressions.aggregate.Mode(
                 function.child(), function.mutableAggBufferOffset(), function.inputAggBufferOffset(),
@@ -67,13 +73,17 @@ class OrderSensitiveAggregates:
             return self._replace_function(node, least)
         # distinct values can only be ordered by themselves
         if kind == "ListAgg" and (not node.isDistinct() or function.orderExpressions().isEmpty()):
-            return self._replace_function(node, self._sorted_list(function))
+            return self._replace_function(node, self._sorted_list(function, order.list_values(node)))
         return node
 
-    def _replace_function(self, node: J, function: J) -> J:
-        """Return the same call of another function."""
+    def _replace_function(self, node: J, function: J, *conditions: J) -> J:
+        """Return the same call of another function; conditions: further ones of the rows that it takes."""
+        condition = node.filter()
+        for each in conditions:
+            both = self._expressions.And(condition.get(), each) if condition.isDefined() else each
+            condition = catalyst.some(self._spark, both)
         expression = self._expressions.aggregate.AggregateExpression
-        return expression(function, node.mode(), node.isDistinct(), node.filter(), node.resultId())
+        return expression(function, node.mode(), node.isDistinct(), condition, node.resultId())
 
     def _by_order_and_value(self, function: J) -> J:
         """Return a max_by or min_by by (order, value); NULL orders stay NULL, which the function ignores."""
@@ -86,35 +96,38 @@ class OrderSensitiveAggregates:
         either = self._expressions.If(self._expressions.IsNull(order), literal.create(None, both.dataType()), both)
         return function.withNewChildren(self._vector([value, either, *rest]))
 
-    def _calls_of_any_row(self, output: J) -> list[J]:
-        """Return the calls that take a value of any row of the whole group: the same row must serve all of them."""
-        return [
-            node
-            for node in catalyst.subexpressions(output)
-            if catalyst.kind(node) == "AggregateExpression"
-            and catalyst.kind(node.aggregateFunction()) in ANY_ROW
-            and not node.aggregateFunction().ignoreNulls()
-            and not node.filter().isDefined()
-            and self.is_orderable(node.aggregateFunction().child())
-        ]
-
-    def _from_least_row(self, node: J, of_any_row: Sequence[J]) -> J:
-        least = self._expressions.aggregate.Min
-        value = node.aggregateFunction().child()
-        if node.aggregateFunction().ignoreNulls():
-            return self._replace_function(node, least(value))
-        values = [call.aggregateFunction().child() for call in of_any_row] if node in of_any_row else [value]
-        position = next(i for i, each in enumerate(values) if each.semanticEquals(value))
-        row = self._replace_function(node, least(make_struct(self._spark, values)))
-        return self._expressions.GetStructField(row, position, catalyst.none(self._spark))
-
-    def _sorted_list(self, function: J) -> J:
-        """Return a listagg in its own order, then by value."""
-        ascending = catalyst.module(self._expressions, "Ascending")
-        by_value = self._expressions.SortOrder(
-            function.child(), ascending, ascending.defaultNullOrdering(), self._vector([])
+    def _collected(self, node: J, order: RowOrder) -> J:
+        """Return a sorted collection; of several lists in a group-by, a column of the group's rows in their order."""
+        function, values = node.aggregateFunction(), order.list_values(node)
+        if len(values) == 1 or catalyst.kind(function) not in LISTS:
+            return self._expressions.SortArray(node)
+        rows, position = make_struct(self._spark, values), position_of(function.child(), values)
+        field = rows.dataType().fields()[position]
+        sorted_rows = self._expressions.SortArray(
+            self._replace_function(node, function.withNewChildren(self._vector([rows])))
         )
-        orders = self._vector([*catalyst.sequence(function.orderExpressions()), by_value])
+        column = self._expressions.GetArrayStructFields(sorted_rows, field, position, len(values), field.nullable())
+        if not field.nullable() or not function.ignoreNulls():
+            return column
+        return self._expressions.KnownNotContainsNull(self._expressions.ArrayCompact(column))
+
+    def _of_one_row(self, node: J, order: RowOrder) -> J:
+        """Return the value of the first or last row of a group, or of the first or last one with a value."""
+        function, values = node.aggregateFunction(), order.row_values(node)
+        extreme = getattr(self._expressions.aggregate, "Max" if catalyst.kind(function) == "Last" else "Min")
+        value, ignore_nulls = function.child(), bool(function.ignoreNulls())
+        if ignore_nulls and len(values) == 1:
+            return self._replace_function(node, extreme(value))
+        conditions = [self._expressions.IsNotNull(value)] if ignore_nulls else []
+        row = self._replace_function(node, extreme(make_struct(self._spark, values)), *conditions)
+        return self._expressions.GetStructField(row, position_of(value, values), catalyst.none(self._spark))
+
+    def _sorted_list(self, function: J, values: list[J]) -> J:
+        """Return a listagg in its own order, then by these values."""
+        ascending = catalyst.module(self._expressions, "Ascending")
+        nulls, nil = ascending.defaultNullOrdering(), self._vector([])
+        by_values = [self._expressions.SortOrder(value, ascending, nulls, nil) for value in values]
+        orders = self._vector([*catalyst.sequence(function.orderExpressions()), *by_values])
         return self._expressions.aggregate.ListAgg(
             function.child(), function.delimiter(), orders,
             function.mutableAggBufferOffset(), function.inputAggBufferOffset(),
