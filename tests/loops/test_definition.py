@@ -39,6 +39,23 @@ def test_closure(edges: DataFrame) -> None:
     assert pairs(queries.closure(edges)) == oracles.closure(EDGES) == pairs(queries.doubling_closure(edges))
 
 
+def by_attribute(edges: DataFrame) -> DataFrame:
+    """The pairs of a closure that lie on a cycle; all columns are named as attributes of their frames."""
+
+    def longer(paths: DataFrame) -> DataFrame:
+        return paths.join(edges, paths["dst"] == edges["src"]).select(paths["src"], edges["dst"])
+
+    found = fixpoint(edges.select("src", "dst"), longer)
+    return found.join(edges, (found["dst"] == edges["src"]) & (found["src"] == edges["dst"])).select(edges["src"])
+
+
+def test_columns_named_as_attributes(edges: DataFrame) -> None:
+    """Rows of a loop are a relation of their own, although its start selects from a frame that the step joins."""
+    closed = oracles.closure(EDGES)
+    expected = sorted(a for a, b in EDGES if a is not None and b is not None and (b, a) in closed)
+    assert sorted(row["src"] for row in by_attribute(edges).collect()) == expected
+
+
 def test_components(spark: SparkSession) -> None:
     known = [edge for edge in EDGES if None not in edge]
     found = queries.components(frame(spark, known, "src int, dst int"))
@@ -128,6 +145,9 @@ def test_limits(spark: SparkSession) -> None:
         return found.select((F.col("n") + 1).alias("n")).where("n <= 5")
 
     assert fixpoint(start, counting, limit=5).count() == 5
+    for key in (None, "k"):
+        with pytest.raises(NotConvergedError, match="round 1, and its limit is 0"):
+            fixpoint(start.select(F.lit(1).alias("k"), "n"), lambda found: found, key=key, limit=0)
     with pytest.raises(NotConvergedError, match="round 5, and its limit is 4"):
         fixpoint(start, counting, limit=4)
     grown = frame(spark, [(1, 1.0)], "k int, x double")

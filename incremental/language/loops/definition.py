@@ -48,8 +48,9 @@ class Definition:
 
 def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     """Return the rows of init and of step(found), until no round adds a row."""
-    found, rounds = computed(start.distinct()), 1
-    size = found.count()
+    found = computed(start.distinct())
+    size, rounds = found.count(), 1
+    check_rounds(min(size, 1), options)
     while True:
         grown = computed(found.union(step(found)).distinct())
         if (now := grown.count()) == size:
@@ -62,6 +63,7 @@ def best_rows(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     """Return the best row of each key, among the rows that were better than all before when they were found."""
     accepted = computed(best_of(start, options))
     answer, rounds = accepted, 1
+    check_rounds(min(accepted.count(), 1), options)
     while True:
         candidates = best_of(step(accepted), options)
         better = computed(improvements(candidates, answer, options))
@@ -197,5 +199,10 @@ def shown(residuals: Sequence[float]) -> str:
 
 
 def computed(frame: DataFrame) -> DataFrame:
-    """Return the rows of a frame, computed once by the action that follows, with ties broken as everywhere."""
-    return break_ties(frame.sparkSession, frame).localCheckpoint(eager=False)
+    """Return the rows of a frame, computed once by the action that follows, with ties broken as everywhere.
+
+    They are a relation of their own. Under the attributes of a start that selects from a source, a step that joins both
+    by `rows["a"] == edges["b"]` would name one attribute twice.
+    """
+    own = frame.toDF(*frame.columns)
+    return break_ties(own.sparkSession, own).localCheckpoint(eager=False)
