@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from incremental.algebra.plan import Column, Given, Keep, LoopKind, Plan, Tolerance
+from incremental.algebra.plan import Column, Given, Keep, LoopKind, Plan, Tolerance, Union
+from incremental.algebra.traversal import walk
 
 LEVEL, ACCEPTED = "__level", "__accepted"
 
@@ -56,6 +57,15 @@ class LoopState:
     def inputs(self) -> tuple[Plan, ...]:
         """The plans that read what is outside the loop."""
         return (self.init, *(side.plan for side in self.sides))
+
+    @property
+    def has_fixed_rows(self) -> bool:
+        """Whether the step gives rows of an empty loop: some branch of a union in it does not read the loop."""
+        branches = (branch for node in walk(self.step) if isinstance(node, Union) for branch in node.children)
+        return any(not self._is_read(branch) for branch in branches)
+
+    def _is_read(self, plan: Plan) -> bool:
+        return any(isinstance(node, Given) and node.name == self.name for node in walk(plan))
 
     @property
     def row_key(self) -> tuple[Column, ...]:

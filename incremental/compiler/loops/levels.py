@@ -6,7 +6,7 @@
 | Project, Expand | one item more |
 | Filter, Generate, a join with the loop on one side | pass it on |
 | inner join with the loop on both sides | set, best: the greater of the two; levels: both must be equal |
-| Union | every branch has it last |
+| Union | every branch has it last; one that does not read the loop has 0: it is there once init is |
 
 At the top it is one more.
 """
@@ -62,6 +62,8 @@ class _Levels:
         levels = [level for _, level in found if level is not None]
         if not levels:
             return plan, None
+        if isinstance(plan, Union):
+            return self._branches(plan, found)
         over = replace_children(plan, tuple(child for child, _ in found))
         match over:
             case Project(items=items):
@@ -69,16 +71,19 @@ class _Levels:
             case Expand(projections=projections, columns=columns):
                 rows = tuple((*projection, Reference(levels[0])) for projection in projections)
                 return replace(over, projections=rows, columns=(*columns, levels[0])), levels[0]
-            case Union(children=children):
-                # the first branch gives the names, and every branch has the level
-                branches = [_last(child, old.columns, level) for child, (_, level), old in zip(
-                    children, found, plan.children, strict=True
-                )]  # fmt: skip
-                return replace(over, children=tuple(branches)), levels[0]
             case Join(kind="inner") if len(levels) == 2:
                 return self._both(over, plan.columns, *levels)
             case _:
                 return over, levels[0]
+
+    def _branches(self, union: Union, found: list[Levelled]) -> Levelled:
+        """Every branch with its level last; the first one gives the names."""
+        last = [level or self._fresh() for _, level in found]
+        branches = tuple(
+            _last(child, old.columns, column, level is not None)
+            for (child, level), old, column in zip(found, union.children, last, strict=True)
+        )
+        return replace(union, children=branches), last[0]
 
     def _both(self, join: Join, columns: tuple[Column, ...], left: Column, right: Column) -> Levelled:
         items = tuple(Item(column, Reference(column)) for column in columns)
@@ -93,9 +98,9 @@ class _Levels:
         return Column(f"{LEVEL}_{next(self._numbers)}", "int")
 
 
-def _last(branch: Plan, columns: tuple[Column, ...], level: Column | None) -> Plan:
-    """Return a branch of a union with its level behind its other columns."""
-    assert level is not None, "a branch of a levelled union reads the loop"
+def _last(branch: Plan, columns: tuple[Column, ...], level: Column, levelled: bool) -> Plan:
+    """Return a branch of a union with its level behind its other columns; levelled: whether it has it already."""
     if branch.columns == (*columns, level):
         return branch
-    return Project(branch, tuple(Item(column, Reference(column)) for column in (*columns, level)))
+    value = Reference(level) if levelled else Sql("0", level.type)
+    return Project(branch, (*(Item(column, Reference(column)) for column in columns), Item(level, value)))

@@ -76,11 +76,16 @@ def rewrite_side_inputs(plan: Plan, name: str, rewrite: Callable[[Plan], Plan]) 
     return replace_children(plan, tuple(rewrite_side_inputs(child, name, rewrite) for child in plan.children))
 
 
-def union_branches(plan: Plan) -> list[Plan]:
-    """Return the branches of the unions on top of a plan; the plan itself if it is no union."""
-    if not isinstance(plan, Union):
-        return [plan]
-    return [branch for child in plan.children for branch in union_branches(child)]
+def fixed_branches(plan: Plan, name: str) -> Iterator[Plan]:
+    """Yield the branches of unions under linear operators that do not read a loop, beside others that do.
+
+    They are what a step gives of an empty loop: step(rows) = step(∅) + what the rows give.
+    """
+    for child, linear in zip(plan.children, linear_inputs(plan), strict=True):
+        if linear and reads_loop(child, name):
+            yield from fixed_branches(child, name)
+        elif isinstance(plan, Union):
+            yield child
 
 
 def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
@@ -108,7 +113,6 @@ def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
     for node in nonlinear_nodes(loop.step, name):
         yield Refusal(text(node), because, f"{instead}, or {RECOMPUTE}")
     if loop.kind == "levels":
-        for branch in union_branches(loop.step):
-            if not reads_loop(branch, name):
-                because = f"it is a branch of the recursive part that gives its rows in every round of {name}"
-                yield Refusal(text(branch), because, f"move it before the recursive part, or {RECOMPUTE}")
+        because = f"it is a branch of the recursive part that gives its rows in every round of {name}"
+        for branch in fixed_branches(loop.step, name):
+            yield Refusal(text(branch), because, f"move it before the recursive part, or {RECOMPUTE}")

@@ -3,7 +3,6 @@
 | kind | rule |
 | --- | --- |
 | set, best | δ (R) → R, and l ⋉ r → π l (l ⋈ r), under linear operators alone: duplicates are only counted |
-| set, best | a branch of the step that does not read the loop moves to init |
 | levels | δ on top of the step becomes `distinct`: each row once in a level |
 """
 
@@ -11,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from incremental.algebra.plan import Aggregate, Column, Item, Join, Loop, Plan, Project, Reference, Union
+from incremental.algebra.plan import Aggregate, Column, Item, Join, Loop, Plan, Project, Reference
 from incremental.algebra.traversal import replace_children
 from incremental.compiler.draft import Draft
-from incremental.compiler.loops.places import linear_inputs, reads_loop, union_branches
+from incremental.compiler.loops.places import linear_inputs, reads_loop
 
 
 def simplify_loops(draft: Draft) -> Draft:
@@ -26,7 +25,7 @@ def _rewrite(plan: Plan) -> Plan:
     plan = replace_children(plan, tuple(map(_rewrite, plan.children)))
     match plan:
         case Loop(kind="set" | "best"):
-            return _hoist(replace(plan, step=_without_duplicate_removal(plan.step, plan.name)))
+            return replace(plan, step=_without_duplicate_removal(plan.step, plan.name))
         case Loop(kind="levels"):
             return _distinct_levels(plan)
         case _:
@@ -46,17 +45,6 @@ def _without_duplicate_removal(plan: Plan, name: str) -> Plan:
             pairs = zip(plan.children, linear_inputs(plan), strict=True)
             children = (_without_duplicate_removal(child, name) if linear else child for child, linear in pairs)
             return replace_children(plan, tuple(children))
-
-
-def _hoist(loop: Loop) -> Loop:
-    """Move the branches of a step that do not read the loop to its init."""
-    branches = union_branches(loop.step)
-    reading = [branch for branch in branches if reads_loop(branch, loop.name)]
-    fixed = [branch for branch in branches if branch not in reading]
-    if not reading or not fixed:
-        return loop
-    step = reading[0] if len(reading) == 1 else Union(tuple(reading))
-    return replace(loop, init=Union((loop.init, *fixed)), step=step)
 
 
 def _distinct_levels(loop: Loop) -> Loop:

@@ -36,11 +36,16 @@ RETRACTED, INSERTED, TARGET, LOWEST = "__retracted", "__inserted", "__target", "
 
 @dataclass(frozen=True)
 class Move:
-    """The candidates that one round accepts or rejects: SQL for the change of KNOWN, their number, and what it is."""
+    """The candidates that one round accepts or rejects: SQL for the change of KNOWN, their number, and what it is.
+
+    beyond: whether it accepts one at the loop's limit. Of a set such a row may be at a lower level in a run from
+    nothing, since a row stays at its level when it is derived at a lower one as well.
+    """
 
     sql: str
     rows: int
     phase: str
+    beyond: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,16 @@ class RetractThenInsert:
     @property
     def measures(self) -> list[Column]:
         """The aggregates over judged candidates that choose the move."""
-        return [F.expr(f"count_if({name} <> 0)").alias(name) for name in (RETRACTED, INSERTED)]
+        counted = [F.expr(f"count_if({name} <> 0)").alias(name) for name in (RETRACTED, INSERTED)]
+        beyond = F.expr(f"count_if({INSERTED} <> 0 AND {LEVEL} >= {self.candidates.loop.limit})")
+        return [*counted, beyond.alias("beyond")]
 
     def move(self, found: Mapping[str, Any]) -> Move | None:
         """What moves next; None if nothing does."""
-        for name, phase in ((RETRACTED, "retract"), (INSERTED, "insert")):
-            if found[name]:
-                return Move(name, found[name], phase)
+        if found[RETRACTED]:
+            return Move(RETRACTED, found[RETRACTED], "retract")
+        if found[INSERTED]:
+            return Move(INSERTED, found[INSERTED], "insert", beyond=bool(found["beyond"]))
         return None
 
     def accepted_sql(self) -> str:

@@ -74,13 +74,13 @@ class FromNothing:
         while change is not None:
             level, found = self._accepted(change, block)
             self._pile.add(level, found)
-            number = int(self.found["accepted"])
-            if not number:
+            number, fixed = int(self.found["accepted"]), loop.has_fixed_rows and not rounds
+            if not number and not fixed:
                 break
-            if len(rounds) >= loop.limit:
+            if number and len(rounds) >= loop.limit:
                 raise beyond_limit(self._candidates)
             rounds.append(Round("levels", number))
-            change, block = self._derived(level, len(rounds) - 1)
+            change, block = self._derived(level, len(rounds) - 1, fixed)
         return self._stored(), tuple(rounds)
 
     def _accepted(self, change: DataFrame, block: ExitStack) -> tuple[DataFrame, ExitStack]:
@@ -120,8 +120,8 @@ class FromNothing:
         best = f"{value} <=> {least}({value}) OVER (PARTITION BY {key})"
         return rows.withColumn(ACCEPTED, F.expr(f"if({best}, {ACCEPTED}, 0)"))
 
-    def _derived(self, level: DataFrame, number: int) -> tuple[DataFrame | None, ExitStack]:
-        """What follows from the rows that a level accepted."""
+    def _derived(self, level: DataFrame, number: int, fixed: bool) -> tuple[DataFrame | None, ExitStack]:
+        """What follows from the rows that a level accepted; fixed: with what the step gives of an empty loop."""
         block, candidates = ExitStack(), self._candidates
         times = f"{ACCEPTED} * {ROWS if candidates.counts_rows else 1}"
         frontier = level.where(f"{ACCEPTED} > 0").withColumn(WEIGHT, F.expr(f"CAST({times} AS BIGINT)"))
@@ -131,9 +131,8 @@ class FromNothing:
             known = candidates.repeated(self._pile.frame, times)
             return known if moved else known.where(f"{LEVEL} < {number}")
 
-        derived = self._step.change(
-            FrontierChange(candidates, self._step.sides, self._step.size, frontier, rows), block
-        )
+        leaves = FrontierChange(candidates, self._step.sides, self._step.size, frontier, rows)
+        derived = self._step.after(leaves, block) if fixed else self._step.change(leaves, block)
         return self._step.summed([] if derived is None else [derived]), block
 
     def _stored(self) -> DataFrame:

@@ -26,7 +26,7 @@ from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.delta_rules import DeltaRules
-from incremental.dataflow.loops.acceptance import acceptance_of, beyond_limit
+from incremental.dataflow.loops.acceptance import acceptance_of
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.leaves import FrontierChange, SideChange, SideInputs
 from incremental.dataflow.loops.touched import Again, Stored, Touched, TouchedCandidates
@@ -48,7 +48,11 @@ class Round:
 
 @dataclass(frozen=True)
 class Maintained:
-    """The result of all rounds. touched: None where nothing changed, or given_up: where too much did."""
+    """The result of all rounds.
+
+    touched: None where nothing changed, or given_up: where a run from nothing is shorter, or is needed to compare the
+    loop's limit with the rounds of the definition.
+    """
 
     rounds: tuple[Round, ...]
     touched: Touched | None
@@ -63,12 +67,20 @@ class Step:
 
     def change(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DataFrame | None:
         """The change of the step, one row a candidate, unsummed; None for none. block: what it is computed from."""
+        found = self._rules(leaves, block).change(self.candidates.loop.step)
+        return None if found is None else self._derived(found)
+
+    def after(self, leaves: FrontierChange, block: ExitStack) -> DataFrame:
+        """All that the step gives once a move is made, as `change`."""
+        return self._derived(self._rules(leaves, block).after(self.candidates.loop.step))
+
+    def _rules(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DeltaRules:
         lowering = self.sides.lowering
         pruning = Pruning(lowering, leaves, Checkpoints(block, self._tuning.local_rows), self._tuning)
-        found = DeltaRules(lowering, leaves, pruning).change(self.candidates.loop.step)
-        if found is None:
-            return None
-        return self.named(self.candidates.loop.step.columns, self.candidates.identity, found)
+        return DeltaRules(lowering, leaves, pruning)
+
+    def _derived(self, rows: Relation) -> DataFrame:
+        return self.named(self.candidates.loop.step.columns, self.candidates.identity, rows)
 
     def named(self, columns: Sequence[Column], names: Sequence[str], rows: Relation) -> DataFrame:
         """Rows as candidates with a weight."""
@@ -124,11 +136,11 @@ class Rounds:
             return Maintained((), None)
         touched, rounds = self.touched.after(None, first, block), list[Round]()
         while touched.move is not None:
-            if self._outgrown(touched):
+            if touched.move.beyond or self._outgrown(touched):
                 touched.free()
                 return Maintained(tuple(rounds), None, True)
             rounds.append(Round(touched.move.phase, touched.move.rows))
-            self._check_limit(rounds)
+            self._check_levels(rounds)
             touched = self._next(touched)
         return Maintained(tuple(rounds), touched)
 
@@ -170,11 +182,8 @@ class Rounds:
         most = self._tuning.restart_share
         return touched.size > self._tuning.restart_rows and touched.size > most * self._rows()
 
-    def _check_limit(self, rounds: Sequence[Round]) -> None:
-        """Raise NotConvergedError for a set that still grows beyond its limit; other kinds are limited by level."""
-        inserted = sum(each.phase == "insert" for each in rounds)
-        if inserted > self._candidates.loop.limit:
-            raise beyond_limit(self._candidates)
+    def _check_levels(self, rounds: Sequence[Round]) -> None:
+        """Raise StateError where levels do not rise from round to round."""
         if self._candidates.loop.kind != "set" and len(rounds) > 2 * self._candidates.loop.limit + 2:
             raise StateError(f"the levels of {self._candidates.loop.name} do not rise. Rebuild the view.")
 

@@ -21,6 +21,7 @@ from incremental.algebra.plan import (
     Plan,
     Project,
     Reference,
+    Sql,
     StateRead,
     Union,
 )
@@ -93,13 +94,23 @@ def test_distinct_and_semi_joins_of_a_set() -> None:
     assert simplify_loops(draft(counted)).plan == counted
 
 
-def test_a_fixed_branch_of_a_set_moves_to_init() -> None:
-    found = simplify_loops(draft(loop(Union((over(D, "k2"), JOINED))))).plan
-    assert isinstance(found, Loop) and found.step == JOINED
-    assert found.init == Union((ONE, over(D, "k2")))
-    levels = loop(Union((over(D, "k2"), JOINED)), "levels")
-    assert simplify_loops(draft(levels)).plan == levels, "it gives its rows in every level"
-    assert "every round" in next(refuse_place(levels, node_text)).because
+FIXED = over(where(Union((over(D, "k2"), JOINED)), "k2"), "k2")
+
+
+def test_a_fixed_branch_has_the_level_of_init() -> None:
+    """A step gives its rows in the first round after init; it stands wherever a union does."""
+    found, _ = levels_of(FIXED)
+    (union,) = (node for node in walk(found) if isinstance(node, Union))
+    fixed, reading = union.children
+    assert isinstance(fixed, Project) and fixed.items[-1].scalar == Sql("0", "int") and fixed.child == over(D, "k2")
+    assert union.columns[-1] == fixed.columns[-1] and reading.columns[-1].name.startswith(LEVEL)
+    assert loop_stage(loop(FIXED), lambda plan: plan).has_fixed_rows
+    assert not loop_stage(loop(Union((JOINED, R))), lambda plan: plan).has_fixed_rows
+
+
+def test_a_fixed_branch_gives_rows_in_every_level() -> None:
+    (refusal,) = refuse_place(loop(FIXED, "levels"), node_text)
+    assert "every round" in refusal.because
 
 
 def test_distinct_on_top_of_levels() -> None:
