@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from assets.picture import cost_picture
+from assets.picture import cost_picture, rounds_picture
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.results.upkeep import Upkeep
 
 Metadata = Mapping[str, dg.MetadataValue]
+
+SHOWN = 30  # rounds of a loop in a table
 
 CONSUMED = "versions consumed"
 """The metadata name, in a view's materialisation, of the version up to which it has read each source, for programs."""
@@ -95,8 +97,31 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
         **({"partitions touched": dg.MetadataValue.json(list(report.partitions))} if report.partitions else {}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
         "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
+        **_loops(report),
         **{name: dg.MetadataValue.int(number) for name, number in whole.items()},
     }
+
+
+def _loops(report: Report) -> Metadata:
+    """Return the rounds of a refresh's loops, how many rows each moved, and the residuals of loops to a tolerance."""
+    if not report.rounds:
+        return {}
+    rows = [
+        (loop, phase, str(len(moved)), _first([f"{number:,}" for number in moved]))
+        for loop, phases in report.rounds.items()
+        for phase, moved in phases.items()
+    ]
+    residuals = [(loop, _first([f"{each:.3g}" for each in found])) for loop, found in report.residuals.items()]
+    return {
+        "loops": dg.MetadataValue.md(_table(("loop", "phase", "rounds", "rows in each"), rows)),
+        "rounds of loops": dg.MetadataValue.md(rounds_picture(report)),
+        **({"residuals": dg.MetadataValue.md(_table(("loop", "of each step"), residuals))} if residuals else {}),
+    }
+
+
+def _first(values: Sequence[str]) -> str:
+    """Return the first values of a list in one cell of a table; the picture has all of them."""
+    return ", ".join([*values[:SHOWN], *(["…"] if len(values) > SHOWN else [])])
 
 
 def view_metadata(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
@@ -116,7 +141,11 @@ def view_metadata(description: Description, rows: int, address: Address, history
 def of_verification(verification: Verification, show_rows: bool) -> Metadata:
     """Return the differences of a view from the batch query; show_rows: with a few of the rows that differ."""
     sample = "\n".join(verification.sample) if show_rows else ""
-    measured = {"residual": verification.residual, "bound": verification.bound}
+    measured = {
+        "residual": verification.residual,
+        "residual allowed": verification.allowed,
+        "bound": verification.bound,
+    }
     return {
         "share compared": dg.MetadataValue.float(verification.share),
         "missing rows": dg.MetadataValue.int(verification.missing),

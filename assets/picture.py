@@ -1,4 +1,4 @@
-"""Draw the cost of a view's refreshes from its reports, as Markdown with an embedded chart.
+"""Draw the cost of a view's refreshes, and the rounds of its loops, as Markdown with an embedded chart.
 
 For a maintained view the cost follows the size of the change and not the size of the data.
 """
@@ -30,5 +30,13 @@ def cost_picture(history: Sequence[Report], title: str) -> str:
         {},
         title,
     )
-    text = base64.b64encode(image).decode()
-    return f"![{title}: seconds of the last {len(shown)} refreshes](data:image/png;base64,{text})"
+    return _embedded(f"{title}: seconds of the last {len(shown)} refreshes", image)
+
+
+def rounds_picture(report: Report) -> str:
+    """Draw the rows that each round of a refresh's loops moved, and their residuals, as Markdown with a PNG inside."""
+    return _embedded(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
+
+
+def _embedded(text: str, image: bytes) -> str:
+    return f"![{text}](data:image/png;base64,{base64.b64encode(image).decode()})"

@@ -1,9 +1,17 @@
-"""Draw the seconds of refreshes and full recomputes as a PNG."""
+"""Draw the seconds of refreshes and full recomputes, and the rounds of loops, as a PNG."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PHASES = {"retract": "#c44e52", "insert": "#55a868", "levels": "#4c72b0", "steps": "#4c72b0"}
+"""The colour of a round by what it does, as in Report.rounds."""
 
 
 def cost(
@@ -30,6 +38,37 @@ def cost(
     seconds.set_title(f"{title} (on the bars: rows)")
     seconds.legend(frameon=False)
     seconds.spines[["top", "right"]].set_visible(False)
+    return _png(figure)
+
+
+def rounds(loops: Mapping[str, Mapping[str, Sequence[int]]], residuals: Mapping[str, Sequence[float]]) -> bytes:
+    """Draw the rows that each round of each loop moved, by what it did, with the residuals of steps, as a PNG.
+
+    loops, residuals: as in Report; at least one loop.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 2.6 * len(loops)), layout="constrained")
+    for place, (name, phases) in enumerate(loops.items(), 1):
+        axes = figure.add_subplot(len(loops), 1, place)
+        _bars(axes, phases)
+        axes.set(title=name, xlabel="round", ylabel="rows")
+        if residuals.get(name):
+            line = axes.twinx()
+            line.plot(range(1, len(residuals[name]) + 1), residuals[name], color="#dd8452", marker="o", markersize=3)
+            line.set(yscale="log", ylabel="residual")
+    return _png(figure)
+
+
+def _bars(axes: Axes, phases: Mapping[str, Sequence[int]]) -> None:
+    begun = 1
+    for phase, rows in phases.items():
+        axes.bar(range(begun, begun + len(rows)), rows, color=PHASES.get(phase), label=phase)
+        begun += len(rows)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _png(figure: Figure) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=120)
     return out.getvalue()

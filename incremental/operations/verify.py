@@ -141,6 +141,7 @@ def compare(
     return Verification(
         intent.view, equal and all(point.within for point in points), found.missing, found.extra, rows, versions,
         found.sample, sentence + measured_text(worst), share, worst and worst.residual, worst and worst.bound,
+        worst and worst.allowed,
     )  # fmt: skip
 
 

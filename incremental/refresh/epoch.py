@@ -103,7 +103,7 @@ RoundsByLoop = Mapping[str, dict[str, list[int]]]
 class EpochResult:
     """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
 
-    partitions: those of the answer that it touched; None if unknown; rounds: of each loop.
+    partitions: those of the answer that it touched; None if unknown; rounds, residuals: of each loop (Report).
     """
 
     groups: int = 0
@@ -111,6 +111,7 @@ class EpochResult:
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
     partitions: tuple[str, ...] | None = None
     rounds: RoundsByLoop = field(default_factory=dict[str, dict[str, list[int]]])
+    residuals: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
 
     @property
     def commits(self) -> int:

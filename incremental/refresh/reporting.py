@@ -41,11 +41,11 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> 
     versions = versions_by_source(intent.sources)
     part = "" if intent.part is None else f" (part {intent.part.number} of {intent.part.of})"
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{part}, {describe_work(effect, cost, effect.commits)}"
-    sentence += describe_reused(effect.paths) + rounds_in_words(effect.rounds)
+    sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
         commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
-        rounds=dict(effect.rounds),
+        rounds=dict(effect.rounds), residuals=dict(effect.residuals),
     )  # fmt: skip
     return with_cost(report, cost)
 
@@ -68,7 +68,7 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     effect = EpochResult(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
         {name: path for report in reports for name, path in report.paths.items()},
-        merge_partitions(reports) if first.number == 1 else None, rounds_of(reports),
+        merge_partitions(reports) if first.number == 1 else None, rounds_of(reports), residuals_of(reports),
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
     which = f"part {end.number}" if first.number == end.number else f"parts {first.number} to {end.number}"
@@ -77,11 +77,11 @@ def merge_part_reports(entries: Sequence[Entry], last: Report) -> Report:
     sentence = (
         f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {describe_work(effect, cost, commits)}"
     )
-    sentence += describe_reused(effect.paths) + rounds_in_words(effect.rounds)
+    sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     whole = replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
         groups=effect.groups, commits=commits, paths=effect.paths, finished=last.finished, because=begun.because,
-        partitions=effect.partitions, rounds=dict(effect.rounds),
+        partitions=effect.partitions, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
     )  # fmt: skip
     return with_cost(whole, cost)
 
@@ -120,10 +120,22 @@ def rounds_of(reports: Sequence[Report]) -> RoundsByLoop:
     return found
 
 
-def rounds_in_words(rounds: RoundsByLoop) -> str:
-    """The number of rounds of each recursion that had any, for the end of a sentence."""
-    numbers = {loop: sum(map(len, phases.values())) for loop, phases in rounds.items()}
-    return "".join(f", {loop} {format_count(number, 'round')}" for loop, number in numbers.items() if number)
+def residuals_of(reports: Sequence[Report]) -> dict[str, list[float]]:
+    """Return the residuals of several epochs, one after the other."""
+    found: dict[str, list[float]] = {}
+    for report in reports:
+        for loop, residuals in report.residuals.items():
+            found.setdefault(loop, []).extend(residuals)
+    return found
+
+
+def rounds_in_words(effect: EpochResult) -> str:
+    """The number of rounds of each loop that had any, and its last residual, for the end of a sentence."""
+    numbers = {loop: sum(map(len, phases.values())) for loop, phases in effect.rounds.items()}
+    last = {loop: f" to a residual of {found[-1]:.3g}" for loop, found in effect.residuals.items() if found}
+    return "".join(
+        f", {loop} {format_count(number, 'round')}{last.get(loop, '')}" for loop, number in numbers.items() if number
+    )
 
 
 def with_cost(report: Report, cost: Cost) -> Report:

@@ -102,7 +102,7 @@ def fields_of(result: object) -> dict[str, Any]:
         case Report():
             names = (
                 "view", "epoch", "generation", "verdict", "versions", "change_rows", "groups", "rows_read",
-                "rows_written", "jobs", "commits", "seconds", "phases", "paths", "expected",
+                "rows_written", "jobs", "commits", "seconds", "phases", "paths", "expected", "rounds", "residuals",
             )  # fmt: skip
             return {name: getattr(result, name) for name in names}
         case Landing():
@@ -111,7 +111,7 @@ def fields_of(result: object) -> dict[str, Any]:
             return {"version": result.version, "rows": result.rows, "seconds": round(result.seconds, 3), **counts}
         case Verification():
             names = ["ok", "missing", "extra", "rows", "versions", "share"]
-            names += [name for name in ("residual", "bound") if getattr(result, name) is not None]
+            names += [name for name in ("residual", "allowed", "bound") if getattr(result, name) is not None]
             return {name: getattr(result, name) for name in names}
         case Upkeep():
             tables = {name: [table.work, table.partitions, table.removed] for name, table in result.tables.items()}

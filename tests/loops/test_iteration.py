@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.api import View, iterate
+from incremental.api import Report, View, iterate
 from incremental.lake.memory.log import MemoryLog
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluated_by
@@ -57,7 +57,7 @@ def test_an_error(sandbox: MemorySandbox) -> None:
     view.refresh()
     for change in CHANGES:
         sandbox.sql(change)
-        view.refresh()
+        report = view.refresh()
         found, best = dict(rows(view)), numeric_oracles.ranks(*graph(sandbox), 300)
         verified = view.verify()
         assert verified.ok, verified.sentence
@@ -66,6 +66,16 @@ def test_an_error(sandbox: MemorySandbox) -> None:
         assert true_error <= verified.bound * (1 + 1e-9) and verified.bound <= 1e-2
         moved = numeric_oracles.rank_step(found, *graph(sandbox))
         assert verified.residual == pytest.approx(numeric_oracles.mean_difference(found, moved), abs=1e-12)
+        assert verified.allowed == pytest.approx(15e-4)
+    assert verified.residual == pytest.approx(check_residuals(report), abs=1e-12)
+
+
+def check_residuals(report: Report) -> float:
+    """Compare what a report has of the residuals of its loop; returns the last."""
+    residuals = report.residuals["loop_1"]
+    assert len(residuals) == len(report.rounds["loop_1"]["steps"])
+    assert f" to a residual of {residuals[-1]:.3g}" in report.sentence
+    return residuals[-1]
 
 
 def test_a_small_change_takes_few_steps(sandbox: MemorySandbox) -> None:

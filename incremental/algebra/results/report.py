@@ -39,7 +39,8 @@ class Report(Json):
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
-    rounds: of each recursion, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved.
+    rounds: of each loop, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved;
+    residuals: of each loop to a tolerance, what each step changed in the loop's norm; the last is that of the answer.
     """
 
     view: str
@@ -64,6 +65,7 @@ class Report(Json):
     because: tuple[str, ...] = ()
     partitions: tuple[str, ...] | None = None
     rounds: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
+    residuals: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports
@@ -102,7 +104,8 @@ class Verification(Json):
 
     rows: the number of compared rows of the view; sample: some rows that differ; share: the share of keys compared.
     residual: where the query has loops to a tolerance, what one batch step changes of the stored answer, of the loop
-    closest to its limit; bound: the most that the answer is away from the fixpoint, for a loop to an error.
+    closest to its limit; allowed: the most that it may change; bound: the most that the answer is away from the
+    fixpoint, for a loop to an error.
     """
 
     view: str
@@ -116,6 +119,7 @@ class Verification(Json):
     share: float = 1.0
     residual: float | None = None
     bound: float | None = None
+    allowed: float | None = None
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,14 @@ ROUNDING = 1.01  # how much less than its declared contraction a step may shrink
 
 @dataclass(frozen=True)
 class Iterated:
-    """The answer of a loop, computed. steps: the rows that each step gave; residual: of the answer, None of n steps."""
+    """The answer of a loop, computed.
+
+    steps: the rows that each step gave; residuals: what each step changed, the last one of the answer; none of n steps.
+    """
 
     rows: DataFrame
     steps: tuple[int, ...]
-    residual: float | None = None
+    residuals: tuple[float, ...] = ()
 
 
 @dataclass
@@ -102,7 +105,7 @@ class Iteration:
             if residuals[-1] <= self._tolerance.allowed and not int(found["unmatched"]):
                 after.close()
                 self.block.push(held.pop_all())
-                return Iterated(point, tuple(steps), residuals[-1])
+                return Iterated(point, tuple(steps), tuple(residuals))
             self._check_contraction(residuals)
             held.close()
             point, held = self._moved(pair), after

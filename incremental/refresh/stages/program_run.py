@@ -59,6 +59,7 @@ class Run:
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
         self._paths: dict[str, str] = {}
         self._rounds: dict[str, dict[str, list[int]]] = {}
+        self._residuals: dict[str, list[float]] = {}
         self._groups = self._rows = 0
         self._partition_key = partition_key
         known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
@@ -73,13 +74,15 @@ class Run:
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
-        return EpochResult(self._groups, self._rows, self._paths, self._partitions, self._rounds)
+        return EpochResult(self._groups, self._rows, self._paths, self._partitions, self._rounds, self._residuals)
 
     def _loop(self, loop: LoopState) -> None:
         stage = LoopStage if loop.levelled else IterationStage
         done = stage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints).run(loop)
         if done.rounds:
             self._rounds[loop.name] = rows_by_phase(done.rounds)
+        if done.residuals:
+            self._residuals[loop.name] = [*done.residuals]
         self._rows += done.touched
         if done.path is not None:
             self._paths[loop.name] = done.path

@@ -30,11 +30,15 @@ STARTED_OVER = "computed from nothing"  # the path of a loop of which more would
 
 @dataclass(frozen=True)
 class LoopResult:
-    """What a stage did. path: how the table was written, None if it was not; rounds: of this attempt."""
+    """What a stage did.
+
+    path: how the table was written, None if it was not; rounds: of this attempt; residuals: of each step, if measured.
+    """
 
     path: str | None = None
     rounds: tuple[Round, ...] = ()
     touched: int = 0
+    residuals: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
