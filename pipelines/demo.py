@@ -2,6 +2,7 @@
 
 `python -m pipelines.demo` (or `make demo`) lands the first days at once, then single days, then a day again with
 corrections, then a late day. After some refreshes the whole query is recomputed in the same process, for comparison.
+In the end two views with loops over the same flights are loaded, and a route is cancelled (`demo_loops`).
 All files are written below `.demo/` in the project, which is cleared at each start.
 """
 
@@ -18,9 +19,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import DeltafoldError
-from pipelines import catalogue, flight_files, picture
+from pipelines import catalogue, demo_loops, flight_files, picture
 from pipelines.commands import orchestrator, rendering
 from pipelines.commands.orchestrator import Landed, Verified
+from pipelines.demo_loops import Opened
 from pipelines.flight_files import Row
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> I
 
 
 def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first: int, single: int) -> bool:
-    """Run the demo in the folder `home`, after removing an earlier one. Returns whether the view is equal."""
+    """Run the demo in the folder `home`, after removing an earlier one. Returns whether all views are equal."""
     _clear(home)
     os.environ["FLIGHTS_DATA"] = str(home)  # pipeline.yaml uses it in its paths
     pipeline = catalogue.load("flights", PROJECT / "pipelines")
@@ -77,20 +79,29 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
     warehouse, view = catalogue.open(pipeline, start(pipeline))
     _show_progress("maintenance of the query:")
     print(view.explain(), end="\n\n", flush=True)
-    plan = list(arrivals(flights, first, single))
+    plan, landed = list(arrivals(flights, first, single)), dict[str, Sequence[Row]]()
     steps: list[Step] = []
     for number, arrival in enumerate(plan):
         flight_files.drop(home / "flights", arrival.flights, arrival.days)
+        landed.update((day, arrival.flights[day]) for day in arrival.days)
         measured = number % MEASURE_EVERY == 0 or number == len(plan) - 1
         step = _step(pipeline, warehouse, view, arrival.what)
         recomputed = _recompute(pipeline, warehouse, home / "recomputed") if measured else None
         steps.append(replace(step, recomputed=recomputed))
     _summary(home, steps)
-    found = view.verify()
-    print(rendering.verification(found), flush=True)
-    if orchestrator.send([Verified(pipeline, view, found)]):
+    _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
+    loops = demo_loops.opened(PROJECT / "pipelines", warehouse.spark, _show_progress)
+    demo_loops.cancel(home, landed, Opened(pipeline, warehouse, view, _show_progress), loops)
+    return _verify([Opened(pipeline, warehouse, view, _show_progress), *loops])
+
+
+def _verify(views: Sequence[Opened]) -> bool:
+    """Compare each view with its batch query; returns whether all are equal."""
+    found = [(each, each.view.verify()) for each in views]
+    print("\n" + "\n".join(rendering.verification(verified) for _, verified in found), flush=True)
+    if orchestrator.send([Verified(each.pipeline, each.view, verified) for each, verified in found]):
         print("Dagster shows these refreshes: make ui")
-    return found.ok
+    return all(verified.ok for _, verified in found)
 
 
 def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str) -> Step:

@@ -17,6 +17,7 @@ from pathlib import Path
 from incremental.algebra.errors import SourceError
 
 COLUMNS = ("carrier", "flight", "origin", "dest", "sched_dep_time", "dep_time", "dep_delay", "distance")
+ORIGIN, DESTINATION = COLUMNS.index("origin"), COLUMNS.index("dest")
 Row = tuple[str, ...]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import flight_files, picture
+from pipelines import demo_loops, flight_files, picture
 from pipelines.flight_files import COLUMNS, Row
 
 
@@ -42,6 +42,13 @@ def test_a_correction_changes_some_rows_and_removes_some(flights: dict[str, list
     assert after == flight_files.corrected(before)
     assert 0 < len(before) - len(after) < len(before) / 4
     assert 0 < len(set(after) - set(before)) < len(before) / 4
+
+
+def test_the_rarest_destination(flights: dict[str, list[Row]]) -> None:
+    """One of a single flight from which nothing departs: LGA has as few, and is an origin."""
+    destination, days = demo_loops.rarest(flights)
+    assert destination == "LEX"
+    assert {day: len(flights[day]) - len(rows) for day, rows in days.items()} == {"2013-11-24": 1}
 
 
 def test_airlines(tmp_path: Path) -> None:
