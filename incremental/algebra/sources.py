@@ -6,6 +6,7 @@ before anything is written, and omits the work that they make unnecessary (algeb
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
@@ -31,6 +32,22 @@ _FIXED_OPTIONS = {
         _EVERY_FILE,
     ),
 }  # fmt: skip
+_TEXT_OPTIONS = (
+    "charset compression dateFormat enableDateTimeParsingFallback encoding lineSep locale multiLine samplingRatio "
+    "singleVariantColumn timeFormat timeZone timestampFormat timestampNTZFormat "
+)
+# Spark's reader options by format, which ignores others
+_OPTIONS = {
+    "csv": _TEXT_OPTIONS + "charToEscapeQuoteEscaping codec columnPruning comment delimiter emptyValue enforceSchema "
+    "escape escapeQuotes extension header ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace inferSchema inputBufferSize "
+    "maxCharsPerColumn maxColumns nanValue negativeInf nullValue positiveInf preferDate quote quoteAll sep "
+    "unescapedQuoteHandling",
+    "json": _TEXT_OPTIONS + "allowBackslashEscapingAnyCharacter allowComments allowNonNumericNumbers "
+    "allowNumericLeadingZeros allowSingleQuotes allowUnquotedControlChars allowUnquotedFieldNames dropFieldIfAllNull "
+    "ignoreNullFields inferTimestamp prefersDecimal pretty primitivesAsString sortKeys useUnsafeRow "
+    "writeNonAsciiCharacterAsCodePoint",
+    "parquet": "compression datetimeRebaseMode int96RebaseMode mergeSchema",
+}
 
 
 @dataclass(frozen=True)
@@ -108,8 +125,8 @@ class Files:
         if self.format not in get_args(Format):
             raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}. Land others as one.")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
-        if fault := option_fault(self.options) or fault:
-            raise SourceError(f"{self.path}: {fault}.")
+        if fault := option_fault(self.format, self.options) or fault:
+            raise SourceError(f"{self.path}: {fault}{'' if fault.endswith('?') else '.'}")
         check_declaration(self)
 
     @property
@@ -139,11 +156,19 @@ def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[s
     return ""
 
 
-def option_fault(options: Mapping[str, str]) -> str:
-    """Return why a source cannot have one of its reader options, and the fix; empty if it can have all."""
+def option_fault(format: str, options: Mapping[str, str]) -> str:
+    """Return why a source of a format cannot have one of its reader options, and the fix; empty if it can have all.
+
+    A name with a dot is a setting of Hadoop's, which Spark passes on.
+    """
+    known = {name.lower(): name for name in _OPTIONS.get(format, "").split()}
     for name in options:
         if because := _FIXED_OPTIONS.get(name.lower()):  # Spark ignores the case
             return f"`{name}` cannot be an option: {because}"
+        if known and name.lower() not in known and "." not in name:
+            near = difflib.get_close_matches(name.lower(), known, n=1)
+            instead = f"did you mean `{known[near[0]]}`?" if near else "Remove it, or look its name up in Spark's docs"
+            return f"Spark's reader of {format} files has no option `{name}`: {instead}"
     return ""
 
 

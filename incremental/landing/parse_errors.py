@@ -63,7 +63,7 @@ def reason_of(messages: Sequence[str]) -> str:
         found = re.search(pattern, message[:LONGEST_READ], re.DOTALL)
         if found:
             return shorten(words(found))
-    return shorten(first_line(messages[-1]))
+    return shorten(first_line(messages[-1]).rstrip("."))
 
 
 def line_of(path: Path, row: str) -> int:

@@ -235,7 +235,9 @@ def declared_schema(source: str, files: Files) -> StructType:
         schema = catalyst.schema_of(files.schema)
     except JavaError as error:
         reason = next((line for line in map(first_line, causes(error)) if line), "it does not parse")
-        raise SourceError(f"source {source}: invalid schema {files.schema!r}: {reason}. Correct it.") from error
+        raise SourceError(
+            f"source {source}: invalid schema {files.schema!r}: {reason.rstrip('.')}. Correct it."
+        ) from error
     if not schema.names:
         raise SourceError(f"source {source} is declared without columns. Give it a schema such as 'id INT, day DATE'.")
     return schema

@@ -112,14 +112,11 @@ class Rollback:
         )
         if epoch not in known:
             raise StateError(
-                f"the journal of view {view} has no finished epoch {epoch} of generation {wanted}. Choose one of it "
-                f"({there})."
+                f"view {view} has no finished epoch {epoch} of generation {wanted}. Choose one that it has ({there})."
             )
         if known[epoch] is entries[-1]:
-            raise StateError(
-                f"view {view} is at {describe_epoch(known[epoch])} already. Choose an earlier one ({there}), "
-                "or refresh."
-            )
+            instead = f"Choose an earlier one ({there}), or refresh" if len(finished) > 1 else "It has no earlier one"
+            raise StateError(f"view {view} is at {describe_epoch(known[epoch])} already. {instead}.")
         return known[epoch]
 
     def _check_files(self, entry: Entry) -> None:

@@ -27,7 +27,7 @@ class FilesSource(Part):
     @model_validator(mode="after")
     def _can_quarantine(self) -> FilesSource:
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
-        fault = option_fault(self.options) or fault
+        fault = option_fault(self.format, self.options) or fault
         if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
             fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
         if fault:

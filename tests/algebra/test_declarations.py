@@ -45,12 +45,15 @@ def test_an_unknown_format() -> None:
         ("columnNameOfCorruptRecord", "`malformed: quarantine`"),
         ("pathGlobFilter", "a landing reads every file of its folder. Remove it"),
         ("ignoreCorruptFiles", "every file"),
+        ("delimeter", "Spark's reader of csv files has no option `delimeter`: did you mean `delimiter`\\?$"),
+        ("allowComments", "has no option `allowComments`: did you mean"),
+        ("xyzzy", "no option `xyzzy`: Remove it, or look its name up in Spark's docs"),
     ],
 )
-def test_options_that_would_leave_out_rows(option: str, because: str) -> None:
-    """Protects from DROPMALFORMED, which drops rows without a word."""
+def test_options_that_a_source_cannot_have(option: str, because: str) -> None:
+    """Protects from DROPMALFORMED, which drops rows without a word, and from a misspelling, which Spark ignores."""
     with pytest.raises(SourceError, match=because):
-        Files("folder", "csv", "k int", options={"header": "true", option: "DROPMALFORMED"})
+        Files("folder", "csv", "k int", options={"HEADER": "true", "fs.x.key": "1", option: "DROPMALFORMED"})
 
 
 @pytest.mark.parametrize("versions", [[0], {"a": "0"}, {"a": True}, 3])
