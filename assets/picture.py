@@ -26,8 +26,7 @@ def cost_picture(history: Sequence[Report], title: str) -> str:
     image = picture.cost(
         [f"epoch {report.epoch}" for report in shown],
         [report.change_rows for report in shown],
-        [report.seconds for report in shown],
-        {},
+        {"refresh": [report.seconds for report in shown]},
         title,
     )
     return _embedded(f"{title}: seconds of the last {len(shown)} refreshes", image)

@@ -85,33 +85,37 @@ class Contest:
         Console().print(f"{lap.setting:>12} {lap.step:<10} {lap.who:<12} {lap.seconds:8.2f} s  {lap.jobs:3d} jobs")
         return lap
 
-    def seconds(self, setting: str, who: str, step: str = "") -> list[float]:
+    def of(self, setting: str, who: str, step: str = "") -> list[Lap]:
         """All laps of one contestant whose step begins so."""
-        return [p.seconds for p in self.laps if (p.setting, p.who) == (setting, who) and p.step.startswith(step)]
+        return [p for p in self.laps if (p.setting, p.who) == (setting, who) and p.step.startswith(step)]
 
     def median(self, setting: str, who: str, step: str = "") -> float:
         """The median of these laps, in seconds."""
-        return statistics.median(self.seconds(setting, who, step))
+        return statistics.median(lap.seconds for lap in self.of(setting, who, step))
 
     def show(self, title: str, ratios: Sequence[tuple[str, float, str]], file: Path) -> None:
         """Print medians and ratios (name, value, target) and write everything as JSON."""
-        table = Table(
-            "setting", "step", "who", "median s", "p90 s", "laps", "CPU s", "calls", "jobs", "commits", "rows read",
-            "rows written", title=title,
-        )  # fmt: skip
-        steps = {(p.setting, p.step.split("-")[0], p.who): p for p in self.laps}
-        for (setting, step, who), last in steps.items():
-            laps = self.seconds(setting, who, step)
-            costs = (last.calls, last.jobs, last.commits, last.rows_read, last.rows_written)
-            median, p90 = statistics.median(laps), sorted(laps)[int(0.9 * (len(laps) - 1) + 0.5)]
-            times = f"{median:.2f}", f"{p90:.2f}", str(len(laps)), f"{last.cpu_seconds:.2f}"
-            table.add_row(setting, step, who, *times, *map(str, costs))
-        summary = Table("ratio", "measured", "target", title="ratios of medians within this run")
+        names = "setting", "step", "who", "median s", "p90 s", "laps", "CPU s", "calls", "jobs", "commits"
+        table = Table(*names, "rows read", "rows written", title=f"{title}: medians, and p90 of the seconds")
+        for setting, step, who in dict.fromkeys((p.setting, p.step.split("-")[0], p.who) for p in self.laps):
+            table.add_row(setting, step, who, *summary(self.of(setting, who, step)))
+        targets = Table("ratio", "measured", "target", title="ratios of medians within this run")
         for name, value, target in ratios:
-            summary.add_row(name, f"{value:.2f}", target)
+            targets.add_row(name, f"{value:.2f}", target)
         console = Console(width=160)
-        console.print(table, summary)
+        console.print(table, targets)
         file.parent.mkdir(parents=True, exist_ok=True)
         content = {"title": title, "laps": [asdict(lap) for lap in self.laps], "ratios": [list(r) for r in ratios]}
-        file.write_text(json.dumps(content, indent=1))
+        fresh = file.with_suffix(".part")  # renamed when complete: the demo reads the file
+        fresh.write_text(json.dumps(content, indent=1))
+        fresh.replace(file)
         console.print(f"written: {file}")
+
+
+def summary(laps: Sequence[Lap]) -> list[str]:
+    """The cells of a table's row: median and p90 of the seconds, number of laps, medians of the other costs."""
+    seconds = sorted(lap.seconds for lap in laps)
+    times = f"{statistics.median(seconds):.2f}", f"{seconds[int(0.9 * (len(laps) - 1) + 0.5)]:.2f}", str(len(laps))
+    counts = ("calls", "jobs", "commits", "rows_read", "rows_written")
+    medians = [f"{statistics.median(getattr(lap, name) for lap in laps):.0f}" for name in counts]
+    return [*times, f"{statistics.median(lap.cpu_seconds for lap in laps):.2f}", *medians]

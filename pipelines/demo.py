@@ -1,7 +1,7 @@
 """Run the demo: the flights of 2013 arrive day by day, and each refresh of the view is timed.
 
 `python -m pipelines.demo` (or `make demo`) lands the first days at once, then single days, then a day again with
-corrections, then a late day. After some refreshes the whole query is recomputed in the same process, for comparison.
+corrections, then a late day. After each refresh the whole query is recomputed in the same process, for comparison.
 In the end two views with loops over the same flights are loaded, and a route is cancelled (`demo_loops`).
 All files are written below `.demo/` in the project, which is cleared at each start.
 """
@@ -13,12 +13,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import DeltafoldError
+from incremental.spark.cache import cache_folder
 from pipelines import catalogue, demo_loops, flight_files, picture
 from pipelines.commands import orchestrator, rendering
 from pipelines.commands.orchestrator import Landed, Verified
@@ -32,21 +33,22 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[1]
 PICTURE = "refresh-cost.png"
+BENCHMARK = "group_by.json"  # the file that `make bench` writes
 LATE = "2013-06-15"
 CORRECTED = "2013-03-05"
 FIRST_DAYS, SINGLE_DAYS = 300, 12
-MEASURE_EVERY = 4  # refreshes; recomputing after each would take most of the demo's time
+HEADERS = ("input", "rows in", "changed", "groups", "jobs", "commits", "landing s", "refresh s", "recompute s")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One refresh: its input, rows and seconds of its landing, its report, seconds of a full recompute if measured."""
+    """One refresh: its input, rows and seconds of its landing, its report, seconds of a full recompute after it."""
 
     what: str
     landed: int
     landing: float
     report: Report
-    recomputed: float | None = None
+    recomputed: float
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,12 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
     warehouse, view = catalogue.open(pipeline, start(pipeline))
     _show_progress("maintenance of the query:")
     print(view.explain(), end="\n\n", flush=True)
-    plan, landed = list(arrivals(flights, first, single)), dict[str, Sequence[Row]]()
+    landed: dict[str, Sequence[Row]] = {}
     steps: list[Step] = []
-    for number, arrival in enumerate(plan):
+    for arrival in arrivals(flights, first, single):
         flight_files.drop(home / "flights", arrival.flights, arrival.days)
         landed.update((day, arrival.flights[day]) for day in arrival.days)
-        measured = number % MEASURE_EVERY == 0 or number == len(plan) - 1
-        step = _step(pipeline, warehouse, view, arrival.what)
-        recomputed = _recompute(pipeline, warehouse, home / "recomputed") if measured else None
-        steps.append(replace(step, recomputed=recomputed))
+        steps.append(_step(pipeline, warehouse, view, arrival.what, home / "recomputed"))
     _summary(home, steps)
     _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
     loops = demo_loops.opened(PROJECT / "pipelines", warehouse.spark, _show_progress)
@@ -104,7 +103,7 @@ def _verify(views: Sequence[Opened]) -> bool:
     return all(verified.ok for _, verified in found)
 
 
-def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str) -> Step:
+def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str, target: Path) -> Step:
     begin = time.perf_counter()
     landings = catalogue.land(pipeline, warehouse)
     seconds = time.perf_counter() - begin
@@ -112,7 +111,8 @@ def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: 
     _show_progress(f"{what}: {report.sentence}")
     landed = [Landed(pipeline, landing) for landing in landings]
     orchestrator.send([*landed, *orchestrator.report_refresh(pipeline, view, report)])
-    return Step(what, sum(landing.rows for landing in landings), seconds, report)
+    recomputed = _recompute(pipeline, warehouse, target)
+    return Step(what, sum(landing.rows for landing in landings), seconds, report, recomputed)
 
 
 def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path) -> float:
@@ -131,34 +131,35 @@ def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path)
 
 
 def _summary(home: Path, steps: Sequence[Step]) -> None:
-    headers = ("input", "rows in", "changed", "groups", "refresh s", "jobs", "commits", "landing s", "recompute s")
-    print("\n" + rendering.table(headers, map(_cells, steps)) + "\n")
-    recomputes = {place: step.recomputed for place, step in enumerate(steps) if step.recomputed is not None}
-    drawn = picture.cost(
-        [step.what for step in steps],
-        [step.landed for step in steps],
-        [step.report.seconds for step in steps],
-        recomputes,
-        "Flights of 2013: refresh and full recompute",
-    )
-    (home / PICTURE).write_bytes(drawn)
-    print(_comparison(median(step.report.seconds for step in steps[1:]), median(recomputes.values())))
+    print("\n" + rendering.table(HEADERS, map(_cells, steps)) + "\n")
+    later = steps[1:]  # the first input takes many times as long
+    seconds = {
+        "landing": [step.landing for step in later],
+        "refresh": [step.report.seconds for step in later],
+        "full recompute": [step.recomputed for step in later],
+    }
+    labels, rows = [step.what for step in later], [step.landed for step in later]
+    sizes = picture.break_even(cache_folder("benchmarks") / BENCHMARK)
+    title = f"Flights of 2013 after the {steps[0].what}"
+    (home / PICTURE).write_bytes(picture.cost(labels, rows, seconds, title, sizes))
+    print(_comparison({name: median(measured) for name, measured in seconds.items()}))
     print(f"Chart: {os.path.relpath(home / PICTURE)}")
 
 
-def _comparison(refresh: float, whole: float) -> str:
-    medians = f"Medians after the first input: refresh {refresh:.1f} s, full recompute {whole:.1f} s."
-    if refresh <= whole:
-        return medians
-    return f"{medians} A year of flights is small enough to recompute faster; make bench measures larger data."
+def _comparison(medians: Mapping[str, float]) -> str:
+    listed = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in medians.items())
+    if medians["refresh"] <= medians["full recompute"]:
+        return f"Medians after the first input: {listed}."
+    return (
+        f"Medians after the first input: {listed}. "
+        "A year of flights is small enough to recompute faster; make bench measures larger data."
+    )
 
 
 def _cells(step: Step) -> tuple[object, ...]:
     report = step.report
-    counts = (f"{step.landed:,}", f"{report.change_rows:,}", f"{report.groups:,}")
-    cost = (f"{report.seconds:.1f}", report.jobs, report.commits)
-    recomputed = "" if step.recomputed is None else f"{step.recomputed:.1f}"
-    return (step.what, *counts, *cost, f"{step.landing:.1f}", recomputed)
+    counts = (f"{step.landed:,}", f"{report.change_rows:,}", f"{report.groups:,}", report.jobs, report.commits)
+    return (step.what, *counts, *(f"{seconds:.1f}" for seconds in (step.landing, report.seconds, step.recomputed)))
 
 
 def _clear(home: Path) -> None:

@@ -1,10 +1,14 @@
-"""Draw the seconds of refreshes and full recomputes, and the rounds of loops, as a PNG."""
+"""Draw the seconds of landings, refreshes and full recomputes, and the rounds of loops, as a PNG."""
 
 from __future__ import annotations
 
 import io
+import json
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,33 +16,93 @@ if TYPE_CHECKING:
 
 PHASES = {"retract": "#c44e52", "insert": "#55a868", "levels": "#4c72b0", "steps": "#4c72b0"}
 """The colour of a round by what it does, as in Report.rounds."""
+COLORS = {"landing": "#a0a0a0", "refresh": "#4c72b0", "full recompute": "#c44e52"}
+BARS = 0.8  # of the distance of two groups of bars
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """Median seconds of a refresh and of a full recompute of the same query, for one size of its table in rows."""
+
+    rows: int
+    refresh: float
+    recompute: float
+
+
+def break_even(file: Path) -> list[BreakEven]:
+    """Read the medians that `make bench` saved, by size; empty if it has not saved any."""
+    if not file.exists():
+        return []
+    seconds: dict[tuple[int, str], list[float]] = {}
+    for lap in json.loads(file.read_text(encoding="utf-8"))["laps"]:
+        if str(lap["step"]).startswith("increment"):
+            seconds.setdefault((int(lap["setting"].replace(",", "")), lap["who"]), []).append(lap["seconds"])
+    medians = {key: statistics.median(laps) for key, laps in seconds.items()}
+    sizes = sorted({rows for rows, who in medians if who == "refresh" and (rows, "recompute") in medians})
+    return [BreakEven(rows, medians[rows, "refresh"], medians[rows, "recompute"]) for rows in sizes]
 
 
 def cost(
-    labels: Sequence[str], rows: Sequence[int], refreshes: Sequence[float], recomputes: Mapping[int, float], title: str
+    labels: Sequence[str],
+    rows: Sequence[int],
+    seconds: Mapping[str, Sequence[float]],
+    title: str,
+    sizes: Sequence[BreakEven] = (),
 ) -> bytes:
-    """Draw refresh cost against recompute cost as a PNG.
+    """Draw the cost of refreshes as a PNG.
 
-    labels, rows, refreshes: name, added rows and seconds of each refresh, in order.
-    recomputes: seconds of a full recompute, by the index of the refresh after which it was measured.
+    labels, rows: name and number of rows of each refresh, in order. seconds: of each refresh under "refresh", and those
+    measured beside it under "landing" and "full recompute". sizes: draws a second panel, cost by the table's size.
     """
+    return _png(chart(labels, rows, seconds, title, sizes))
+
+
+def chart(
+    labels: Sequence[str],
+    rows: Sequence[int],
+    seconds: Mapping[str, Sequence[float]],
+    title: str,
+    sizes: Sequence[BreakEven] = (),
+) -> Figure:
+    """Return the figure that `cost` draws."""
     # Not pyplot: it would look for a display, and keep every figure in memory.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    seconds = figure.add_subplot()
-    seconds.bar(range(len(refreshes)), refreshes, color="#4c72b0", label="refresh")
-    if recomputes:
-        places, measured = zip(*sorted(recomputes.items()), strict=True)
-        seconds.plot(places, measured, color="#c44e52", marker="o", label="full recompute")
-    for place, count in enumerate(rows):
-        seconds.annotate(f"{count:,}", (place, refreshes[place]), ha="center", va="bottom", fontsize=7)
-    seconds.set_xticks(range(len(labels)), labels, rotation=45, ha="right", fontsize=8)
-    seconds.set_ylabel("seconds")
-    seconds.set_title(f"{title} (on the bars: rows)")
-    seconds.legend(frameon=False)
-    seconds.spines[["top", "right"]].set_visible(False)
-    return _png(figure)
+    figure = Figure(figsize=(14 if sizes else 9, 5), layout="constrained")
+    panels: Any = figure.subplots(1, 2 if sizes else 1, squeeze=False, width_ratios=(3, 2) if sizes else None)
+    _draw_refreshes(panels[0][0], labels, rows, seconds)
+    panels[0][0].set_title(f"{title} (on the bars: rows)")
+    if sizes:
+        _draw_sizes(panels[0][1], sizes)
+    for panel in panels[0]:
+        panel.set_ylabel("seconds")
+        panel.set_ylim(0, 1.25 * panel.get_ylim()[1])  # room for the legend
+        panel.legend(frameon=False)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _draw_refreshes(
+    panel: Axes, labels: Sequence[str], rows: Sequence[int], seconds: Mapping[str, Sequence[float]]
+) -> None:
+    width = BARS / len(seconds)
+    for number, (name, measured) in enumerate(seconds.items()):
+        places = [place + (number - (len(seconds) - 1) / 2) * width for place in range(len(measured))]
+        panel.bar(places, measured, width, color=COLORS[name], label=name)
+        if name == "refresh":
+            for place, height, count in zip(places, measured, rows, strict=True):
+                panel.annotate(f"{count:,}", (place, height), ha="center", va="bottom", fontsize=7)
+    panel.set_xticks(range(len(labels)), labels, rotation=45, ha="right", fontsize=8)
+
+
+def _draw_sizes(panel: Axes, sizes: Sequence[BreakEven]) -> None:
+    rows = [size.rows for size in sizes]
+    panel.plot(rows, [size.refresh for size in sizes], color=COLORS["refresh"], marker="o", label="refresh")
+    recomputes = [size.recompute for size in sizes]
+    panel.plot(rows, recomputes, color=COLORS["full recompute"], marker="o", label="full recompute")
+    panel.set_xscale("log")
+    panel.set_xlabel("rows of the table")
+    panel.set_title("A small change by the table's size (make bench)")
 
 
 def rounds(loops: Mapping[str, Mapping[str, Sequence[int]]], residuals: Mapping[str, Sequence[float]]) -> bytes:

@@ -59,6 +59,6 @@ def test_airlines(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_a_png() -> None:
-    drawn = picture.cost(["a", "b"], [10, 2], [3.0, 1.0], {1: 2.5}, "flights")
+    drawn = picture.cost(["a", "b"], [10, 2], {"refresh": [3.0, 1.0], "full recompute": [2.5, 2.5]}, "flights")
     assert drawn.startswith(b"\x89PNG")
-    assert picture.cost(["a"], [1], [1.0], {}, "no recomputation").startswith(b"\x89PNG")
+    assert picture.cost(["a"], [1], {"refresh": [1.0]}, "no recomputation").startswith(b"\x89PNG")

@@ -277,6 +277,8 @@ def test_the_demo_ends_equal(
     ]
     assert said.count("equals the batch query") == 3 and "from the fixpoint" in said
     assert re.search(r"^journeys from or to [A-Z]{3}: [1-9]\d+ before, 0 now$", said, re.MULTILINE)
+    cells = said.split("\ninput ")[1].splitlines()[2].split()
+    assert all(float(seconds) >= 0 for seconds in cells[-3:])
     assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "kept.txt").exists()
     assert "Dagster shows these refreshes: make ui" in said
@@ -290,6 +292,12 @@ def test_the_demo_ends_equal(
             materialised = [each.asset_materialization for each in shown]
             assert len(shown) == 2 and all(each and "rounds of loops" in each.metadata for each in materialised)
         assert shown_states(defined) > 1
+
+
+def test_the_readme_shows_the_columns_of_the_demo() -> None:
+    readme = (demo.PROJECT / "README.md").read_text(encoding="utf-8")
+    shown = next(line for line in readme.splitlines() if line.startswith("input "))
+    assert re.split(r"  +", shown) == list(demo.HEADERS)
 
 
 def shown_states(defined: dg.Definitions) -> int:
