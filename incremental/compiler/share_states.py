@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from incremental.algebra.plan import Call, Column, Plan, SourceRead, StateRead
 from incremental.algebra.plan.alignment import Aligner, Alignment, Equality
-from incremental.algebra.program import Slot, State
+from incremental.algebra.program import Slot, Stage, State
 from incremental.algebra.traversal import replace_children, walk
 from incremental.compiler.draft import Draft
 
@@ -23,12 +23,7 @@ Served = dict[str, tuple[str, Alignment]]
 
 
 def share_states(draft: Draft) -> Draft:
-    """Return the program with one state for each set of equal group-bys, and a note for each that serves several.
-
-    Programs with loops stay as they are.
-    """
-    if len(draft.states) < len(draft.stages):
-        return draft  # the stages of a loop read states by their names
+    """Return the program with one state for each set of equal group-bys, and a note for each that serves several."""
     sharing = _Sharing(draft.equality)
     for state in draft.states:
         sharing.add(state)
@@ -40,9 +35,15 @@ def share_states(draft: Draft) -> Draft:
         if not isinstance(plan, StateRead):
             return replace_children(plan, tuple(map(renamed, plan.children)))
         state, own = sharing.state_columns(plan)
-        return StateRead(names[state], plan.columns, () if own == plan.columns else own)
+        return StateRead(names.get(state, state), plan.columns, () if own == plan.columns else own)
 
-    kept = tuple(replace(state, name=names[state.name], input=renamed(state.input)) for state in sharing.kept)
+    def stage(found: Stage) -> Stage:
+        if isinstance(found, State):
+            return replace(found, name=names[found.name], input=renamed(found.input))
+        sides = tuple(replace(side, plan=renamed(side.plan)) for side in found.sides)
+        return replace(found, init=renamed(found.init), sides=sides)
+
+    kept = tuple(map(stage, sharing.stages(draft.stages)))
     notes = _notes(draft.states, sharing, names)
     return replace(draft, plan=renamed(draft.plan), stages=kept, notes=(*draft.notes, *notes))
 
@@ -68,6 +69,18 @@ class _Sharing:
         place = next((i for i, known in enumerate(self.kept) if known.name in smaller), len(self.kept))
         self.kept.insert(place, state)
         self.kept = [each for each in self.kept if each.name not in smaller]
+
+    def stages(self, all_stages: Sequence[Stage]) -> list[Stage]:
+        """Return loops and kept states, each in the place of the first state that it stands for."""
+        kept: dict[str, Stage] = {state.name: state for state in self.kept}
+        found: dict[str, Stage] = {}
+        for stage in all_stages:
+            if isinstance(stage, State):
+                name, _ = self.state_columns(StateRead(stage.name, stage.columns))
+                found.setdefault(name, kept[name])
+            else:
+                found[stage.name] = stage
+        return [*found.values()]
 
     def state_columns(self, read: StateRead) -> tuple[str, tuple[Column, ...]]:
         """Return the kept state that a reader gets, and that state's columns in the order of the reader's."""

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from incremental.algebra.loops import LoopState
 from incremental.algebra.plan import (
     Aggregate,
     Call,
     Column,
     Expand,
+    Given,
     GroupwiseOp,
     Item,
     Join,
+    Loop,
     Opaque,
     Plan,
     Project,
@@ -160,6 +163,20 @@ def test_a_larger_state_takes_the_place_of_several() -> None:
     assert [read.state for read in walk(found.states[1].input) if isinstance(read, StateRead)] == ["state_1"]
     program = compile_query(replace(draft(both(both(first, copied(over)), large)), equality=Texts()))
     assert set(program.digests("")) == {"state_1", "state_2"}
+
+
+def test_a_loop_starts_from_the_state_that_its_step_reads() -> None:
+    """Init and step are plans of their own, so a table that both read is there in two copies."""
+    row, answer = Column("r", "int"), Column("n", "int")
+    joined = Join(Given("loop_1", (row,)), copied(TOTAL), "inner", opaque("r = k_2"))
+    loop = Loop("loop_1", "set", project(TOTAL, K), project(joined, second(K)), (answer,), 100)
+    above = named(grouped(loop, (answer,), call("m", "count", answer)))
+    found = shared(both(above, named(grouped(copied(copied(TOTAL)), (), call("t", "count", second(second(K)))))))
+    assert [stage.name for stage in found.stages] == ["state_1", "loop_1", "state_2", "state_3"]
+    (stage,) = (each for each in found.stages if isinstance(each, LoopState))
+    reads = [read for plan in (stage.init, stage.sides[0].plan) for read in walk(plan) if isinstance(read, StateRead)]
+    assert [read.state for read in reads] == ["state_1"] * 2 and reads[1].own == (K, SUM.column)
+    assert stage.sides[0].given.columns == stage.sides[0].plan.columns
 
 
 def test_states_above_shared_states_are_shared() -> None:
