@@ -16,7 +16,7 @@ from tests.night import sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 
 STEPS = 2
-SAMPLE = {"tpch": (9, 13, 20, 21), "tpcds": (36, 67), "nexmark": (4, 15)}
+SAMPLE = {"tpch": (9, 13, 21), "tpcds": (36,), "nexmark": (4, 15)}
 BY_DEFINITION = {"tpch": (13,), "tpcds": (), "nexmark": ()}
 ON_DELTA = {"tpch": (3,), "tpcds": (), "nexmark": (5,)}
 

@@ -19,6 +19,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.dataflow import key_ranges, pruning
 from incremental.dataflow.intervals import find_intervals, range_of, runs, scale
 from incremental.lake import delta_table
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, checked
 
 DAY = date(2024, 5, 1)
@@ -77,7 +78,7 @@ def read_as_if_large(delta: DeltaSandbox) -> Generator[None]:
         yield
 
 
-@pytest.mark.parametrize("join", ["join", "left join"])
+@pytest.mark.parametrize("join", [pytest.param("join", marks=night), "left join"])
 def test_a_change_at_both_ends_reads_nothing_between(delta: DeltaSandbox, join: str) -> None:
     """Today's rows and a correction of last spring: the eight files between are not read."""
     for name in ("t", "d"):
@@ -103,7 +104,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+@pytest.mark.parametrize("query", every(2, QUERIES.values()))
 def test_what_was_follows_from_what_is(delta: DeltaSandbox, query: str) -> None:
     """The rows that a few changed ones meet are read once, after; what they were is that less the change."""
     for name in ("t", "d"):

@@ -38,7 +38,7 @@ MERGED = {"rewrite_files": 0, "rewrite_touched_bytes": 0}
     ("sizes", "buckets", "path"),
     [
         pytest.param({}, 1, "rewrite", marks=night),  # the path of all other tests in memory
-        ({}, 5, "rewrite"),
+        pytest.param({}, 5, "rewrite", marks=night),  # on Delta below
         pytest.param(MERGED, 1, "merge", marks=night),
         (MERGED, 5, "merge"),
     ],

@@ -16,6 +16,7 @@ from incremental.api import Files, Warehouse
 from incremental.landing.reader import DEFAULTS
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
+from tests.night import night
 
 CSV_REASONS = {
     "no number": "one in id is no INT",
@@ -186,7 +187,9 @@ def test_a_replay_lands_what_fits_now(spark: SparkSession, tmp_path: Path) -> No
 POINTS: dict[tuple[str, ...], int] = {("1,1", "2,x"): 9, ("1,1", "2,2"): 8}
 
 
-@pytest.mark.parametrize(("rows", "reverted"), [(("1,1", "2,x"), False), (("1,1", "2,2"), True)])
+@pytest.mark.parametrize(
+    ("rows", "reverted"), [(("1,1", "2,x"), False), pytest.param(("1,1", "2,2"), True, marks=night)]
+)
 def test_a_landing_that_is_killed(
     spark: SparkSession, tmp_path: Path, long: bool, rows: tuple[str, ...], reverted: bool
 ) -> None:

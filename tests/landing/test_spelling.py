@@ -12,6 +12,7 @@ from incremental.algebra.errors import SourceError
 from tests.crash.points import Killed, watched
 from tests.landing.test_landing import Drop
 from tests.landing.test_quarantine import Dropped, Rows
+from tests.night import night
 
 OLD, NEW = "2024-5-1", "2024-05-01"
 
@@ -91,6 +92,7 @@ def test_a_manifest_that_knows_both_spellings(drop: Drop) -> None:
     assert ids(drop) == ["1", "2"]
 
 
+@night
 def test_a_respelt_partition_whose_landing_is_killed(drop: Drop) -> None:
     """Protects from a crash between the two names."""
     names = [OLD, NEW]

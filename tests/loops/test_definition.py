@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.errors import NotConvergedError, QueryError
 from incremental.api import fixpoint, iterate, nearest
 from tests.loops import numeric_oracles, oracles, queries
+from tests.night import night
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (5, 5), (6, 7), (7, 8), (8, 7), (2, 3), (None, 9), (9, None)]
 WEIGHTED = [(1, 2, 4), (1, 3, 1), (3, 2, 1), (2, 4, 0), (4, 2, 0), (5, 1, 1), (4, 6, 7), (3, 6, 20)]
@@ -115,6 +116,7 @@ def test_clusters(spark: SparkSession) -> None:
     )
 
 
+@night  # test_iteration.py has them maintained
 def test_factors(spark: SparkSession) -> None:
     """A loop over two frames of cells, to a residual that one more step confirms."""
     v = {(i, j): float((i + 1) * (j + 2)) for i in range(2) for j in range(2)}

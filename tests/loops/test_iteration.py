@@ -16,6 +16,7 @@ from incremental.lake.memory.log import MemoryLog
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluated_by
 from tests.loops import numeric_oracles, queries
+from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 NODES = list(range(10))
@@ -222,7 +223,7 @@ def test_a_declared_contraction_that_is_not(sandbox: MemorySandbox) -> None:
         view.refresh()
 
 
-@pytest.mark.parametrize(("write", "written"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("write", "written"), [(1, False), (1, True), pytest.param(2, False, marks=night)])
 def test_a_crash(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, write: int, written: bool) -> None:
     """A refresh that stopped before or after the commit of the loop, or before that of the view, is finished."""
     linked(sandbox).source("groups", "node int, team int", [(n, n % 3) for n in range(12)])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.loops import oracles, queries
+from tests.night import sampled
 from tests.sandbox import MemorySandbox, checked, rows
 
 EDGES = [(1, 2, 4), (2, 3, 1), (3, 1, 1), (3, 4, 2), (5, 5, 1), (6, 7, 3), (2, 3, 1), (None, 9, 1)]
@@ -69,7 +70,10 @@ def graph(sandbox: MemorySandbox) -> Graph:
     return edges, [row[0] for row in sandbox.read("select node from {starts}").collect()]
 
 
-@pytest.mark.parametrize("case", CASES)
+# the others have their like in test_recursion_stage.py and test_random_loops.py
+@pytest.mark.parametrize(
+    "case", sampled(CASES, lambda case: case in ("closure", "shortest paths", "UNION", "UNION ALL"))
+)
 def test_maintained(sandbox: MemorySandbox, case: str) -> None:
     """Cycles that open and close, parallel edges, NULL, starts that leave: the answer is that of the textbook."""
     query, oracle = CASES[case]

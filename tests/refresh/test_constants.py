@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta
 from incremental.compilation import Policy
-from tests.sandbox import DeltaSandbox, checked, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 POLICIES: tuple[Policy, ...] = ("incremental", "auto", "definition")
 
 
-def test_a_query_without_a_source(delta: DeltaSandbox) -> None:
+def test_a_query_without_a_source(sandbox: MemorySandbox) -> None:
     """Epoch 1 loads it and nothing follows, in a warehouse without sources, whatever kind of state it would keep."""
     queries = {
         "select 1 as x": [(1,)],
@@ -21,7 +21,7 @@ def test_a_query_without_a_source(delta: DeltaSandbox) -> None:
     }
     for policy in POLICIES:
         for number, (query, answer) in enumerate(queries.items()):
-            view = delta.view(query, f"{policy}_{number}", policy=policy)
+            view = sandbox.view(query, f"{policy}_{number}", policy=policy)
             assert view.explain()
             assert checked(view).epoch == 1
             assert view.refresh().verdict == "nothing to do" and view.verify().ok and view.status().current

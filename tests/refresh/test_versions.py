@@ -10,6 +10,7 @@ import pytest
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
 from incremental.lake.physical_layout import Storage
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -284,6 +285,7 @@ def test_a_compaction_that_is_taken_back(delta: DeltaSandbox, compacted: list[Vi
         checked(view)
 
 
+@night
 def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(
     delta: DeltaSandbox, compacted: list[View]
 ) -> None:
@@ -295,7 +297,7 @@ def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(
     checked(compacted[1])
 
 
-@pytest.mark.parametrize("after", ["repartitioned", "repartitioned before"])
+@pytest.mark.parametrize("after", ["repartitioned", pytest.param("repartitioned before", marks=night)])
 def test_a_table_that_is_partitioned_anew_beside_a_compaction(delta: DeltaSandbox, after: str) -> None:
     """A file is read by the partitions of its time: in another's, the column that is not in it would be NULL."""
     delta.source("t", "k int, day string", [(1, "a"), (2, "b"), (3, "c")])
