@@ -46,7 +46,7 @@ class Call:
         text = {
             "list": f"collect_list({name})", "array": f"array_agg({name})", "text": f"listagg({name}, ',')",
             "first": f"first({name})", "last": f"last({name})", "any": f"any_value({name})",
-            "known": f"first({name}) ignore nulls", "latest": f"last({name}, true)",
+            "known": f"first({name}, true)", "latest": f"last({name}, true)",
             "distinct": f"collect_list(distinct {name})", "set": f"collect_set({name})",
             "sorted": f"sort_array(collect_list({name}){self._where})", "greatest": f"max({name})",
         }[self.kind]  # fmt: skip
