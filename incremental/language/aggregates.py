@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.monoids.family import infer_monoid
 from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
-from incremental.language.determinism.order_sensitive_aggregates import EXTREMES_BY
 from incremental.language.determinism.orderability import is_orderable, orderable_equivalent
 from incremental.language.determinism.row_order import COLLECTIONS
+from incremental.language.determinism.tied_extremes import EXTREMES_BY
 from incremental.language.names import Names, type_text
 from incremental.language.scalars import Scalars
 from incremental.language.subqueries import has_subquery

@@ -5,7 +5,7 @@
 | collect_list, listagg | the rows of the group in one order, the same for all lists (row_order.py) |
 | first, any_value; dropDuplicates of some columns | the first row of that order, the same for all of them |
 | last | the last row of that order |
-| max_by, min_by | the largest (smallest) of the values with an equal order, maps by their sorted entries |
+| max_by, min_by | of the rows with an equal order the largest (smallest), the same for all calls (tied_extremes.py) |
 | mode | the least of the most frequent values |
 | collect_set, lists of distinct values | sorted |
 """
@@ -24,10 +24,9 @@ from incremental.language.determinism.row_order import (
     position_of,
     row_order,
 )
+from incremental.language.determinism.tied_extremes import EXTREMES_BY, TiedExtremes
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
-
-EXTREMES_BY = {"MaxBy", "MinBy", "MaxMinByK"}
 
 
 class OrderSensitiveAggregates:
@@ -40,10 +39,12 @@ class OrderSensitiveAggregates:
     def rewrite_group_by(self, node: J) -> J:
         """Return a group-by whose answer is determined; the same node if it already is."""
         outputs = catalyst.sequence(node.aggregateExpressions())
-        order = row_order(self._spark, outputs)
+        order, tied = row_order(self._spark, outputs), TiedExtremes(self._spark, outputs)
 
         def rewrite(part: J) -> J | None:
-            return self.rewrite_call(part, order) if catalyst.kind(part) == "AggregateExpression" else None
+            if catalyst.kind(part) != "AggregateExpression":
+                return None
+            return self._of_tied_row(part, tied.values(part)) or self.rewrite_call(part, order)
 
         new = [catalyst.rewrite(self._spark, output, rewrite) for output in outputs]
         if all(a is b for a, b in zip(outputs, new, strict=True)):
@@ -60,7 +61,8 @@ class OrderSensitiveAggregates:
         function = node.aggregateFunction()
         kind = catalyst.kind(function)
         if kind in EXTREMES_BY and (self._by_order or not merges(self._spark, function)):
-            return self._replace_function(node, self._by_order_and_value(function))
+            value, *_ = catalyst.sequence(function.children())
+            return self._replace_function(node, self._by_order_and_values(function, [value]))
         if kind in COLLECTIONS and self.is_orderable(function.child()):
             return self._collected(node, order)
         if kind in ANY_ROW and self.is_orderable(function.child()):
@@ -85,16 +87,31 @@ class OrderSensitiveAggregates:
         expression = self._expressions.aggregate.AggregateExpression
         return expression(function, node.mode(), node.isDistinct(), condition, node.resultId())
 
-    def _by_order_and_value(self, function: J) -> J:
-        """Return a max_by or min_by by (order, value); NULL orders stay NULL, which the function ignores."""
+    def _by_order_and_values(self, function: J, values: list[J]) -> J:
+        """Return a max_by or min_by by (order, values); NULL orders stay NULL, which the function ignores."""
         value, order, *rest = catalyst.sequence(function.children())
-        rank = orderable_equivalent(self._spark, value)
-        if rank is None:
+        ranks = [rank for each in values if (rank := orderable_equivalent(self._spark, each)) is not None]
+        if len(ranks) < len(values):
             return function
         literal = catalyst.module(self._expressions, "Literal")
-        both = make_struct(self._spark, [order, rank])
+        both = make_struct(self._spark, [order, *ranks])
         either = self._expressions.If(self._expressions.IsNull(order), literal.create(None, both.dataType()), both)
         return function.withNewChildren(self._vector([value, either, *rest]))
+
+    def _of_tied_row(self, node: J, values: list[J]) -> J | None:
+        """Return a max_by or min_by as a column of the row that several calls share; None if there are no others."""
+        if len(values) < 2:
+            return None
+        function = node.aggregateFunction()
+        value, *rest = catalyst.sequence(function.children())
+        if not all(map(self.is_orderable, values)):
+            return self._replace_function(node, self._by_order_and_values(function, values))
+        row, position = make_struct(self._spark, values), position_of(value, values)
+        shared = self._replace_function(node, function.withNewChildren(self._vector([row, *rest])))
+        if catalyst.kind(function) != "MaxMinByK":
+            return self._expressions.GetStructField(self.rewrite_call(shared), position, catalyst.none(self._spark))
+        field = row.dataType().fields()[position]
+        return self._expressions.GetArrayStructFields(self.rewrite_call(shared), field, position, len(values), True)
 
     def _collected(self, node: J, order: RowOrder) -> J:
         """Return a sorted collection; of several lists in a group-by, a column of the group's rows in their order."""

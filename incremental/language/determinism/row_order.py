@@ -38,11 +38,11 @@ class RowOrder:
 
     def list_values(self, call: J) -> list[J]:
         """Return the values that order a list: of all lists, or only its own if it does not share the order."""
-        return self.of_lists if call in self.calls else [call.aggregateFunction().child()]
+        return self.of_lists if call in self.calls else [argument(call)]
 
     def row_values(self, call: J) -> list[J]:
         """Return the values that order the rows of which an aggregate takes one: all, or only its own."""
-        return self.values if call in self.calls else [call.aggregateFunction().child()]
+        return self.values if call in self.calls else [argument(call)]
 
 
 NO_ORDER = RowOrder()
@@ -51,15 +51,30 @@ NO_ORDER = RowOrder()
 def row_order(spark: SparkSession, outputs: Sequence[J]) -> RowOrder:
     """Return the order of the rows of a group-by; outputs: its keys and aggregates."""
     calls = [call for output in outputs for call in _order_sensitive_calls(output)]
-    calls = [call for call in calls if is_orderable(spark, call.aggregateFunction().child())]
+    calls = [call for call in calls if is_orderable(spark, argument(call))]
     lists = [call for call in calls if catalyst.kind(call.aggregateFunction()) in LISTS]
     rest = [call for call in calls if catalyst.kind(call.aggregateFunction()) in ANY_ROW]
-    return RowOrder(calls, _different_values(lists), _different_values([*lists, *rest]))
+    return RowOrder(calls, different_values(lists), different_values([*lists, *rest]))
+
+
+def argument(call: J) -> J:
+    """Return the value that an aggregate takes of each row."""
+    return call.aggregateFunction().children().apply(0)
 
 
 def position_of(value: J, values: Sequence[J]) -> int:
     """Return the position of a value among others, one of which is equal."""
     return next(i for i, each in enumerate(values) if each.semanticEquals(value))
+
+
+def different_values(calls: Iterable[J]) -> list[J]:
+    """Return the arguments of aggregates, equal ones once."""
+    found: list[J] = []
+    for call in calls:
+        value = argument(call)
+        if not any(value.semanticEquals(each) for each in found):
+            found.append(value)
+    return found
 
 
 def _order_sensitive_calls(expression: J, above: str = "") -> Iterator[J]:
@@ -73,13 +88,3 @@ def _order_sensitive_calls(expression: J, above: str = "") -> Iterator[J]:
     is_blind = function in COLLECTIONS and above in ORDER_BLIND
     if function in LISTS | ANY_ROW and not is_blind and not expression.isDistinct():
         yield expression
-
-
-def _different_values(calls: Iterable[J]) -> list[J]:
-    """Return the arguments of aggregates, equal ones once."""
-    found: list[J] = []
-    for call in calls:
-        value = call.aggregateFunction().child()
-        if not any(value.semanticEquals(each) for each in found):
-            found.append(value)
-    return found

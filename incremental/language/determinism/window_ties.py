@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from incremental.algebra.plan import GroupwiseKind, Undetermined
-from incremental.language.determinism.order_sensitive_aggregates import EXTREMES_BY, OrderSensitiveAggregates
+from incremental.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
+from incremental.language.determinism.tied_extremes import EXTREMES_BY
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

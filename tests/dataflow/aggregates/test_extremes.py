@@ -8,7 +8,7 @@ import pytest
 
 from incremental.algebra.monoids.extremes import extreme
 from incremental.refresh.stages import program_run
-from tests.sandbox import MemorySandbox, checked, rows
+from tests.sandbox import MemorySandbox, Step, checked, rows
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
 from t group by k"""
@@ -121,3 +121,25 @@ def test_a_group_whose_extreme_is_replaced_is_not_read(sandbox: MemorySandbox, m
     sandbox.sql("insert into {t} values (1, 2, -8)")
     checked(view)
     assert recomputed and rows(view) == [(1, 5), (2, 7)]
+
+
+def test_extremes_of_one_order_are_of_one_row(sandbox: MemorySandbox) -> None:
+    """Protects from a latest row that never existed, where several rows are the latest."""
+    sandbox.source(
+        "t", "k int, ts int, a int, b string", [(1, 5, 1, "z"), (1, 5, 2, "y"), (1, 4, 9, "a"), (2, 1, 1, None)]
+    )
+    latest = "select k, max_by(a, ts) a, max_by(b, ts) b, max(ts) ts from t group by k"
+    view, others = sandbox.view(latest), sandbox.another(
+        "select k, min_by(b, ts) b, min_by(a, ts) a, max_by(b, ts, 2) bs, max_by(a, ts, 2) most, "
+        "max_by(b, ts) filter (where a < 2) low, max_by(map('b', b), ts)['b'] m, max_by(a, ts) n from t group by k"
+    )  # fmt: skip
+    wanted = [[(1, 2, "y", 5), (2, 1, None, 1)], [(1, 1, "z", 5), (2, 1, None, 1)], [(1, 3, "b", 5), (2, 1, None, 1)]]
+    steps: tuple[Step, ...] = (
+        ("insert", "t", []), ("delete", "t", "a = 2"), ("insert", "t", [(1, 5, 3, "b"), (1, None, 7, "c")])
+    )  # fmt: skip
+    for step, expected in zip(steps, wanted, strict=True):
+        sandbox.do(step)
+        checked(view)
+        checked(others)
+        assert rows(view) == expected
+    assert rows(others)[0] == (1, "a", 9, ["z", "b"], [1, 3], "z", "z", 1)
