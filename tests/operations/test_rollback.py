@@ -48,10 +48,12 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
     view = sandbox.view(QUERY)
     with pytest.raises(StateError, match="no finished epoch yet"):
         view.rollback(1)
-    for value in (3, 4):
-        view.refresh()
-        sandbox.sql(f"insert into {{t}} values (1, {value})")
     view.refresh()
+    with pytest.raises(StateError, match=r"is at epoch 1 of generation 1 already\. It has no earlier one\."):
+        view.rollback(1)
+    for value in (3, 4):
+        sandbox.sql(f"insert into {{t}} values (1, {value})")
+        view.refresh()
     with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1. .*\(generation 1 has 1, 2, 3\)"):
         view.rollback(9)
     with pytest.raises(StateError, match=r"is at epoch 3 of generation 1 already. .* \(generation 1 has 1, 2, 3\)"):
