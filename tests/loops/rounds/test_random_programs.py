@@ -25,7 +25,7 @@ from tests.loops.graphs import Graph
 from tests.loops.rounds.programs import Bag, Node, Pair, Side, random_step
 from tests.loops.test_random_loops import WAYS
 from tests.night import night
-from tests.sandbox import MemorySandbox, as_if_large, confirm
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 
 Above = Literal["rows", "groups", "edges without"]
 SCHEMA = "a int, b int, w int"
@@ -125,7 +125,7 @@ def groups(found: Bag) -> list[tuple[Any, ...]]:
     return [(odd, len(ys), max((y for y in ys if y is not None), default=None)) for odd, ys in parts.items()]
 
 
-def history(sandbox: MemorySandbox, seed: int, refreshes: int) -> None:
+def history(sandbox: Sandbox, seed: int, refreshes: int) -> None:
     """One program over one random history."""
     chance = random.Random(seed)
     program = Program.random(chance)
@@ -178,3 +178,10 @@ def test_many_random_loops(spark: SparkSession, part: int) -> None:
     for seed in range(15 * part, 15 * part + 15):
         with tempfile.TemporaryDirectory() as folder:
             history(MemorySandbox(spark, Path(folder)), seed, 5)
+
+
+@night
+@pytest.mark.parametrize("seed", range(300, 310))
+def test_random_loops_on_delta(delta: DeltaSandbox, seed: int) -> None:
+    """The same through Delta's files, MERGE and direct commits."""
+    history(delta, seed, 4)
