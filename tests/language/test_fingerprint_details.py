@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from incremental.spark import catalyst
 from tests.language.schemas import explained, fingerprint
 
 # a query, and what is written in place of its {}
@@ -84,6 +87,19 @@ def test_dataframe_programs_are_distinguished(spark: SparkSession) -> None:
 
     assert field("carrier") != field("origin")
     assert dropped(1) != dropped(2)
+
+
+def test_functions_in_sql_are_known_by_their_bodies(spark: SparkSession) -> None:
+    """And not by the time at which they were created: every process creates them again."""
+
+    def declared(body: str) -> str:
+        session = catalyst.isolated(spark)
+        session.sql(f"create temporary function f(x int) returns int return {body}").collect()
+        return fingerprint(session, "select f(seats) s from flights")
+
+    first = declared("x + 1")
+    time.sleep(0.005)
+    assert first == declared("x + 1") != declared("x + 2")
 
 
 @pytest.mark.parametrize("query", USUAL)

@@ -57,6 +57,7 @@ USUAL = {
     "UnaryMinus.failOnError": {"True", "False"},  # decided by the function that uses it
 }
 TYPES = {"dataType", "schema", "targetType"}
+SQL_FUNCTION = "org.apache.spark.sql.catalyst.catalog.SQLFunction"
 IDENTITY = re.compile(r"@[0-9a-f]+\b")  # of Java objects without a text of their own
 ASKED = dict[str, tuple[tuple[int, str], ...]]()
 
@@ -114,6 +115,9 @@ class FingerprintDetails:
         name = str(given.getClass().getName())
         if name.startswith("org.apache.spark.sql.types."):
             return str(given.sql())
+        if name == SQL_FUNCTION:  # its text has the time at which it was created
+            parts = given.name().funcName(), given.inputParam(), given.returnType(), given.exprText()
+            return " ".join(str(part if isinstance(part, str) else part.toString()) for part in parts)
         if name.startswith("scala.") and self._is(given, "scala.Option"):
             return "" if given.isEmpty() or self._is_tree(given.get()) else self._value_text(given.get())
         if name.startswith("scala.") and self._is(given, "scala.collection.Seq"):
