@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.local_path import local_path
+from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.results.address import Address, is_same_name, sql_name_fault
 from incremental.algebra.results.report import Description, Landing, Report, Verification
 from incremental.algebra.results.upkeep import Status, Upkeep
@@ -26,6 +27,7 @@ from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.loops.functions import fixpoint, iterate, nearest
+from incremental.language.monoids.registration import checked, register
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
@@ -67,6 +69,30 @@ class Warehouse:
             self._catalog.views[name] = declaration
         else:
             self._catalog.declared.add(name, declaration)
+
+    def monoid(
+        self,
+        name: str,
+        type: str,
+        zero: str,
+        plus: str,
+        unit: str | None = None,
+        inverse: str | None = None,
+        of: str | None = None,
+    ) -> None:
+        """Declare a merge of values, which queries of later views call as `name(collect_list(value))`.
+
+        type: Spark's type of merged values; zero: SQL of the value for no values; plus: SQL of the merge of `a` and
+        `b`, associative and commutative; unit: SQL of the value of one collected value `x`, by default `x` itself;
+        inverse: SQL of the value that cancels `a`, without which deletions recompute their groups; of: the type of
+        collected values, by default `type`. The SQL function `name` is created in the session, so Spark runs such a
+        query as it is. The laws are sampled on real values at the first load of a view. Raises QueryError.
+        """
+        if name.lower() in self._catalog.monoids:
+            raise QueryError(f"monoid {name} is declared twice (names differ by more than case). Choose another name.")
+        declared = checked(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
+        register(self.spark, [declared])
+        self._catalog.monoids[name.lower()] = declared
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
         """Land dropped files in the source's table: the named partitions, or all that changed.

@@ -5,11 +5,9 @@ The only module that imports language, compiler and runtime.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, Protocol, cast, get_args
 
 from pyspark.sql import Column as SparkColumn
@@ -19,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
+from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Column, SourceRead
 from incremental.algebra.plan.answer_columns import find_group_key, find_partition_key
 from incremental.algebra.program import Program
@@ -38,7 +37,7 @@ from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, evaluate
-from incremental.language.reading import ColumnTypes, citing_moved_columns, translated, types_of
+from incremental.language.reading import ColumnTypes, citing_moved_columns, releases, translated, types_of
 from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
@@ -67,6 +66,11 @@ class Sources(Protocol):
     @property
     def invariant(self) -> frozenset[str]:
         """The names of sources that are declared invariant."""
+        ...
+
+    @property
+    def monoids(self) -> Mapping[str, DeclaredMonoid]:
+        """The declared monoids, by their names in lower case."""
         ...
 
     def schema(self, name: str) -> StructType | None:
@@ -165,7 +169,7 @@ class Compilation:
         """The query as Spark analysed it; raises SourceError for a source without a schema, QueryError from Spark."""
         try:
             with citing_moved_columns(self._types, self.kept):
-                found = analyse(self.spark, self.text, self.sources.names, self.sources.schema)
+                found = analyse(self.spark, self.text, self.sources.names, self.sources.schema, self.sources.monoids)
         except NoDataError as error:
             raise SourceError(self.sources.without_data(error.source)) from error
         check_outputs(tuple((column, column.name) for column in found.columns))
@@ -230,7 +234,8 @@ class Compilation:
             schema = None if name in frames else self.sources.schema(name)
             return frames.get(name) if schema is None else empty(spark, schema)
 
-        return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame))
+        monoids = self.sources.monoids
+        return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame, monoids), monoids)
 
     @property
     def _types(self) -> ColumnTypes:
@@ -269,15 +274,6 @@ class Compilation:
     @property
     def _refusals(self) -> tuple[Refusal, ...]:
         return self._program.refusals if isinstance(self._program, RefusedError) else ()
-
-
-def releases(spark: SparkSession) -> dict[str, str]:
-    """Return the releases of Deltafold and Spark, which a recipe records."""
-    try:
-        ours = version("deltafold")
-    except PackageNotFoundError:  # a checkout that is not installed
-        ours = "unknown"
-    return {"Deltafold": ours, "Spark": spark.version, "Python": platform.python_version()}
 
 
 def check_options(name: str, policy: str, publish: str, on_change: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError
+from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.program import BUCKET
 from incremental.algebra.recipe import Recipe
 from incremental.compilation import Compilation
@@ -52,13 +53,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class SourceCatalog:
-    """The declared sources of a warehouse by name: Delta tables, dropped files, or views.
+    """The declared sources of a warehouse by name: Delta tables, dropped files, or views; and its monoids.
 
-    A warehouse adds to it; a view has a copy with the views that were declared before it, so that none reads itself.
+    A warehouse adds to it; a view has a copy with what was declared before it, so that none reads itself.
     """
 
     declared: Declared
     views: dict[str, View]
+    monoids: dict[str, DeclaredMonoid] = field(default_factory=dict[str, DeclaredMonoid])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,7 +69,7 @@ class SourceCatalog:
 
     def of_now(self) -> SourceCatalog:
         """Return the catalog of a view that is created now."""
-        return SourceCatalog(self.declared, dict(self.views))
+        return SourceCatalog(self.declared, dict(self.views), dict(self.monoids))
 
 
 class SourceLookup:
@@ -91,6 +93,11 @@ class SourceLookup:
     def invariant(self) -> frozenset[str]:
         """The names of sources that are declared invariant."""
         return self._catalog.declared.invariant()
+
+    @property
+    def monoids(self) -> Mapping[str, DeclaredMonoid]:
+        """The declared monoids, by their names in lower case."""
+        return self._catalog.monoids
 
     def schema(self, name: str) -> StructType | None:
         """Return the schema of a source, None if it has none yet or is not declared."""

@@ -181,10 +181,10 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
         for name, source in pipeline.declaration.sources.items():
             below = pipeline.below.get(name)
             warehouse.source(name, open(below, spark, opened)[1] if below else _declared(source))
-        declared, query = pipeline.declaration, queries.runnable(pipeline.query)
-        options: Any = declared.model_dump(include={"policy", "publish", "on_change", "publish_as"})
-        view = warehouse.view(pipeline.name, query, **options)
-        opened[pipeline.name] = warehouse, view
+        for name, monoid in pipeline.declaration.monoids.items():
+            warehouse.monoid(name, **monoid.model_dump())
+        options: Any = pipeline.declaration.model_dump(include={"policy", "publish", "on_change", "publish_as"})
+        opened[pipeline.name] = warehouse, warehouse.view(pipeline.name, queries.runnable(pipeline.query), **options)
     return opened[pipeline.name]
 
 

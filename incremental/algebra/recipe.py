@@ -22,8 +22,8 @@ class Recipe(Json):
 
     plan: its operators, one a line, the answer first; columns: name and type of the answer's columns; sources: the type
     of each column that it reads, by source; settings: the relevant ones of Spark; functions: a digest of each Python
-    function; names: the plan's column names in the order of their creation, which state tables are named by;
-    made_by: the releases of Deltafold and Spark.
+    function and declared monoid; names: the plan's column names in the order of their creation, which state tables are
+    named by; made_by: the releases of Deltafold and Spark.
     """
 
     fingerprint: str
@@ -79,7 +79,7 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
         lines.append(f"setting {name} changed from {then or 'not set'} to {today or 'not set'}")
     for name, then, today in compare_mappings(old.functions, new.functions):
         change = "changed" if then and today else "was added" if today else "is no longer used"
-        lines.append(f"Python function {name} {change}")
+        lines.append(f"{'' if name.startswith('monoid ') else 'Python function '}{name} {change}")
     columns = [[" ".join(column) for column in each.columns] for each in (old, new)]
     lines += [f"answer column: {line}" for line in diff_lines(*columns)]
     plan = list(diff_lines(old.plan, new.plan))

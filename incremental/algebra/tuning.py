@@ -31,6 +31,7 @@ class Tuning:
     trial_factor: a recompute that was never timed is expected to take at most this multiple of its least estimate.
     new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
+    law_rows, law_values: the laws of a declared monoid are checked on so many different values among so many rows.
     lock_seconds: the time to wait for another process that works on the same view.
     """
 
@@ -56,6 +57,8 @@ class Tuning:
     new_table_seconds: float = 1.0
     recent_epochs: int = 100
     timed_epochs: int = 3
+    law_rows: int = 1000
+    law_values: int = 12
     lock_seconds: float = 60.0
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from incremental.algebra.plan import (
 )
 from incremental.algebra.product import flatten_joins, rank_inputs
 from incremental.algebra.program import Verdict
-from incremental.algebra.traversal import source_names
+from incremental.algebra.traversal import source_names, walk
 from incremental.compiler.draft import Draft
 from incremental.compiler.loops.notes import loop_notes
 from incremental.compiler.loops.places import is_replayed, reads_loop
@@ -52,8 +52,17 @@ STEP_RULE = "evaluated in each step"
 def explain_rules(draft: Draft) -> Draft:
     """Return the query with a verdict for each node, from the answer down to the sources."""
     return replace(
-        draft, verdicts=tuple(_verdicts(draft.plan, draft, 0)), notes=(*draft.notes, *loop_notes(draft.plan))
+        draft,
+        verdicts=tuple(_verdicts(draft.plan, draft, 0)),
+        notes=(*draft.notes, *loop_notes(draft.plan), *monoid_notes(draft.plan)),
     )
+
+
+def monoid_notes(plan: Plan) -> tuple[str, ...]:
+    """Return the definitions of the declared monoids that a plan calls."""
+    calls = (call for node in walk(plan) if isinstance(node, Aggregate) for call in node.calls)
+    found = dict.fromkeys(call.declared for call in calls if call.declared is not None)
+    return tuple(f"monoid {monoid.name}: {monoid.text}" for monoid in found)
 
 
 def _verdicts(plan: Plan, draft: Draft, depth: int, loop: Loop | None = None) -> Iterator[Verdict]:

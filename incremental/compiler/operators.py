@@ -60,11 +60,11 @@ OUTER = Operator(
     "none; one for each GROUP BY within", "both inputs, within the intervals of the change's keys", "as any change",
 )  # fmt: skip
 ADDITIVE = Operator(
-    f"GROUP BY and totals: {list_aggregates(Group)}", "state ⊗ h(ΔS), one MERGE", KEYED,
-    "touched buckets of the state", "subtract",
+    f"GROUP BY and totals: {list_aggregates(Group)}, declared monoids with an inverse",
+    "state ⊗ h(ΔS), one MERGE", KEYED, "touched buckets of the state", "subtract",
 )  # fmt: skip
 EXTREME = Operator(
-    f"GROUP BY and totals: {list_aggregates(Monoid)}", ADDITIVE.rule, KEYED,
+    f"GROUP BY and totals: {list_aggregates(Monoid)}, declared monoids without an inverse", ADDITIVE.rule, KEYED,
     "touched buckets of the state; where a deletion reaches a group's value, the rows of that group",
     "recompute the groups whose value they reach",
 )  # fmt: skip

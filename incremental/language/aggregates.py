@@ -6,15 +6,17 @@ is a `Call`, and the outer projection computes the expressions around the aggreg
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
+from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.monoids.family import infer_monoid
 from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
 from incremental.language.determinism.orderability import is_orderable, orderable_equivalent
 from incremental.language.determinism.row_order import COLLECTIONS
 from incremental.language.determinism.tied_extremes import EXTREMES_BY
+from incremental.language.monoids.calls import FoldedCall, find_fold
 from incremental.language.names import Names, type_text
 from incremental.language.scalars import Scalars
 from incremental.language.subqueries import has_subquery
@@ -33,8 +35,10 @@ JoinSubqueries = Callable[[Plan, list[J]], tuple[Plan, list[J]]]
 class Aggregates:
     """Translates the Aggregate nodes of one query."""
 
-    def __init__(self, spark: SparkSession, names: Names, scalars: Scalars) -> None:
-        self._spark, self._names, self._scalars = spark, names, scalars
+    def __init__(
+        self, spark: SparkSession, names: Names, scalars: Scalars, monoids: Mapping[str, DeclaredMonoid]
+    ) -> None:
+        self._spark, self._names, self._scalars, self._monoids = spark, names, scalars, monoids
         self._mode = "ansi" if spark.conf.get("spark.sql.ansi.enabled") == "true" else "legacy"
 
     def translate(self, node: J, child: Plan, join_subqueries: JoinSubqueries) -> Plan:
@@ -93,13 +97,14 @@ class Aggregates:
         expression = named.child() if catalyst.kind(named) == "Alias" else named
 
         def replace(node: J) -> J | None:
-            if catalyst.kind(node) != "AggregateExpression":
+            fold = find_fold(node, self._monoids)
+            if fold is None and catalyst.kind(node) != "AggregateExpression":
                 return None
             canonical = node.canonicalized()
             if canonical not in calls:
                 # an output that consists of the aggregate alone gives it its name
                 column = self._names.column(named.toAttribute()) if node.equals(expression) else None
-                calls[canonical] = self._call(node, below, column)
+                calls[canonical] = self._fold(fold, below, column) if fold else self._call(node, below, column)
             return self._names.attribute(calls[canonical].column)
 
         return catalyst.rewrite(self._spark, expression, replace)
@@ -123,6 +128,22 @@ class Aggregates:
         handle = self._handle(node, expressions, arguments, distinct, test)
         read = arguments if test is None else (*arguments, test)
         return Call(column, name.lower(), read, text, buffers, answer, distinct, mode, handle)
+
+    def _fold(self, fold: FoldedCall, below: list[Item], column: Column | None) -> Call:
+        """Return the call of a declared monoid, whose one buffer is the merged value."""
+        monoid, condition = fold.monoid, catalyst.option(fold.collected.filter())
+        value = fold.collected.aggregateFunction().child()
+        if condition is not None:
+            value = self._null_unless(condition, value)
+        argument = self._computed(value, f"{monoid.name}_of", below)
+        distinct = bool(fold.collected.isDistinct())
+        collected = self._handle(fold.collected, [value], (argument,), distinct, None)
+        column = column or self._names.expression(fold.value, monoid.name)
+        buffer = self._names.expression(fold.value, f"{monoid.name}_buffer")
+        return Call(
+            column, f"monoid {monoid.digest}", (argument,), f"{monoid.name}({self._scalars.text(fold.collected)})",
+            (buffer,), Reference(buffer), distinct, self._mode, fold.over(self._spark, collected), monoid,
+        )  # fmt: skip
 
     def _forbid_order_sensitive(self, name: str, text: str, expressions: list[J], types: tuple[str, ...]) -> None:
         """Record the reason against an aggregate whose answer no rule makes deterministic."""

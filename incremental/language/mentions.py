@@ -4,7 +4,7 @@
 | --- | --- |
 | SQL text | the tables that Spark's parser finds in it, within subqueries and common table expressions too |
 | SQL text with a table whose name is computed, or an operator that is not known here | every source |
-| SQL text, where the session has SQL functions, or a view that the text names | every source, since these may |
+| SQL text, where the session has SQL functions other than monoids, or a view that it names | every source |
 | MRQL | those that its names and paths stand for |
 | a function | those that its parameters name; every source where it has `**tables` |
 
@@ -21,6 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.monoids.declared import MARK
 from incremental.language.mrql.program.query import Mrql
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
@@ -76,7 +77,7 @@ def mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) 
     found = frozenset(tables(plan, str(spark.conf.get(CASE)) == "true"))
     names, computed = found - {COMPUTED}, COMPUTED in found
     views = frozenset(name for name in names if catalyst.is_temporary_view(spark, name))
-    return Mentions(names, computed or catalyst.has_sql_functions(spark), views)
+    return Mentions(names, computed or catalyst.has_sql_functions(spark, MARK), views)
 
 
 def tables(plan: J, case_sensitive: bool) -> Iterator[str]:

@@ -20,20 +20,22 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.canonical import fingerprint_text
 from incremental.algebra.errors import QueryError, Refusal
-from incremental.algebra.plan import Column, GroupwiseOp, Plan
+from incremental.algebra.monoids.declared import DeclaredMonoid
+from incremental.algebra.plan import Aggregate, Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.loops.options import evaluated_by
 from incremental.language.loops.recording import LoopRecorder, RecordedLoops
 from incremental.language.loops.recursion import run_sql
 from incremental.language.mentions import NoDataError, called, mentions
+from incremental.language.monoids.registration import named_in, register
 from incremental.language.mrql.program.inputs import NoSchemaError
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.mrql.program.running import run_program
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
-from incremental.language.subqueries import leaves_with_subqueries
+from incremental.language.subqueries import check_complete
 from incremental.language.translate import Translation
 from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
 from incremental.language.unread import relation_number, unread
@@ -41,6 +43,9 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 Settings = tuple[tuple[str, str], ...]
+SchemaOf = Callable[[str], StructType | None]
+Monoids = Mapping[str, DeclaredMonoid]
+NO_MONOIDS: Monoids = {}
 QueryText = str | Mrql | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings that change the results of functions
@@ -97,11 +102,13 @@ class Query:
 
     @property
     def functions(self) -> dict[str, str]:
-        """The digests of its Python functions by their names; of several with one name all."""
+        """The digests of its Python functions and declared monoids by their names; of several with one name all."""
         found = dict[str, str]()
         for name, digest in sorted(set(FUNCTION.findall(fingerprint_text(self.plan)))):
             found[name] = f"{found[name]} {digest}" if name in found else digest
-        return found
+        groups = (node for node in walk(self.plan) if isinstance(node, Aggregate))
+        declared = (call.declared for node in groups for call in node.calls)
+        return found | {f"monoid {monoid.name}": monoid.digest for monoid in declared if monoid is not None}
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ class Analysis:
     """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
 
     relations: the source of each relation, by its number; settings: those that the answer depends on; loops:
-    those that the query recorded.
+    those that the query recorded; monoids: those that are declared.
     """
 
     spark: SparkSession
@@ -117,11 +124,12 @@ class Analysis:
     relations: Mapping[int, str]
     settings: Settings
     loops: RecordedLoops = field(default_factory=RecordedLoops)
+    monoids: Monoids = field(default_factory=dict[str, DeclaredMonoid])
 
     @cached_property
     def normal(self) -> J:
         """The plan that is translated."""
-        return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan))
+        return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan, self.monoids))
 
     @property
     def replaceable(self) -> bool:
@@ -136,7 +144,7 @@ class Analysis:
 
     def translated(self, names: Sequence[str] = ()) -> Query:
         """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
-        translation = Translation(self.spark, self.relations, names, self.loops)
+        translation = Translation(self.spark, self.relations, names, self.loops, self.monoids)
         algebra = translation.translate_query(self.normal)
         check_complete(self.spark, (self.normal, *translation.loops.normal), self.relations, algebra)
         columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
@@ -154,17 +162,21 @@ class Analysis:
 
 
 def read_query(
-    spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType], names: Sequence[str] = ()
+    spark: SparkSession,
+    query: QueryText,
+    schemas: Mapping[str, StructType],
+    names: Sequence[str] = (),
+    monoids: Monoids = NO_MONOIDS,
 ) -> Query:
     """Analyse and translate a query over sources with these schemas; names: for the plan's columns, in their order.
 
     Raises QueryError when Spark cannot analyse it, and when it is a command.
     """
-    return analyse(spark, query, schemas, schemas.get).translated(names)
+    return analyse(spark, query, schemas, schemas.get, monoids).translated(names)
 
 
 def analyse(
-    spark: SparkSession, query: QueryText, declared: Collection[str], schema: Callable[[str], StructType | None]
+    spark: SparkSession, query: QueryText, declared: Collection[str], schema: SchemaOf, monoids: Monoids = NO_MONOIDS
 ) -> Analysis:
     """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
 
@@ -193,14 +205,14 @@ def analyse(
 
     with refusing_jobs(clone) if callable(query) else nullcontext(), evaluated_by(LoopRecorder(clone, loops)):
         try:
-            plan = catalyst.analysed(evaluate(clone, query, declared, frame))
+            plan = catalyst.analysed(evaluate(clone, query, declared, frame, monoids))
         except QueryError as error:
             if (source := missing.get(unknown_name(error).lower())) is None:
                 raise
             raise NoDataError(source) from error
         for each in (plan, *loops.plans):
             check_declared(clone, each, {*relations, *loops.numbers}, missing)
-    return Analysis(clone, plan, relations, settings(clone), loops)
+    return Analysis(clone, plan, relations, settings(clone), loops, monoids)
 
 
 def unknown_name(error: QueryError) -> str:
@@ -213,18 +225,6 @@ def unknown_name(error: QueryError) -> str:
     return ""
 
 
-def check_complete(spark: SparkSession, normal: Sequence[J], relations: Mapping[int, str], algebra: Plan) -> None:
-    """Raise QueryError for a source that is read in a part that is not translated: its changes would be missed."""
-    leaves = (leaf for plan in normal for leaf in leaves_with_subqueries(spark, plan))
-    numbers = {int(leaf.rdd().id()) for leaf in leaves if catalyst.kind(leaf) == "LogicalRDD"}
-    unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
-    if unseen:
-        raise QueryError(
-            f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule. "
-            "Write it as a join, or as a view of its own that is declared as a source."
-        )
-
-
 def settings(spark: SparkSession) -> Settings:
     """Return the settings that an answer depends on: two always, others if they are set explicitly."""
     explicit = catalyst.explicit_settings(spark)
@@ -233,12 +233,18 @@ def settings(spark: SparkSession) -> Settings:
 
 
 def evaluate(
-    spark: SparkSession, query: QueryText, declared: Collection[str], frame: Callable[[str], DataFrame | None]
+    spark: SparkSession,
+    query: QueryText,
+    declared: Collection[str],
+    frame: Callable[[str], DataFrame | None],
+    monoids: Monoids = NO_MONOIDS,
 ) -> DataFrame:
     """Return the query as a DataFrame over the frames of the declared sources that it may read.
 
-    spark: for a query text, a session of its own. frame: that of a source, None where it has none.
+    spark: for a query text, a session of its own. frame: that of a source, None where it has none. monoids: by their
+    names in lower case; their functions are created in the session.
     """
+    register(spark, named_in(query, monoids) if isinstance(query, str) else monoids.values())
     try:
         if callable(query):
             return answered(called(spark, query, declared, frame))

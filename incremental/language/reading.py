@@ -6,10 +6,13 @@ under the names of its state, it gets these names.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
@@ -66,3 +69,12 @@ def citing_moved_columns(types: ColumnTypes, kept: Recipe | None) -> Generator[N
             f"{error}. Since the state was built, {'; '.join(moved)}. Restore it, or change the query and rebuild the "
             "view."
         ) from error
+
+
+def releases(spark: SparkSession) -> dict[str, str]:
+    """Return the releases of Deltafold and Spark, which a recipe records."""
+    try:
+        ours = version("deltafold")
+    except PackageNotFoundError:  # a checkout that is not installed
+        ours = "unknown"
+    return {"Deltafold": ours, "Spark": spark.version, "Python": platform.python_version()}

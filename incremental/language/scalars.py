@@ -82,22 +82,9 @@ class Scalars:
 
     def _check(self, expression: J) -> None:
         """Collect the reason against the first part of an expression whose value is not a function of the row."""
-        for node in catalyst.subexpressions(expression):
-            name = catalyst.kind(node)
-            clock = name in CLOCK or (name == "Cast" and casts_clock(node))
-            if not clock and name not in PLACEMENT | SESSION and node.deterministic():
-                continue
-            if clock:
-                because, instead = "its value changes with the clock", "pass the date as a column or a literal"
-            elif name in SESSION:
-                because, instead = "its value depends on who runs the query, and where", "write it as a literal"
-            elif name in PLACEMENT:
-                because, instead = "its value depends on files and partitions, not on rows", "use a source column"
-            else:
-                because = "its value differs each time it is evaluated"
-                instead = "use a deterministic expression, such as a hash of a key"
+        if (found := find_undetermined(expression)) is not None:
+            node, because, instead = found
             self.forbid(self._text_of(node), because, instead)
-            return
 
     def _text_of(self, expression: J) -> str:
         """Return the deterministic text of an expression: Spark's SQL, and the details that it omits."""
@@ -116,6 +103,22 @@ class Scalars:
     def forbid(self, text: str, because: str, instead: str) -> None:
         """Record the reason against an expression that no maintained view may contain."""
         self.forbidden.append(Refusal(text, because, instead))
+
+
+def find_undetermined(expression: J) -> tuple[J, str, str] | None:
+    """Return the first part of an expression whose value is not a function of the row, the reason, and the fix."""
+    for node in catalyst.subexpressions(expression):
+        name = catalyst.kind(node)
+        if name in CLOCK or (name == "Cast" and casts_clock(node)):
+            return node, "its value changes with the clock", "pass the date as a column or a literal"
+        if name in SESSION:
+            return node, "its value depends on who runs the query, and where", "write it as a literal"
+        if name in PLACEMENT:
+            return node, "its value depends on files and partitions, not on rows", "use a source column"
+        if not node.deterministic():
+            instead = "use a deterministic expression, such as a hash of a key"
+            return node, "its value differs each time it is evaluated", instead
+    return None
 
 
 def rowwise_parts(expression: J) -> Iterable[J]:

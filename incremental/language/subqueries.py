@@ -5,11 +5,14 @@ They are joined where a projection, a condition or a group-by reads them; elsewh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from incremental.algebra.errors import QueryError
+from incremental.algebra.plan import Plan
+from incremental.algebra.traversal import source_names
 from incremental.language.determinism.orderability import is_orderable
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.shapes import without_alias
@@ -104,3 +107,15 @@ def _outputs(node: J) -> list[J]:
     if catalyst.kind(node) != "Project":
         return catalyst.sequence(node.output())
     return [without_alias(named) for named in catalyst.sequence(node.projectList())]
+
+
+def check_complete(spark: SparkSession, normal: Sequence[J], relations: Mapping[int, str], algebra: Plan) -> None:
+    """Raise QueryError for a source that is read in a part that is not translated: its changes would be missed."""
+    leaves = (leaf for plan in normal for leaf in leaves_with_subqueries(spark, plan))
+    numbers = {int(leaf.rdd().id()) for leaf in leaves if catalyst.kind(leaf) == "LogicalRDD"}
+    unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
+    if unseen:
+        raise QueryError(
+            f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule. "
+            "Write it as a join, or as a view of its own that is declared as a source."
+        )

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import (
     Column,
     Expand,
@@ -71,11 +72,12 @@ class Translation:
         relations: Mapping[int, str],
         names: Sequence[str] = (),
         recorded: RecordedLoops | None = None,
+        monoids: Mapping[str, DeclaredMonoid] | None = None,
     ) -> None:
         self.names = Names(spark, names)
         self.scalars = Scalars(spark, self.names)
         self._spark, self._relations = spark, relations
-        self._aggregates = Aggregates(spark, self.names, self.scalars)
+        self._aggregates = Aggregates(spark, self.names, self.scalars, monoids or {})
         self._used: set[int] = set()
         recorded = recorded or RecordedLoops()
         self.loops = LoopTranslation(spark, self.names, recorded, self._ordered, self._translate_ordered)

@@ -263,11 +263,14 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
     return bool(session(spark).sessionState().catalog().getTempView(name).isDefined())
 
 
-def has_sql_functions(spark: SparkSession) -> bool:
-    """Return whether the session has temporary functions written in SQL, which may read its tables."""
+def has_sql_functions(spark: SparkSession, mark: str) -> bool:
+    """Return whether the session has temporary functions written in SQL, which may read its tables.
+
+    mark: the comment of functions that read none.
+    """
     known = session(spark).sessionState().catalog()
-    names = sequence(known.listTemporaryFunctions().toSeq())
-    return any(str(known.lookupFunctionInfo(name).getSource()) == "sql_udf" for name in names)
+    found = [known.lookupFunctionInfo(name) for name in sequence(known.listTemporaryFunctions().toSeq())]
+    return any(str(each.getSource()) == "sql_udf" and mark not in str(each.getUsage()) for each in found)
 
 
 def explicit_settings(spark: SparkSession) -> dict[str, str]:

@@ -27,6 +27,9 @@
     publish: auto                                  or table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, if the query or a column it reads changed
+    monoids:                                       optional: merges of values, called as top3(collect_list(amount))
+      top3: {type: ARRAY<INT>, of: INT, zero: array(), unit: array(x),
+             plus: "slice(sort_array(concat(a, b), false), 1, 3)"}
     args: ["100"]                                  optional, of query.mrql: what args[0], … stand for
     paths: {tmp/points.bin: points}                optional, of query.mrql: the source of each path that it names
     loops: {ranks: {key: id, residual: 1e-4}}      optional, of query.mrql: when a repeat ends
@@ -52,6 +55,7 @@ from pydantic import AfterValidator, Field, StrictBool, model_validator
 
 from pipelines.declaration import cron, sizes
 from pipelines.declaration.constraints import check_references
+from pipelines.declaration.monoids import MonoidName, MonoidPart
 from pipelines.declaration.places import CONTROL, Folder, SqlName
 from pipelines.declaration.program import ProgramPart, check_paths
 from pipelines.declaration.sources import Source
@@ -117,6 +121,7 @@ class Declaration(ProgramPart):
     publish: Literal["auto", "table"] = "auto"
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
+    monoids: dict[MonoidName, MonoidPart] = Field(default={})
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
     maintain: Annotated[str, AfterValidator(cron.check_schedule)] | None = None

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from incremental.algebra.errors import DeltafoldError
 from pipelines.declaration.constraints import ForeignKeyPart
 from pipelines.declaration.declaration import Check, Declaration, Partitions, SparkPart
+from pipelines.declaration.monoids import MonoidPart
 from pipelines.declaration.program import LoopPart
 from pipelines.declaration.sources import FilesSource, Source
 
@@ -155,6 +156,8 @@ def _keys(place: _Place) -> list[str]:
             part = ForeignKeyPart
         case ("loops", _):
             part = LoopPart
+        case ("monoids", _):
+            part = MonoidPart
         case ("partitions",):
             part = Partitions
         case ("spark",):

@@ -98,6 +98,13 @@ def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
     assert (files.primary_key, files.foreign_keys, files.append_only) == (("id",), (key,), True)
 
 
+def test_declared_monoids(tmp_path: Path) -> None:
+    """Numbers of YAML are SQL too."""
+    text = MINIMAL + "monoids:\n  total: {type: INT, zero: 0, plus: a + b, inverse: -a}\n"
+    part = read(tmp_path, text).monoids["total"]
+    assert part.model_dump(exclude_none=True) == {"type": "INT", "zero": "0", "plus": "a + b", "inverse": "-a"}
+
+
 def test_a_schema_may_be_a_mapping(tmp_path: Path) -> None:
     text = MINIMAL.replace("id INT, day DATE", "{id: INT, the day: DATE, m: 'MAP<STRING, INT>', 'q`q': STRING}")
     files = read(tmp_path, text).sources["sales"].files
@@ -147,6 +154,14 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ("description: x\n", ": sources: it is missing. Add it, for a query of constants as `sources: {}`."),
         ("sources:\n", ", line 1: sources: it must be a mapping. Write `key: value` lines under it."),
         (MINIMAL + "polcy: auto\n", ", line 7: polcy: unknown key: did you mean `policy`?"),
+        (
+            MINIMAL + "monoids: {m: {type: INT, zero: 0, plus: ' '}}\n",
+            ", line 7: monoids.m: `plus` is empty. Write SQL there, or remove it.",
+        ),
+        (
+            MINIMAL + "monoids: {m: {type: INT, zero: 0, plus: a, minus: b}}\n",
+            ", line 7: monoids.m.minus: unknown key: there are: inverse, of, plus, type, unit, zero.",
+        ),
         (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder. Remove it."),
         (
             MINIMAL + "policy: auto\npolicy: incremental\n",

@@ -21,6 +21,8 @@ def infer_call_monoid(call: Call) -> Mergeable | None:
 
 def infer_function_monoid(call: Call) -> Mergeable | None:
     """Return the monoid of the function that is called, whether or not over distinct values."""
+    if call.declared is not None:
+        return call.declared.accumulator()
     types = tuple(column.type for column in call.arguments)
     return infer_monoid(call.function, types, call.mode, len(call.buffers))
 

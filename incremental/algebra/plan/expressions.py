@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from incremental.algebra.monoids.declared import DeclaredMonoid
+
 
 @dataclass(frozen=True)
 class Column:
@@ -73,7 +75,8 @@ class Call:
     column: its answer; function: Spark's class name in lower case (`sum`); arguments: columns of the child;
     mode: Spark's overflow mode (ansi, legacy, try) where it matters; answer: Spark's final expression over `buffers`
     (the columns Spark itself would keep per group), which the accumulator computes from its state columns;
-    handle: Spark's own aggregate expression, for groups that are recomputed.
+    handle: Spark's own aggregate expression, for groups that are recomputed; declared: the user's monoid that merges
+    its argument.
     """
 
     column: Column
@@ -85,3 +88,4 @@ class Call:
     distinct: bool = False
     mode: str = "ansi"
     handle: object = field(default=None, compare=False, repr=False)
+    declared: DeclaredMonoid | None = None

@@ -25,6 +25,7 @@ from incremental.language.determinism.row_order import (
     row_order,
 )
 from incremental.language.determinism.tied_extremes import EXTREMES_BY, TiedExtremes
+from incremental.language.monoids.calls import folds_in_any_order
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -42,6 +43,8 @@ class OrderSensitiveAggregates:
         order, tied = row_order(self._spark, outputs), TiedExtremes(self._spark, outputs)
 
         def rewrite(part: J) -> J | None:
+            if folds_in_any_order(part):
+                return part
             if catalyst.kind(part) != "AggregateExpression":
                 return None
             return self._of_tied_row(part, tied.values(part)) or self.rewrite_call(part, order)

@@ -3,7 +3,7 @@
 Spark's lists of one group-by are columns of the same rows in the same order, without their NULLs, so a query may pair
 them by position. Sorting each list by itself would pair values of different rows. The order of the rows is by the
 values of all lists, then by those that first, last and any_value take. Lists of distinct values, and lists that the
-query sorts or counts anyway, do not share it.
+query sorts, counts or folds by a declared monoid, do not share it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from incremental.language.determinism.orderability import is_orderable
+from incremental.language.monoids.calls import folds_in_any_order
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -80,6 +81,8 @@ def different_values(calls: Iterable[J]) -> list[J]:
 def _order_sensitive_calls(expression: J, above: str = "") -> Iterator[J]:
     """Yield the aggregates whose value depends on the order of the rows; above: the function of the expression."""
     kind = catalyst.kind(expression)
+    if folds_in_any_order(expression):
+        return
     if kind != "AggregateExpression":
         for child in catalyst.sequence(expression.children()):
             yield from _order_sensitive_calls(child, kind)

@@ -12,10 +12,14 @@ Subqueries are treated alike. The view takes these answers, and so does the batc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame, SparkSession
 
+from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
 from incremental.language.determinism.window_ties import WindowTies
+from incremental.language.monoids.pushing import push_folds
 from incremental.language.normalise import inline_common_tables
 from incremental.language.subqueries import replace_inner_plans
 from incremental.spark import catalyst
@@ -26,17 +30,20 @@ ABOVE_AN_ORDER = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
 ORDER_PRESERVING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias", "Filter", "PipeOperator"}
 
 
-def break_ties(spark: SparkSession, frame: DataFrame) -> DataFrame:
+def break_ties(spark: SparkSession, frame: DataFrame, monoids: Mapping[str, DeclaredMonoid] | None = None) -> DataFrame:
     """Return the batch query with all its ties broken; the same frame if it has none."""
-    plan = inline_common_tables(spark, catalyst.analysed(frame))
+    plan = push_folds(spark, inline_common_tables(spark, catalyst.analysed(frame)), monoids or {})
     found = TieBreaking(spark, OrderSensitiveAggregates(spark, by_order=True)).rewrite(plan)
     return frame if found is plan else catalyst.frame(spark, found)
 
 
-def break_ties_before_translation(spark: SparkSession, plan: J) -> J:
+def break_ties_before_translation(
+    spark: SparkSession, plan: J, monoids: Mapping[str, DeclaredMonoid] | None = None
+) -> J:
     """Return the plan to translate: max_by and min_by stay, since their monoids break ties by themselves."""
     aggregates = OrderSensitiveAggregates(spark, by_order=False)
-    return TieBreaking(spark, aggregates).rewrite(inline_common_tables(spark, plan))
+    pushed = push_folds(spark, inline_common_tables(spark, plan), monoids or {})
+    return TieBreaking(spark, aggregates).rewrite(pushed)
 
 
 class TieBreaking:

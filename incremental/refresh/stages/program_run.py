@@ -33,6 +33,7 @@ from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
 from incremental.refresh.stages.iteration import IterationStage
+from incremental.refresh.stages.monoid_laws import check_laws
 from incremental.refresh.stages.recursion import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
@@ -113,6 +114,8 @@ class Run:
         if change is None:
             return None
         frame = self._lowering.frame(change, [(column, column.name) for column in state.reads])
+        if self._epoch.before(state.name) is None:
+            check_laws(state, frame, self._epoch.tuning)
         small = self._is_small(state.input)
         changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
         rows, found = self._checkpoints.measured(aggregate_change(layout, changed, self._lowering), measures, small)

@@ -1,0 +1,108 @@
+"""Check declared monoids in Spark, and create their SQL functions in a session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import QueryError
+from incremental.algebra.monoids.declared import MARK, DeclaredMonoid
+from incremental.algebra.sources import is_name
+from incremental.algebra.sqltext import first_unstored_type, is_unordered
+from incremental.language.names import type_text
+from incremental.language.scalars import find_undetermined
+from incremental.language.subqueries import has_subquery
+from incremental.spark import catalyst
+from incremental.spark.catalyst import JavaError
+
+
+def register(spark: SparkSession, monoids: Iterable[DeclaredMonoid]) -> None:
+    """Create the functions of monoids in a session, in place of others of their names."""
+    for monoid in monoids:
+        cast(Any, spark).sql(monoid.create_sql)
+
+
+def named_in(text: str, monoids: Mapping[str, DeclaredMonoid]) -> tuple[DeclaredMonoid, ...]:
+    """Return the monoids whose names occur in a query text."""
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    return tuple(monoid for name, monoid in monoids.items() if name in words)
+
+
+def checked(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoid:
+    """Return a monoid with its types in Spark's spelling; runs no job.
+
+    Raises QueryError for a name that is taken, for SQL that Spark cannot analyse or whose value is not fixed, and for
+    types that cannot be stored or compared.
+    """
+    if not is_name(monoid.name):
+        raise fault(monoid, "its name is invalid", "Use letters, digits and underscores")
+    if is_foreign(spark, monoid.name):
+        raise fault(monoid, f"Spark has another function {monoid.name}", "Choose another name")
+    typed = replace(
+        monoid, type=type_of(spark, monoid, monoid.type), of=monoid.of and type_of(spark, monoid, monoid.of)
+    )
+    if is_unordered(typed.type):
+        because = f"its laws cannot be checked, since Spark does not compare values of type {typed.type}"
+        raise fault(monoid, because, "Use an array of structs")
+    if (unstored := first_unstored_type(typed.type)) is not None:
+        raise fault(monoid, f"Delta does not store values of type {unstored}", "Use another type")
+    for part, sql, whole in parts(typed):
+        check_part(spark, typed, part, sql, whole)
+    return typed
+
+
+def type_of(spark: SparkSession, monoid: DeclaredMonoid, ddl: str) -> str:
+    """Return a type in Spark's spelling; raises QueryError for another text."""
+    try:
+        return type_text(catalyst.sql(spark).types.DataType.fromDDL(ddl))
+    except JavaError:
+        raise fault(monoid, f"{ddl!r} is not a type", "Write a type of Spark's, such as ARRAY<INT>") from None
+
+
+def parts(monoid: DeclaredMonoid) -> list[tuple[str, str, str]]:
+    """Return the name, the SQL, and the SQL over typed NULLs of each part of a definition."""
+    value, given = (f"CAST(NULL AS {type_})" for type_ in (monoid.type, monoid.of_type))
+    found = [("zero", monoid.zero, monoid.zero_sql), ("plus", monoid.plus, monoid.plus_sql(value, value))]
+    found += [] if monoid.unit is None else [("unit", monoid.unit, monoid.unit_sql(given))]
+    found += [] if monoid.inverse is None else [("inverse", monoid.inverse, monoid.inverse_sql(value))]
+    return [*found, ("unit", "x", f"CAST({given} AS {monoid.type})")] if monoid.unit is None else found
+
+
+def check_part(spark: SparkSession, monoid: DeclaredMonoid, part: str, sql: str, whole: str) -> None:
+    """Raise QueryError for a part that is not one expression with a fixed value."""
+    try:
+        catalyst.parsed(spark, sql)
+        frame = cast(Any, spark).sql(f"SELECT {whole} AS value")
+    except JavaError as error:
+        raise fault(monoid, f"Spark cannot analyse {part} ({first_line(error)})", f"Correct {part}") from None
+    for expression in catalyst.sequence(catalyst.analysed(frame).expressions()):
+        if has_subquery(spark, expression):
+            raise fault(monoid, f"{part} contains a subquery", "Use constants and its arguments alone")
+        if (found := find_undetermined(expression)) is not None:
+            _, because, instead = found
+            raise fault(monoid, f"{part} is not fixed, since {because}", f"{instead[0].upper()}{instead[1:]}")
+
+
+def is_foreign(spark: SparkSession, name: str) -> bool:
+    """Return whether a session has a function of this name that is not a declared monoid's."""
+    catalog = catalyst.session(spark).sessionState().catalog()
+    identifier = catalyst.catalyst(spark).FunctionIdentifier(name)
+    if not catalog.functionExists(identifier):
+        return False
+    return MARK not in str(catalog.lookupFunctionInfo(identifier).getUsage())
+
+
+def first_line(error: Exception) -> str:
+    """Return Spark's sentence without place and plan."""
+    text = str(error) if isinstance(error, PySparkException) else str(getattr(error, "java_exception", error))
+    return text.strip().split("; line")[0].splitlines()[0]
+
+
+def fault(monoid: DeclaredMonoid, because: str, instead: str) -> QueryError:
+    """Return the error of a declaration."""
+    return QueryError(f"monoid {monoid.name}: {because}. {instead}.")
