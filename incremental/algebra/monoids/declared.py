@@ -101,4 +101,5 @@ class DeclaredMonoid:
         return replace(self, **{k: v and v.replace("{", "{{").replace("}", "}}") for k, v in sql.items()})
 
     def _typed(self, sql: str) -> str:
-        return f"CAST(({sql}\n) AS {self.type})"
+        end = "\n" if "--" in sql else ""  # a comment ends with its line
+        return f"CAST(({sql}{end}) AS {self.type})"

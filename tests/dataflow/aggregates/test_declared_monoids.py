@@ -101,6 +101,30 @@ def test_forms_of_a_query(sandbox: MemorySandbox) -> None:
         checked(view)
 
 
+PLACES = (
+    "select k, (select longest(collect_list(s)) from u where u.k = t.k) s from t",
+    "select (select longest(collect_list(s)) from u) s, k from t",
+    "with g as (select k, longest(collect_list(s)) s from u group by k) "
+    "select a.k, a.s, b.s z from g a join g b on a.s = b.s",
+    "select k, longest(collect_list(s)) s, rank() over (order by longest(collect_list(s)), k) r from u group by k",
+    "select k, max_by(s, s) m, longest(collect_list(s)) l from u group by cube(k)",
+)
+
+
+@pytest.mark.parametrize("query", sampled(PLACES, lambda query: query is PLACES[0]))
+def test_places_in_a_query(sandbox: MemorySandbox, query: str) -> None:
+    """Subqueries, whose group may be empty, shared common tables, windows above it, and grouping sets."""
+    sandbox.source("t", "k int", [(1,), (2,), (5,)])
+    sandbox.source("u", "k int, s string", WORDS)
+    sandbox.warehouse.monoid("longest", LONGEST[1], LONGEST[2], f"{LONGEST[3]} -- the longer one")
+    view = sandbox.view(query)
+    assert "monoid longest, deletions recompute the group" in view.explain()
+    checked(view)
+    sandbox.sql("delete from {u} where s = 'xyz'")
+    sandbox.sql("insert into {u} values (5, 'fff')")
+    checked(view)
+
+
 def test_query_functions(sandbox: MemorySandbox) -> None:
     """The function is in the session, as for a query that Spark alone runs."""
     sandbox.source("t", "k int, s string", WORDS)
