@@ -17,7 +17,9 @@ from incremental.algebra.secrets import INSTEAD, has_password, mask_secrets
 from incremental.algebra.table_name import table_name_fault
 
 Malformed = Literal["fail", "quarantine"]
-Format = Literal["csv", "json", "parquet"]
+Format = Literal["csv", "json", "xml", "text", "parquet", "orc", "binary"]
+MARKED_FORMATS = ("csv", "json")  # of a malformed row Spark can give the text; of XML it gives that of the file
+SINGLE_VARIANT = "singlevariantcolumn"  # a reader option, in lower case: each row is one VARIANT
 _EVERY_ROW = (
     "a landing reads every row and stops at malformed ones. Remove it, or keep those rows apart with "
     "`malformed: quarantine`"
@@ -46,6 +48,11 @@ _OPTIONS = {
     "allowNumericLeadingZeros allowSingleQuotes allowUnquotedControlChars allowUnquotedFieldNames dropFieldIfAllNull "
     "ignoreNullFields inferTimestamp prefersDecimal pretty primitivesAsString sortKeys useUnsafeRow "
     "writeNonAsciiCharacterAsCodePoint",
+    "xml": _TEXT_OPTIONS.replace("lineSep ", "") + "arrayElementName attributePrefix declaration excludeAttribute "
+    "ignoreNamespace ignoreSurroundingSpaces indent inferSchema nullValue preferDate prefersDecimal rootTag rowTag "
+    "rowValidationXSDPath useLegacyXMLParser validateName valueTag wildcardColName",
+    "text": "compression encoding lineSep wholetext",
+    "orc": "compression mergeSchema",
     "parquet": "compression datetimeRebaseMode int96RebaseMode mergeSchema",
 }
 
@@ -98,7 +105,8 @@ class Delta:
 class Files:
     """A folder of dropped files, landed into a Delta table of the warehouse first.
 
-    path: a local folder, relative to the current one, or file:///folder; format: csv, json or parquet;
+    path: a local folder, relative to the current one, or file:///folder; format: csv, json, xml, text (a line a
+    row), parquet, orc or binary (a file a row);
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default);
@@ -123,9 +131,10 @@ class Files:
         # Python and the JVM may have different current folders
         object.__setattr__(self, "path", str(local_path("the folder of dropped files", self.path)))
         if self.format not in get_args(Format):
-            raise SourceError(f"{self.path}: files are csv, json or parquet, not {self.format!r}. Land others as one.")
+            known = ", ".join(get_args(Format))
+            raise SourceError(f"{self.path}: unknown format {self.format!r}. Land the files as one of {known}.")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
-        if fault := option_fault(self.format, self.options) or fault:
+        if fault := option_fault(self.format, self.options) or format_fault(self.format, self.options) or fault:
             raise SourceError(f"{self.path}: {fault}{'' if fault.endswith('?') else '.'}")
         check_declaration(self)
 
@@ -138,6 +147,13 @@ class Files:
 SourceDeclaration = Delta | Files
 
 
+def format_fault(format: str, options: Mapping[str, str]) -> str:
+    """Return why files of a format cannot be read with these options, and the fix; empty if they can."""
+    if format == "xml" and not any(name.lower() == "rowtag" and value.strip() for name, value in options.items()):
+        return "XML needs the name of the element that is a row. Set the option `rowTag`"
+    return ""
+
+
 def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[str, str]) -> str:
     """Return why the declared handling of malformed rows is invalid, and the fix; empty if it is valid."""
     if malformed not in ("fail", "quarantine"):
@@ -146,11 +162,12 @@ def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[s
         return ""
     if limit < 1:
         return f"invalid quarantine_limit {limit}. Give 1 or more, or use `malformed: fail`"
-    if format == "parquet":
-        return (
-            "rows of a Parquet file cannot be quarantined: it is read completely or not at all. Use `malformed: fail`"
-        )
+    if format not in MARKED_FORMATS:
+        because = "each is read completely or not at all"
+        return f"rows of {format} files cannot be quarantined: {because}. Use `malformed: fail`"
     lines = {name.lower(): value.lower() for name, value in options.items()}
+    if SINGLE_VARIANT in lines:
+        return "rows read as one VARIANT cannot be quarantined: Spark marks none of them. Use `malformed: fail`"
     if format == "json" and lines.get("multiline") == "true":
         return "JSON over several lines is read whole or not at all. Write a line a row, or use `malformed: fail`"
     return ""

@@ -31,6 +31,7 @@ from incremental.landing.folder import (
     partitions_in,
     reading,
 )
+from incremental.landing.formats.formats import schema_fault
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
 from incremental.landing.preflight import check_content
@@ -187,6 +188,9 @@ class Landings:
             raise SourceError(
                 f"source {self.name}: its partition column {column} is not a plain column of the schema. Use one."
             )
+        own = [field for field in schema if field.name != column]
+        if fault := schema_fault(self.files.format, own, column, self.files.options):
+            raise SourceError(f"source {self.name}: {fault}.")
         return schema
 
     def _reshaped(self, replay: bool) -> bool:
@@ -224,7 +228,7 @@ class Landings:
         """
         if known is not None and known.files == partition.files:
             return known
-        columns = [name for name in self._schema.names if name != self.files.partition_by]
+        columns = [field for field in self._schema if field.name != self.files.partition_by]
         for path in partition.paths:
             check_content(self.name, self.files, columns, path)
         return Known(partition.files, content_digest(self.name, self._root, partition.paths))

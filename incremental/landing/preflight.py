@@ -5,8 +5,10 @@
 | put � | text is not UTF-8 |
 | read the rest of the file as one value | a CSV file ends within quotes |
 | read the first one only | two JSON objects stand in one line |
-| put NULL | a Parquet file lacks a column |
+| put NULL | a Parquet or ORC file lacks a column (formats/columnar.py) |
+| read no row | a file that is to be one row is empty |
 | read no rows | a Parquet file is empty; a compressed file is not what its name says |
+| leave rows or values out | XML is not well-formed, or has entities (formats/xml_survey.py) |
 | fill its memory | a line, a row or a document has no end in sight (text_survey.py) |
 """
 
@@ -16,25 +18,36 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, assert_never
+
+from pyspark.sql.types import StructField
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import open_file_within
 from incremental.landing.decompression import DamagedFileError, decompress
-from incremental.landing.text_survey import NOT_UTF8, TextOptions, has_rows_of_lines, row_fault, survey_text
+from incremental.landing.formats.columnar import orc_fault, parquet_fault
+from incremental.landing.formats.xml_survey import xml_fault
+from incremental.landing.text_survey import (
+    LONGEST_DOCUMENT,
+    NOT_UTF8,
+    TextOptions,
+    has_rows_of_lines,
+    row_fault,
+    survey_text,
+)
 
 ENCODING_FIX = "Save it as UTF-8, or declare its encoding (such as `options: {encoding: ISO-8859-1}`),"
 TWO_OBJECTS = re.compile(r"\}\s*\{")
 TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]')  # possessive: a long text takes no memory
 
 
-def check_content(source: str, files: Files, columns: Sequence[str], path: Path) -> None:
+def check_content(source: str, files: Files, columns: Sequence[StructField], path: Path) -> None:
     """Raise SourceError for a file that Spark would read wrongly, or not at all because of its size."""
     with open_file_within(source, Path(files.path), path) as file:
         try:
-            reason = parquet_fault(file, columns) if files.format == "parquet" else text_fault(file, path, files)
+            reason = content_fault(file, files, columns, path)
             fix = ENCODING_FIX if reason.endswith(NOT_UTF8) else "Correct the file"
         except DamagedFileError as error:
             reason = f" is not a complete {path.suffix} file as Spark reads it ({error})"
@@ -43,12 +56,40 @@ def check_content(source: str, files: Files, columns: Sequence[str], path: Path)
         raise SourceError(f"source {source} was not landed: {printable(path)}{reason}. {fix} and land again.")
 
 
+def content_fault(file: BinaryIO, files: Files, columns: Sequence[StructField], path: Path) -> str:
+    """Return the first fault of an open file, or nothing."""
+    match files.format:
+        case "parquet":
+            return parquet_fault(file, columns)
+        case "orc":
+            return orc_fault(file, columns)
+        case "binary":
+            return size_fault(file.seek(0, io.SEEK_END))
+        case "xml":
+            return xml_fault(decompress(file, path), files.options)
+        case "csv" | "json" | "text":
+            return text_fault(file, path, files)
+        case _:
+            assert_never(files.format)
+
+
+def size_fault(size: int) -> str:
+    """Return the fault of a file that is one row, by its bytes or characters; nothing if it has none."""
+    if size == 0:
+        return " is empty, and Spark would leave it out"
+    return (
+        f" has more than {LONGEST_DOCUMENT:,} bytes, which Spark would hold as a whole"
+        if size > LONGEST_DOCUMENT
+        else ""
+    )
+
+
 def text_fault(file: BinaryIO, path: Path, files: Files) -> str:
     """Return the first fault of a text, or nothing; looks a second time only where a fault is possible."""
     options = TextOptions.of(files.format, files.options)
     seen = survey_text(decompress(file, path), options)
-    if seen.fault:
-        return seen.fault
+    if seen.fault or (options.format == "text" and options.whole):
+        return seen.fault or size_fault(seen.length)
     doubtful = (seen.quotes % 2 and options.is_plain) or (seen.quotes and seen.length > options.longest)
     if doubtful and has_rows_of_lines(options):
         return row_fault(decompress(file, path), options)
@@ -87,15 +128,3 @@ def first_end(line: str) -> int | None:
             case _:
                 pass  # a text
     return None
-
-
-def parquet_fault(file: BinaryIO, columns: Sequence[str]) -> str:
-    """Return a fault if a file is no Parquet, or lacks a column."""
-    from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # late: it is slow to load
-
-    try:
-        names = {str(name).lower() for name in cast(Any, parquet).read_schema(file).names}
-    except (ValueError, OSError) as error:  # Arrow's own error for what is no Parquet file is a ValueError
-        return f" is not a complete Parquet file ({str(error).split('. ')[0].splitlines()[0]})"
-    lacking = [name for name in columns if name.lower() not in names]
-    return f" lacks the column {lacking[0]} of the declared schema" if lacking else ""

@@ -27,6 +27,7 @@ from incremental.algebra.sources import Files
 from incremental.algebra.sqltext import quoted
 from incremental.landing.decompression import is_compressed
 from incremental.landing.folder import HIVE_NULL, UNPARTITIONED, Partition, spark_value
+from incremental.landing.formats.formats import DEFAULTS, TEXTS, is_single_variant, read_columns, spark_name
 from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
 from incremental.landing.text_survey import LONGEST
 from incremental.spark import catalyst
@@ -35,12 +36,6 @@ from incremental.spark.java_errors import causes, first_line
 
 CORRUPT, FILE, BLOCK, PLACE = "__corrupt", "__file", "__block", "__place"
 WILD = set("[]{}*?\\")
-DEFAULTS = {
-    # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
-    "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
-    "json": {},
-    "parquet": {},
-}
 VALUE_LIMIT = "maxCharsPerColumn"
 # A source cannot declare these options (algebra/sources.py): every row of every file is read.
 FIXED = {
@@ -53,6 +48,7 @@ FIXED = {
 PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 TIME_ZONE = "spark.sql.session.timeZone"
 INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
+FOLDER_VALUE = "(?s)/[^/=]*=([^/]*)/[^/]*$"  # the value in the folder's name, in the path of a file
 LONGEST_VALUE_SHOWN = 100  # characters of a value that a reason shows
 
 
@@ -108,15 +104,15 @@ class Records:
     @property
     def options(self) -> dict[str, str]:
         """Return Spark's reader options, without those of the mode."""
-        return {**DEFAULTS[self.files.format], **self.files.options}
+        return {**DEFAULTS.get(self.files.format, {}), **self.files.options}
 
     @property
     def settings(self) -> dict[str, str]:
         """Return the session settings on which rows depend: the time zone, if a text or a folder's name gives an
         instant.
         """
-        column, binary = self.files.partition_by, self.files.format == "parquet"
-        texts = [field.dataType.simpleString() for field in self.schema if not binary or field.name == column]
+        column, text = self.files.partition_by, self.files.format in TEXTS
+        texts = [field.dataType.simpleString() for field in self.schema if text or field.name == column]
         return {TIME_ZONE: str(self.spark.conf.get(TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
 
     @property
@@ -129,10 +125,16 @@ class Records:
     ) -> DataFrame:
         """Read the files of some partitions, the partition column as text."""
         column = self.files.partition_by
-        fields = [*self._own, *([] if column is None else [StructField(column, StringType())])]
+        fields = read_columns(self.files.format, self._own)
         paths = [str(self.place_of(path)) for partition in partitions for path in partition.paths]
+        if column is None:
+            return self._read(fields, paths, settings, places)
+        if is_single_variant(self.options):  # Spark reads no other column beside it
+            read = self._read(fields, paths, settings, places=True)
+            read = read.withColumn(column, F.regexp_extract(FILE, FOLDER_VALUE, 1))
+            return read if places else read.drop(FILE, BLOCK, PLACE)
         base = {"basePath": str(self.place)}
-        return self._read(fields, paths, {**base, **settings}, places)
+        return self._read([*fields, StructField(column, StringType())], paths, {**base, **settings}, places)
 
     def _read(
         self, fields: list[StructField], paths: list[str], settings: Mapping[str, str], places: bool = False
@@ -141,13 +143,16 @@ class Records:
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
         limit = {VALUE_LIMIT: str(longest_value(paths))} if self.files.format == "csv" else {}
         options = {**limit, **self.options, **FIXED, **settings}
-        reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options).format(self.files.format)
-        frames = map(reader.load, split_into_loads(paths))
+        reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options)
+        frames = map(reader.format(spark_name(self.files.format)).load, split_into_loads(paths))
         return reduce(DataFrame.unionByName, map(with_origin, frames) if places else frames)
 
     def _typed(self, frame: DataFrame, partitions: Sequence[Partition]) -> DataFrame:
         """Return the declared columns in their order."""
         column, values = self.files.partition_by, {f.name: F.col(quoted(f.name)) for f in self.schema}
+        if self.files.format == "binary" and "path" in values:
+            below = F.substr(F.regexp_replace("path", "^file:/+", "/"), F.lit(len(str(self.place)) + 1))
+            values["path"] = F.concat(F.lit(self.files.path), below)
         if column is not None:
             values[column] = self._key(partitions).cast(self.schema[column].dataType)
         return frame.select(*(value.alias(name) for name, value in values.items()))
@@ -157,9 +162,13 @@ class Records:
         assert self.files.partition_by is not None
         raw = value = F.col(quoted(self.files.partition_by))
         for partition in partitions:
-            if partition.key not in (HIVE_NULL, spark_value(partition.folder)):
-                value = F.when(raw == F.lit(spark_value(partition.folder)), F.lit(partition.key)).otherwise(value)
+            if partition.key not in (HIVE_NULL, read_as := self._folder_value(partition.folder)):
+                value = F.when(raw == F.lit(read_as), F.lit(partition.key)).otherwise(value)
         return value
+
+    def _folder_value(self, folder: Path) -> str:
+        """Return the value of a partition that is read for its folder."""
+        return folder.name.partition("=")[2] if is_single_variant(self.options) else spark_value(folder)
 
     def _reason(self) -> Column:
         """Return why a row is malformed: read again as text, a value that is present has become NULL."""

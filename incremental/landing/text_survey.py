@@ -48,8 +48,8 @@ class TextOptions:
     def of(cls, format: str, given: Mapping[str, str]) -> TextOptions:
         """Return the shape by the options of a source, or by default."""
         options = {name.lower(): value for name, value in given.items()}
-        whole = options.get("multiline", str(format == "csv")).lower() == "true"
-        document = format == "json" and whole
+        whole = options.get("wholetext" if format == "text" else "multiline", str(format == "csv")).lower() == "true"
+        document = format in ("json", "text") and whole
         return cls(
             format=format,
             encoding=_encoding(options.get("encoding", options.get("charset"))),
@@ -68,7 +68,7 @@ class TextOptions:
 
     def ends(self, part: str) -> tuple[str, ...]:
         """Return the line end of a text that begins so; of CSV with quoted line breaks, the first one present."""
-        if self.format == "json" and self.whole:
+        if self.format in ("json", "text") and self.whole:
             return ()
         if self.end:
             return (self.end,)
@@ -79,8 +79,9 @@ class TextOptions:
 
     def length_fault(self, line: int) -> str:
         """Return the fault of a line, a row or a document that is too long."""
-        if self.format == "json" and self.whole:
-            return f" is a JSON document of more than {self.longest:,} characters, which Spark would hold as a whole"
+        if self.format in ("json", "text") and self.whole:
+            document = "JSON document" if self.format == "json" else "text"
+            return f" is a {document} of more than {self.longest:,} characters, which Spark would hold as a whole"
         what = "begins a row of" if self.format == "csv" else "has"
         return f", line {line}, {what} more than {self.longest:,} characters, which Spark would hold as a whole"
 

@@ -18,6 +18,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sqltext import literal, quoted
 from incremental.lake.protocol import Table
 from incremental.landing.folder import HIVE_NULL, Partition
+from incremental.landing.formats.formats import marks_rows
 from incremental.landing.parse_errors import file_of, line_of, reason_of, shorten
 from incremental.landing.quarantine import Quarantine, rows_of
 from incremental.landing.reader import Records
@@ -104,7 +105,7 @@ class Replacement:
         if path not in paths:
             said = f"{what}: Spark could not read its files or write its table"
             return SourceError(f"{what}: {reason}{also}", f"{said}{also}")
-        row = self.records.first_malformed(path) if self.records.files.format != "parquet" else None
+        row = self.records.first_malformed(path) if marks_rows(self.records.files.format) else None
         line = "" if row is None else f", line {line_of(path, row)},"
         shown = "" if row is None else f" in the row {shorten(row)}"
         what = f"{what}: {self.records.with_original_paths(str(path))}{line} does not fit the declared schema"

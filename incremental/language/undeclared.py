@@ -7,7 +7,7 @@ all subqueries and the parts that Spark would prune included; constant rows are 
 | read | fix |
 | --- | --- |
 | a Delta table, by its name in the catalog or its path | `Delta(table=…)`, `Delta(path)` |
-| CSV, JSON or Parquet files | `Files(path, format, schema)` |
+| CSV, JSON, XML, text, Parquet or ORC files | `Files(path, format, schema)` |
 | other tables, files and data sources, streams | a Delta table that they are written to |
 | an RDD (createDataFrame, a checkpoint) | VALUES for constant rows, else the source of the rows |
 """
@@ -30,7 +30,7 @@ from incremental.spark.catalyst import J
 
 CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"}
 DELTA = "org.apache.spark.sql.delta."
-LANDED = ("csv", "json", "parquet")  # the formats of Files
+LANDED = ("csv", "json", "xml", "text", "parquet", "orc")  # the formats of Files
 PLAIN = re.compile(r"\w+", re.ASCII)
 MOST_PATHS = 3  # the most paths in a sentence
 COPY = "write {} to a Delta table and declare that with Delta(path)"

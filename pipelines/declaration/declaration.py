@@ -5,7 +5,7 @@
       sales:
         files:                                     dropped files, landed per partition
           path: data/sales                         a folder; partition_by: day means data/sales/day=2013-01-01/*.csv
-          format: csv                              csv, json or parquet
+          format: csv                              csv, json, xml, text, parquet, orc or binary
           schema: id INT, amount DOUBLE, day DATE  Spark DDL, or a mapping from column to type
           partition_by: day                        optional
           options: {delimiter: ";"}                optional, Spark's reader options

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
-from incremental.algebra.sources import Malformed, option_fault, quarantine_fault
+from incremental.algebra.sources import Format, Malformed, format_fault, option_fault, quarantine_fault
 from pipelines.declaration import schema
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
 from pipelines.declaration.places import Folder, Location, TableName
@@ -17,7 +17,7 @@ class FilesSource(Part):
     """Dropped files. schema_ddl is Spark DDL and includes the partition column."""
 
     path: Folder
-    format: Literal["csv", "json", "parquet"]
+    format: Format
     schema_ddl: Annotated[str, BeforeValidator(schema.as_ddl)] = Field(alias="schema")
     partition_by: str | None = None
     options: Options = Field(default={})
@@ -27,7 +27,7 @@ class FilesSource(Part):
     @model_validator(mode="after")
     def _can_quarantine(self) -> FilesSource:
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
-        fault = option_fault(self.format, self.options) or fault
+        fault = option_fault(self.format, self.options) or format_fault(self.format, self.options) or fault
         if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
             fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
         if fault:

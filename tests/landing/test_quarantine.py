@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, SourceError
 from incremental.api import Files, Warehouse
-from incremental.landing.reader import DEFAULTS
+from incremental.landing.formats.formats import DEFAULTS
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
 from tests.night import night
@@ -63,7 +63,7 @@ class Dropped:
 
     def fitting(self) -> Rows:
         """What Spark itself reads of the files where it may drop what does not fit."""
-        options = DEFAULTS[self.declared["format"]] | {"mode": "DROPMALFORMED"}
+        options = {**DEFAULTS.get(self.declared["format"], {}), "mode": "DROPMALFORMED"}
         reader = self.spark.read.format(self.declared["format"]).schema(self.whole_schema).options(**options)
         return counted(reader.load(str(self.folder / "drop")).select(*self._columns))
 
@@ -215,7 +215,7 @@ def test_a_landing_that_is_killed(
     ("declared", "says"),
     [
         ({"malformed": "drop"}, "malformed is `fail` or `quarantine`"),
-        ({"format": "parquet"}, "rows of a Parquet file cannot be quarantined"),
+        ({"format": "parquet"}, "rows of parquet files cannot be quarantined"),
         ({"format": "json", "options": {"multiLine": "TRUE"}}, "JSON over several lines is read whole"),
         ({"quarantine_limit": 0}, "invalid quarantine_limit 0"),
     ],

@@ -126,7 +126,7 @@ def test_what_is_read_has_a_way_out_that_fits(spark: SparkSession, home: Path) -
         f"the csv data in {lines} (read through the view of_files) is not a declared source: declare its folder": (
             "select * from of_files"
         ),
-        f"the text data in {lines} is not a declared source: {copied.format('it')}": (
+        f'the text data in {lines} is not a declared source: declare its folder with Files(path, "text", schema)': (
             lambda **_: spark.read.text(str(lines))
         ),
         "table db.p is not a declared source: " + copied.format("what it holds (parquet)"): "select * from db.p",

@@ -314,8 +314,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace("csv", "parquet") + "      malformed: quarantine\n",
-            ", line 3: sources.sales.files: rows of a Parquet file cannot be quarantined: it is read completely or not "
-            "at all. Use `malformed: fail`.",
+            ", line 3: sources.sales.files: rows of parquet files cannot be quarantined: each is read completely or "
+            "not at all. Use `malformed: fail`.",
         ),
         (
             MINIMAL + "      quarantine_limit: 7\n",

@@ -5,6 +5,8 @@
 | `binary, "path"` | the columns as a record, which a tuple pattern takes by their order |
 | `line, "path", "separator", type(…)` | of a table with one column of text: its fields, split, trimmed and cast |
 | | of a table with columns: these, by their order, cast; `any` leaves a field out |
+| `json, "path"` | of a table with one column of text or VARIANT: its JSON; else the columns as a record |
+| `xml, "path"` | of a table with one column of text: its elements; else the columns as a record |
 
 The table of a path is the one that `paths` gives, else the source with the name of the definition, else that with the
 name of the file. `stream` is the same relation as `source`.
@@ -32,6 +34,7 @@ from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 SOURCES = ("source", "stream")
+FORMS = ("binary", "line", "json", "xml")
 
 
 class NoSchemaError(QueryError):
@@ -90,16 +93,18 @@ def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -
     """The rows of a `source(…)`. Raises QueryError for a form that is not supported, and for an undeclared path."""
     span, (kind, *rest) = node.span, node.arguments or (None,)
     form = kind.name.lower() if isinstance(kind, T.Name) else ""
-    if form in ("xml", "json"):
-        raise span.error(f"{form} sources are not supported yet. Land such files as a source with columns.")
-    if form not in ("binary", "line"):
-        raise span.error("a source is binary or line. Land other files, and read them by source(binary, …).")
+    if form not in FORMS:
+        raise span.error(f"a source is {', '.join(FORMS)}. Land other files, and read them by source(binary, …).")
     path = path_of(node, scope.definitions.arguments)
     name = tables.at(path, definition)
     if name is None:
         known = ", ".join(tables.declared) or "none"
         raise span.error(f"{path} is not a declared source. Name its source under `paths`; there are: {known}.")
     relation = tables.rows(name, span)
+    if form in ("json", "xml"):
+        if len(rest) != 1:
+            raise span.error(f"a source of {form} has only a path. Take the parts of its rows in the query.")
+        return documents(relation, form)
     if form == "binary":
         return relation if len(rest) == 1 else typed(relation, written_type(rest[1], scope), scope, span)
     if len(rest) != 3 or not (isinstance(rest[1], T.Literal) and isinstance(rest[1].value, str)):
@@ -167,6 +172,23 @@ def lines(relation: Relation, separator: str, type_: Type, scope: Scope, span: S
         ]
         kept = None if names is None else tuple(names[i] for i, _ in found)
         return Poured(Product(kept, tuple(value for _, value in found)))
+
+    return Relation(pour)
+
+
+def documents(relation: Relation, form: str) -> Relation:
+    """Rows of JSON or XML: a table of one column of texts is read as such, one with columns gives these."""
+
+    def pour(frame: Frame) -> Poured:
+        row = relation.pour(frame).value
+        assert isinstance(row, Product)
+        match row.parts:
+            case (Scalar(sql, t.STRING),):
+                return Poured(Scalar(f"parse_json({sql})", t.JSON) if form == "json" else Scalar(sql, t.XML))
+            case (Scalar(_, t.JSON) as value,) if form == "json":
+                return Poured(value)
+            case _:
+                return Poured(row)
 
     return Relation(pour)
 

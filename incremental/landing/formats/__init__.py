@@ -1,0 +1,1 @@
+"""What is particular to single formats of dropped files."""
