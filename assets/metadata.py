@@ -29,7 +29,9 @@ def of_landing(landing: Landing) -> Metadata:
         "partitions landed": dg.MetadataValue.int(len(landing.landed)),
         "partitions unchanged": dg.MetadataValue.int(len(landing.unchanged)),
         "partitions removed": dg.MetadataValue.int(len(landing.removed)),
-        "malformed rows left out": dg.MetadataValue.int(landing.left_out),
+        "malformed rows left out": dg.MetadataValue.int(landing.left_out - landing.late),
+        "late rows left out": dg.MetadataValue.int(landing.late),
+        "closed rows kept": dg.MetadataValue.int(landing.kept),
         "rows in quarantine": dg.MetadataValue.int(sum(landing.quarantined.values())),
         "seconds": dg.MetadataValue.float(round(landing.seconds, 3)),
     }

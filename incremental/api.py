@@ -20,7 +20,7 @@ from incremental.algebra.results.address import Address, is_same_name, sql_name_
 from incremental.algebra.results.report import Description, Landing, Report, Verification
 from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.secrets import mask_secrets
-from incremental.algebra.sources import Delta, Files, ForeignKey, SourceDeclaration, is_name
+from incremental.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, is_name
 from incremental.algebra.tuning import Tuning
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
@@ -187,6 +187,7 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 
 __all__ = [
-    "Address", "Delta", "DeltafoldError", "Description", "Files", "ForeignKey", "Landing", "Mrql", "Policy", "Report",
-    "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
+    "Address", "Delta", "DeltafoldError", "Description", "Expire", "Files", "ForeignKey", "Landing", "Mrql", "Policy",
+    "Report", "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest",
+    "start",
 ]  # fmt: skip

@@ -277,7 +277,7 @@ def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
 
 
 def _declared(source: Source) -> Any:
-    from incremental.api import Delta, Files, ForeignKey
+    from incremental.api import Delta, Expire, Files, ForeignKey
 
     keys: Any = {
         "primary_key": source.primary_key,
@@ -286,15 +286,6 @@ def _declared(source: Source) -> Any:
     }
     if source.files is None:
         return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
-    files = source.files
-    return Files(
-        files.path,
-        format=files.format,
-        schema=files.schema_ddl,
-        partition_by=files.partition_by,
-        invariant=source.invariant,
-        options=files.options,
-        malformed=files.malformed,
-        quarantine_limit=files.quarantine_limit,
-        **keys,
-    )
+    files, names = source.files, {"path", "format", "partition_by", "options", "malformed", "quarantine_limit"}
+    given: Any = files.model_dump(include=names) | {"schema": files.schema_ddl, "invariant": source.invariant}
+    return Files(**given, expire=files.expire and Expire(files.expire.column, files.expire.after), **keys)

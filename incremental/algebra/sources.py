@@ -7,6 +7,7 @@ before anything is written, and omits the work that they make unnecessary (algeb
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
@@ -18,6 +19,7 @@ from incremental.algebra.table_name import table_name_fault
 
 Malformed = Literal["fail", "quarantine"]
 Format = Literal["csv", "json", "xml", "text", "parquet", "orc", "binary"]
+DURATION = re.compile(r"[1-9][0-9]{0,5} (minute|hour|day|week)s?")
 MARKED_FORMATS = ("csv", "json")  # of a malformed row Spark can give the text; of XML it gives that of the file
 SINGLE_VARIANT = "singlevariantcolumn"  # a reader option, in lower case: each row is one VARIANT
 _EVERY_ROW = (
@@ -102,6 +104,33 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class Expire:
+    """Closes old event time: rows older than the newest landed event time less a duration are not landed any more.
+
+    column: the event time, a DATE or a TIMESTAMP; after: a number of minutes, hours, days or weeks, such as `30 days`.
+    """
+
+    column: str
+    after: str
+
+    def __post_init__(self) -> None:
+        if DURATION.fullmatch(self.after.strip()) is None:
+            raise SourceError(
+                f"expire after {self.after!r}: not a duration. Write one such as '30 days' or '12 hours'."
+            )
+
+    @property
+    def count(self) -> int:
+        """The number of units."""
+        return int(self.after.split()[0])
+
+    @property
+    def unit(self) -> str:
+        """The unit in SQL, such as `DAY`."""
+        return self.after.split()[1].rstrip("s").upper()
+
+
+@dataclass(frozen=True)
 class Files:
     """A folder of dropped files, landed into a Delta table of the warehouse first.
 
@@ -112,7 +141,8 @@ class Files:
     options: Spark's reader options (CSV has a header by default);
     primary_key, foreign_keys, append_only: as of a Delta table;
     malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a quarantine table with file,
-    line and reason (`quarantine`); more than `quarantine_limit` rows in it stop the landing.
+    line and reason (`quarantine`); more than `quarantine_limit` rows in it stop the landing;
+    expire: closes old event time; rows that are too late are treated as malformed ones.
     """
 
     path: str
@@ -126,6 +156,7 @@ class Files:
     append_only: bool = False
     malformed: Malformed = "fail"
     quarantine_limit: int = 1000
+    expire: Expire | None = None
 
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders

@@ -15,7 +15,16 @@ from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import AtomicType, DataType, StringType, StructType
+from pyspark.sql.types import (
+    AtomicType,
+    DataType,
+    DateType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.results.report import Landing
@@ -38,7 +47,7 @@ from incremental.landing.preflight import check_content
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import Records, declared_schema
 from incremental.landing.staging import Staging
-from incremental.landing.writer import Replacement
+from incremental.landing.writer import Replacement, Written
 from incremental.telemetry.events import logged
 
 LOCK_SECONDS = 600.0
@@ -96,10 +105,10 @@ class Landings:
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
             reshaped, quarantined = self._reshaped(replay), self.quarantine.counts()
             found = self._found(partitions, quarantined, replay, reshaped)
-            rows = 0
+            written = Written(0)
             if found.changed or found.removed or found.whole:
                 self._check_keys(found.present)
-                rows = self._write(found, reshaped, quarantined)
+                written = self._write(found, reshaped, quarantined)
                 quarantined = self.quarantine.counts()
             self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
             version = self.table.version()
@@ -108,12 +117,13 @@ class Landings:
                 f"source {self.name} has no files yet in {self.files.path}. Put some there and land again."
             )
         unchanged = tuple(p for p in found.seen if p not in found.changed)
+        seconds, counts = time.monotonic() - start, (written.late, written.kept)
         return Landing(
-            self.name, version, found.changed, unchanged, found.removed, rows, time.monotonic() - start, quarantined
+            self.name, version, found.changed, unchanged, found.removed, written.rows, seconds, quarantined, *counts
         )
 
-    def _write(self, found: Found, reshaped: bool, quarantined: Mapping[str, int]) -> int:
-        """Write what was found to have changed; returns the rows landed."""
+    def _write(self, found: Found, reshaped: bool, quarantined: Mapping[str, int]) -> Written:
+        """Write what was found to have changed."""
         changed = [found.present[p] for p in found.changed]
         whole = found.whole or self.table.version() is None
         for table in (self.table, self.quarantine.table):
@@ -191,6 +201,11 @@ class Landings:
         own = [field for field in schema if field.name != column]
         if fault := schema_fault(self.files.format, own, column, self.files.options):
             raise SourceError(f"source {self.name}: {fault}.")
+        expire = self.files.expire
+        if expire is not None and not (expire.column in schema.names and is_event_time(schema[expire.column])):
+            raise SourceError(
+                f"source {self.name}: `expire` needs a DATE or TIMESTAMP of the schema, not {expire.column}. Name one."
+            )
         return schema
 
     def _reshaped(self, replay: bool) -> bool:
@@ -248,6 +263,11 @@ class Landings:
                 other = present[keys_by[value]].folder
                 raise SourceError(f"source {self.name}: {other} and {folder} are the same partition. Keep one.")
             keys_by[value] = key
+
+
+def is_event_time(field: StructField) -> bool:
+    """Return whether a column can be an event time."""
+    return isinstance(field.dataType, DateType | TimestampType | TimestampNTZType)
 
 
 def types(schema: StructType) -> dict[str, str]:

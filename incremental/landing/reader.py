@@ -34,7 +34,8 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes, first_line
 
-CORRUPT, FILE, BLOCK, PLACE = "__corrupt", "__file", "__block", "__place"
+CORRUPT, FILE, BLOCK, PLACE, PARTITION = "__corrupt", "__file", "__block", "__place", "__partition"
+PLACED = (PARTITION, FILE, PLACE)
 WILD = set("[]{}*?\\")
 VALUE_LIMIT = "maxCharsPerColumn"
 # A source cannot declare these options (algebra/sources.py): every row of every file is read.
@@ -74,15 +75,21 @@ class Records:
         """Return the well-formed rows."""
         return self._typed(self._partitions(partitions, PERMISSIVE).where(F.col(CORRUPT).isNull()), partitions)
 
+    def placed(self, partitions: Sequence[Partition], permissive: bool) -> DataFrame:
+        """Return the rows, or if permissive the well-formed ones, with PARTITION, FILE and PLACE."""
+        read = self._partitions(partitions, PERMISSIVE if permissive else {}, places=True)
+        read = read.where(F.col(CORRUPT).isNull()) if permissive else read
+        return self._typed(read.withColumn(PARTITION, self._partition_text(partitions)), partitions, PLACED)
+
     def malformed(self, partitions: Sequence[Partition]) -> DataFrame:
         """Return the malformed rows: partition, file, row (as in the file), reason, and in PLACE their order."""
         read = self._partitions(partitions, PERMISSIVE, places=True).where(F.col(CORRUPT).isNotNull())
-        key = (
-            F.lit(UNPARTITIONED)
-            if self.files.partition_by is None
-            else F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
-        )
-        details = {"partition": key, "file": F.col(FILE), "row": F.col(CORRUPT), "reason": self._reason()}
+        details = {
+            "partition": self._partition_text(partitions),
+            "file": F.col(FILE),
+            "row": F.col(CORRUPT),
+            "reason": self._reason(),
+        }
         return read.select(*(value.alias(name) for name, value in details.items()), PLACE)
 
     def place_of(self, path: Path) -> Path:
@@ -147,15 +154,21 @@ class Records:
         frames = map(reader.format(spark_name(self.files.format)).load, split_into_loads(paths))
         return reduce(DataFrame.unionByName, map(with_origin, frames) if places else frames)
 
-    def _typed(self, frame: DataFrame, partitions: Sequence[Partition]) -> DataFrame:
-        """Return the declared columns in their order."""
+    def _partition_text(self, partitions: Sequence[Partition]) -> Column:
+        """Return the key of a row's partition as the quarantine shows it."""
+        if self.files.partition_by is None:
+            return F.lit(UNPARTITIONED)
+        return F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
+
+    def _typed(self, frame: DataFrame, partitions: Sequence[Partition], also: Sequence[str] = ()) -> DataFrame:
+        """Return the declared columns in their order, and some others of the frame."""
         column, values = self.files.partition_by, {f.name: F.col(quoted(f.name)) for f in self.schema}
         if self.files.format == "binary" and "path" in values:
             below = F.substr(F.regexp_replace("path", "^file:/+", "/"), F.lit(len(str(self.place)) + 1))
             values["path"] = F.concat(F.lit(self.files.path), below)
         if column is not None:
             values[column] = self._key(partitions).cast(self.schema[column].dataType)
-        return frame.select(*(value.alias(name) for name, value in values.items()))
+        return frame.select(*(value.alias(name) for name, value in values.items()), *also)
 
     def _key(self, partitions: Sequence[Partition]) -> Column:
         """Return the key of a row's partition as text, NULL for Hive's default partition."""

@@ -17,14 +17,24 @@ from pyspark.sql.types import DataType
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sqltext import literal, quoted
 from incremental.lake.protocol import Table
+from incremental.landing.closing.horizon import Horizon
 from incremental.landing.folder import HIVE_NULL, Partition
 from incremental.landing.formats.formats import marks_rows
 from incremental.landing.parse_errors import file_of, line_of, reason_of, shorten
 from incremental.landing.quarantine import Quarantine, rows_of
-from incremental.landing.reader import Records
+from incremental.landing.reader import PLACE, Records
 from incremental.spark.catalyst import JavaError
 from incremental.spark.checkpoint import computed_once
 from incremental.spark.java_errors import causes
+
+
+@dataclass(frozen=True)
+class Written:
+    """The rows that a landing wrote; late: those left out since their event time is closed; kept: see `Lateness`."""
+
+    rows: int
+    late: int = 0
+    kept: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,8 +56,15 @@ class Replacement:
     reshaped: bool
     quarantined: Mapping[str, int]
 
-    def write(self) -> int:
-        """Write both tables; returns the rows landed. Raises SourceError, with nothing written, for malformed rows."""
+    def write(self) -> Written:
+        """Write both tables. Raises SourceError, with nothing written, for malformed and late rows."""
+        horizon = self._horizon()
+        if horizon is not None:
+            return self._write_open(horizon)
+        return Written(self._write_all())
+
+    def _write_all(self) -> int:
+        """Write both tables; returns the rows landed."""
         try:
             rows = self._replace(self.records.all(self.changed))
         except JavaError as error:
@@ -72,14 +89,73 @@ class Replacement:
         except JavaError as later:
             raise self._complaint(later) from later
 
+    def _horizon(self) -> Horizon | None:
+        """Return the event time that is closed; None without `expire`, and before an event time is landed."""
+        expire, version = self.records.files.expire, self.table.version()
+        if expire is None or version is None:
+            return None
+        if self.reshaped:
+            raise SourceError(
+                f"source {self.name} was not landed: a table with closed event time takes no other schema or partition "
+                "column. Declare the source under another name, or remove `expire` for one replay."
+            )
+        found = Horizon(expire, self.table, version, self.records.schema, self._condition)
+        return None if found.value is None else found
+
+    def _write_open(self, horizon: Horizon) -> Written:
+        """Land the open rows, after late ones are in quarantine; closed rows stay."""
+        quarantines = self.records.files.malformed == "quarantine" and bool(self.changed)
+        try:
+            rows = (self.records.fitting if quarantines else self.records.all)(self.changed)
+            found = horizon.lateness(rows)
+            if quarantines:
+                self._take_in(horizon)
+            elif found.late:
+                raise self._too_late(horizon, found.late)
+            elif sum(self.quarantined.values()) > self._others:
+                self.quarantine.clear(self._quarantine_condition)
+            return Written(self._replace(horizon.replacement(rows)), found.late, found.kept)
+        except JavaError as error:
+            raise self._complaint(error) from error
+
+    def _take_in(self, horizon: Horizon) -> None:
+        """Put malformed and late rows in quarantine, in place of those of their partitions."""
+        most = self.quarantine.files.quarantine_limit - self._others
+        late = horizon.quarantined(self.records.placed(self.changed, True))
+        with computed_once(self.records.malformed(self.changed).unionByName(late).limit(max(most, 0) + 1)) as found:
+            count = found.count()
+            if refusal := self.quarantine.refusal(found, count + self._others):
+                raise SourceError(f"source {self.name} was not landed: {refusal}. Correct its files and land again.")
+            if count:
+                self.quarantine.replace(self.records, found, self.changed, self._quarantine_condition)
+            elif sum(self.quarantined.values()) > self._others:
+                self.quarantine.clear(self._quarantine_condition)
+
+    def _too_late(self, horizon: Horizon, count: int) -> SourceError:
+        """Return the error for late rows, which cites the first one."""
+        late = horizon.quarantined(self.records.placed(self.changed, False)).orderBy("file", PLACE)
+        (row,) = late.limit(1).collect()
+        what = f"source {self.name} was not landed: {count:,} of its rows are late, the first one in "
+        what += self.records.with_original_paths(str(row["file"]))
+        instead = "Correct the file, declare `malformed: quarantine`, or a longer `expire`, and land again."
+        return SourceError(
+            f"{what}: {row['reason']}, in the row {shorten(row['row'])}. {instead}", f"{what}. {instead}"
+        )
+
     def _replace(self, rows: DataFrame) -> int:
-        column, keys = self.records.files.partition_by, [partition.key for partition in self.changed]
-        condition = "true"
-        if column is not None and not self.whole:
-            data_type = self.records.schema[column].dataType
-            condition = partition_condition(column, data_type, [*keys, *self.removed])
+        keys = [partition.key for partition in self.changed]
         metadata = json.dumps({"landed": keys, "removed": [*self.removed]})
-        return self.table.replace_where(rows, condition, metadata, column, self.reshaped)
+        column = self.records.files.partition_by
+        return self.table.replace_where(rows, self._condition, metadata, column, self.reshaped)
+
+    @property
+    def _condition(self) -> str:
+        """Return the SQL condition of the rows that are replaced."""
+        column = self.records.files.partition_by
+        if column is None or self.whole:
+            return "true"
+        data_type = self.records.schema[column].dataType
+        return partition_condition(column, data_type, self._partitions)
 
     @property
     def _partitions(self) -> list[str]:

@@ -53,7 +53,10 @@ def landing(done: Landing) -> str:
     )
     parts += [f"{format_count(len(done.removed), 'partition')} removed"] if done.removed else []
     parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
-    parts += [f"{format_count(done.left_out, 'malformed row')} left out"] if done.left_out else []
+    parts += [f"{format_count(done.late, 'late row')} left out"] if done.late else []
+    malformed = done.left_out - done.late
+    parts += [f"{format_count(malformed, 'malformed row')} left out"] if malformed > 0 else []
+    parts += [f"{format_count(done.kept, 'closed row')} kept"] if done.kept else []
     return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
 
 

@@ -11,6 +11,7 @@
           options: {delimiter: ";"}                optional, Spark's reader options
           malformed: quarantine                    or fail, the default: a row that does not fit stops the landing
           quarantine_limit: 1000                   optional: more rows in quarantine stop the landing, too
+          expire: {column: day, after: 30 days}    optional: close event time older than the newest by this much
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it, by its path
         invariant: true                            never changes: joins with it keep no state

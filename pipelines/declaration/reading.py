@@ -19,7 +19,7 @@ from pipelines.declaration.constraints import ForeignKeyPart
 from pipelines.declaration.declaration import Check, Declaration, Partitions, SparkPart
 from pipelines.declaration.monoids import MonoidPart
 from pipelines.declaration.program import LoopPart
-from pipelines.declaration.sources import FilesSource, Source
+from pipelines.declaration.sources import ExpirePart, FilesSource, Source
 
 _Place = tuple[str | int, ...]
 
@@ -152,6 +152,8 @@ def _keys(place: _Place) -> list[str]:
             part = Source
         case ("sources", _, "files"):
             part = FilesSource
+        case ("sources", _, "files", "expire"):
+            part = ExpirePart
         case ("sources", _, "foreign_keys", _):
             part = ForeignKeyPart
         case ("loops", _):

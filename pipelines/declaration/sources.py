@@ -6,11 +6,25 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
-from incremental.algebra.sources import Format, Malformed, format_fault, option_fault, quarantine_fault
+from incremental.algebra.sources import DURATION, Format, Malformed, format_fault, option_fault, quarantine_fault
 from pipelines.declaration import schema
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
 from pipelines.declaration.places import Folder, Location, TableName
 from pipelines.declaration.values import Options, Part, PipelineName
+
+
+class ExpirePart(Part):
+    """Closes event time that is older than the newest landed one by a duration such as `30 days`."""
+
+    column: str
+    after: str
+
+    @field_validator("after")
+    @classmethod
+    def _is_a_duration(cls, after: str) -> str:
+        if DURATION.fullmatch(after.strip()) is None:
+            raise ValueError(f"{after!r} is not a duration. Write one such as `30 days` or `12 hours`")
+        return after
 
 
 class FilesSource(Part):
@@ -23,6 +37,7 @@ class FilesSource(Part):
     options: Options = Field(default={})
     malformed: Malformed = "fail"
     quarantine_limit: StrictInt = 1000
+    expire: ExpirePart | None = None
 
     @model_validator(mode="after")
     def _can_quarantine(self) -> FilesSource:
@@ -32,6 +47,14 @@ class FilesSource(Part):
             fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
         if fault:
             raise ValueError(fault)
+        return self
+
+    @model_validator(mode="after")
+    def _expires_by_a_column(self) -> FilesSource:
+        columns = schema.schema_columns(self.schema_ddl)
+        if self.expire is not None and columns and self.expire.column not in columns:
+            known = ", ".join(columns)
+            raise ValueError(f"`expire` names `{self.expire.column}`, not a column of the schema ({known}). Correct it")
         return self
 
     @field_validator("schema_ddl")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.sources import ForeignKey
+from incremental.algebra.sources import Expire, ForeignKey
 from pipelines import catalogue
 from pipelines.declaration import reading
 from pipelines.declaration.declaration import Declaration, Partitions
@@ -88,6 +88,13 @@ def test_what_is_done_with_malformed_rows_reaches_the_warehouse(tmp_path: Path) 
     assert (files.malformed, files.quarantine_limit) == ("quarantine", 7)
 
 
+def test_expire_reaches_the_warehouse(tmp_path: Path) -> None:
+    files = catalogue._declared(
+        read(tmp_path, MINIMAL + "      expire: {column: day, after: 2 weeks}\n").sources["sales"]
+    )
+    assert files.expire == Expire("day", "2 weeks")
+
+
 def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
     """One column may stand alone; a foreign key may refer to its own source."""
     text = MINIMAL + "    primary_key: id\n    foreign_keys: [{columns: [id], source: sales}]\n    append_only: true\n"
@@ -161,6 +168,15 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (
             MINIMAL + "monoids: {m: {type: INT, zero: 0, plus: a, minus: b}}\n",
             ", line 7: monoids.m.minus: unknown key: there are: inverse, of, plus, type, unit, zero.",
+        ),
+        (
+            MINIMAL + "      expire: {column: at, after: 1 day}\n",
+            ", line 3: sources.sales.files: `expire` names `at`, not a column of the schema (id, day). Correct it.",
+        ),
+        (
+            MINIMAL + "      expire: {column: day, after: soon}\n",
+            ", line 7: sources.sales.files.expire.after: 'soon' is not a duration. Write one such as `30 days` or `12 "
+            "hours`.",
         ),
         (MINIMAL + "name: x\n", ", line 7: name: a pipeline is named by its folder. Remove it."),
         (

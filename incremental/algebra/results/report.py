@@ -80,7 +80,8 @@ class Report(Json):
 class Landing(Json):
     """One landing: the partitions that were loaded into a source's landed table, were unchanged, or were removed.
 
-    quarantined: the number of rows in its quarantine afterwards, by partition.
+    quarantined: the number of rows in its quarantine afterwards, by partition; late: rows whose event time is closed,
+    which are among those in quarantine; kept: landed rows of closed event time that are in no file any more.
     """
 
     source: str
@@ -91,6 +92,8 @@ class Landing(Json):
     rows: int
     seconds: float
     quarantined: dict[str, int] = field(default_factory=dict[str, int])
+    late: int = 0
+    kept: int = 0
 
     @property
     def left_out(self) -> int:
