@@ -32,12 +32,15 @@ ON_DELTA: tuple[Crash, ...] = (
     ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
     ("bag, merged", "change", ("after DeltaTable.merge", 1)),
     ("recursion, merged", "change", ("after DeltaTable.merge", 1)),
+    ("two nested states", "change", ("before DirectCommit.write_files", 1)),
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("state and view table", "change", ("before DirectCommit.finish", 2)),
+    ("state and view table", "resume", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("before DeltaTable._write", 1)),
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
     ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
-    ("published", "rebuild", ("after SqlView.write", 2)),  # the first makes it for the copy of the world
+    ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
+    ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("before SqlView.drop", 1)),
     ("published", "drop", ("after SqlView.drop", 1)),
 )
