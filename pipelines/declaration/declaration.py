@@ -14,7 +14,7 @@
           expire: {column: day, after: 30 days}    optional: close event time older than the newest by this much
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it, by its path
-        invariant: true                            never changes: joins with it keep no state
+        invariant: true                            never changes: no change of it is computed
         primary_key: shop                          one column or a list: never NULL, and no two rows share it
         foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
         append_only: false                         true: rows are only added; checked, like keys, in each refresh
