@@ -135,7 +135,8 @@ def test_a_new_pipeline_is_declared_well_and_touches_nothing(tmp_path: Path) -> 
 
 
 def test_the_pipelines_that_come_along_are_declared_well() -> None:
-    assert [pipeline.name for pipeline in catalogue.load_all(CHECKOUT / "pipelines")] == ["airports", "flights", "routes"]
+    found = [pipeline.name for pipeline in catalogue.load_all(CHECKOUT / "pipelines")]
+    assert found == ["airports", "flights", "routes"]
 
 
 def test_loading_declarations_imports_no_spark() -> None:
