@@ -7,6 +7,8 @@ from pyspark.sql import SparkSession
 from incremental.spark.catalyst import J, catalyst, module
 
 PULL_UP = "optimizer:PullupCorrelatedPredicates"
+# LATERAL explode(m) becomes a generator over the rows, not a join, for which a map or VARIANT has no equality
+ONE_ROW = "optimizer:OptimizeOneRowRelationSubquery"
 # Subqueries, set operations, DISTINCT and common table expressions become joins, aggregates and unions.
 UNNESTING = (
     "analysis:EliminateSubqueryAliases",
@@ -14,6 +16,7 @@ UNNESTING = (
     "optimizer:ReplaceExpressions",
     "optimizer:RewriteNonCorrelatedExists",
     "optimizer:PullOutGroupingExpressions",
+    ONE_ROW,
     PULL_UP,
     "optimizer:ReplaceIntersectWithSemiJoin",
     "optimizer:ReplaceExceptWithFilter",
@@ -27,7 +30,7 @@ UNNESTING = (
 )
 # Each of these may expose a subquery of a subquery, which still contains its own correlation.
 SUBQUERIES = (
-    "optimizer:OptimizeOneRowRelationSubquery",
+    ONE_ROW,
     "optimizer:RewritePredicateSubquery",
     PULL_UP,
     "optimizer:RewriteLateralSubquery",

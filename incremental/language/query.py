@@ -41,6 +41,7 @@ from incremental.language.undeclared import check_declared, reads_views, refusin
 from incremental.language.unread import relation_number, unread
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
+from incremental.spark.java_errors import sentence_of_analysis
 
 Settings = tuple[tuple[str, str], ...]
 SchemaOf = Callable[[str], StructType | None]
@@ -128,8 +129,11 @@ class Analysis:
 
     @cached_property
     def normal(self) -> J:
-        """The plan that is translated."""
-        return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan, self.monoids))
+        """The plan that is translated; raises QueryError for a correlated subquery that Spark cannot run either."""
+        try:
+            return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan, self.monoids))
+        except PySparkException as error:
+            raise QueryError(f"Spark cannot run the query: {sentence_of_analysis(error)}") from error
 
     @property
     def replaceable(self) -> bool:
@@ -257,7 +261,7 @@ def evaluate(
             return run_program(spark, query.program(declared, schemas.get))
         return run_sql(spark, query)
     except PySparkException as error:
-        message = str(error).strip().split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
+        message = sentence_of_analysis(error)
         if UNREAD in message:
             raise QueryError(
                 "the query function runs an action (count, collect, toPandas, a pivot without its values), and no data "

@@ -49,6 +49,12 @@ def first_line(message: str) -> str:
     return NOISE.sub("", lines[0]).strip() if lines else ""
 
 
+def sentence_of_analysis(error: Exception) -> str:
+    """Return the first line of an error of Spark's analysis, without the position in the query."""
+    text = str(getattr(error, "java_exception", error)).strip()
+    return text.split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
+
+
 def cause(error: Exception) -> str:
     """Return the cause of an error in one line."""
     return first_line(causes(error)[0]) or type(error).__name__

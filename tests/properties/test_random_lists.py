@@ -31,6 +31,12 @@ ORDERS: dict[str, Callable[[Row], Any]] = {
 }
 
 
+KINDS = (
+    "list", "list", "array", "text", "text", "first", "last", "any", "known", "latest", "distinct", "set", "sorted",
+    "greatest", *["latest row", "earliest row"] * 2,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Call:
     """One aggregate: `column` by position, of the rows of a filter, in an order of its own."""
@@ -49,6 +55,7 @@ class Call:
             "known": f"first({name}, true)", "latest": f"last({name}, true)",
             "distinct": f"collect_list(distinct {name})", "set": f"collect_set({name})",
             "sorted": f"sort_array(collect_list({name}){self._where})", "greatest": f"max({name})",
+            "latest row": f"max_by({name}, a)", "earliest row": f"min_by({name}, a)",
         }[self.kind]  # fmt: skip
         if self.order:
             text += f" within group (order by {self.order})"
@@ -80,6 +87,15 @@ class Call:
                 return max(known, default=None)
 
 
+def of_tied_row(call: Call, calls: Sequence[Call], group: Sequence[Row]) -> Any:
+    """The value of max_by or min_by by `a`: of one row for all calls alike, chosen by their values."""
+    tied = dict.fromkeys(each.column for each in calls if (each.kind, each.filter) == (call.kind, call.filter))
+    taken = [row for row in group if FILTERS[call.filter](row) and row[1] is not None]
+    choose = max if call.kind == "latest row" else min
+    row = choose(taken, key=lambda row: (row[1], [(row[i] is not None, row[i]) for i in tied]), default=None)
+    return None if row is None else row[call.column]
+
+
 def ordered(calls: Sequence[Call], group: Sequence[Row]) -> list[Row]:
     """The rows of a group by the values of its lists, then by those that first and last take."""
     lists = [call.column for call in calls if call.kind in ("list", "array", "text")]
@@ -92,14 +108,17 @@ def answer(found: Sequence[Call], table: Sequence[Row]) -> list[Row]:
     by_key: dict[Any, list[Row]] = {}
     for row in table:
         by_key.setdefault(row[0], []).append(tuple(row))
-    sorted_groups = {k: ordered(found, group) for k, group in by_key.items()}
-    return sorted(((k, *(call.of(group) for call in found)) for k, group in sorted_groups.items()), key=repr)
+    answers: list[Row] = []
+    for k, group in by_key.items():
+        in_order = ordered(found, group)
+        values = (of_tied_row(c, found, group) if c.kind.endswith("row") else c.of(in_order) for c in found)
+        answers.append((k, *values))
+    return sorted(answers, key=repr)
 
 
 @st.composite
 def calls(draw: Draw) -> Call:
-    kind = draw(st.sampled_from(["list", "list", "array", "text", "text", "first", "last", "any", "known", "latest",
-                                 "distinct", "set", "sorted", "greatest"]))  # fmt: skip
+    kind = draw(st.sampled_from(KINDS))
     order = draw(st.sampled_from(list(ORDERS))) if kind == "text" else ""
     column = draw(st.integers(2 if kind == "text" else 1, 3))
     return Call(kind, column, draw(st.sampled_from(["", *FILTERS])), order)

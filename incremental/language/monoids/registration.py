@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
@@ -19,6 +18,7 @@ from incremental.language.scalars import find_undetermined
 from incremental.language.subqueries import has_subquery
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
+from incremental.spark.java_errors import sentence_of_analysis
 
 
 def register(spark: SparkSession, monoids: Iterable[DeclaredMonoid]) -> None:
@@ -79,7 +79,7 @@ def check_part(spark: SparkSession, monoid: DeclaredMonoid, part: str, sql: str,
         catalyst.parsed(spark, sql)
         frame = cast(Any, spark).sql(f"SELECT {whole} AS value")
     except JavaError as error:
-        raise fault(monoid, f"Spark cannot analyse {part} ({first_line(error)})", f"Correct {part}") from None
+        raise fault(monoid, f"Spark cannot analyse {part} ({sentence_of_analysis(error)})", f"Correct {part}") from None
     for expression in catalyst.sequence(catalyst.analysed(frame).expressions()):
         if has_subquery(spark, expression):
             raise fault(monoid, f"{part} contains a subquery", "Use constants and its arguments alone")
@@ -95,12 +95,6 @@ def is_foreign(spark: SparkSession, name: str) -> bool:
     if not catalog.functionExists(identifier):
         return False
     return MARK not in str(catalog.lookupFunctionInfo(identifier).getUsage())
-
-
-def first_line(error: Exception) -> str:
-    """Return Spark's sentence without place and plan."""
-    text = str(error) if isinstance(error, PySparkException) else str(getattr(error, "java_exception", error))
-    return text.strip().split("; line")[0].splitlines()[0]
 
 
 def fault(monoid: DeclaredMonoid, because: str, instead: str) -> QueryError:
