@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
-from py4j.java_gateway import JavaPackage  # pyright: ignore[reportMissingTypeStubs]
+from py4j.java_gateway import JavaClass, JavaPackage  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,17 +26,21 @@ OBJECT = "$.MODULE$"
 
 
 class Package:
-    """A Java package whose classes are looked up once, since Py4J asks the JVM at every mention."""
+    """A Java package or class whose members are looked up once, since Py4J asks the JVM at every mention."""
 
     def __init__(self, package: J) -> None:
         self._package = package
+
+    def __call__(self, *arguments: J) -> J:
+        """Return a new object of the class."""
+        return self._package(*arguments)
 
     def __getattr__(self, name: str) -> J:
         if name.endswith(OBJECT):
             found = getattr(getattr(self._package, name.removesuffix(".MODULE$")), "MODULE$")
         else:
             found = getattr(self._package, name)
-        if isinstance(found, JavaPackage):
+        if isinstance(found, JavaPackage | JavaClass):
             found = Package(found)
         setattr(self, name, found)
         return found
@@ -86,12 +90,11 @@ def schema_of(ddl: str) -> StructType:
 
 
 def vector(spark: SparkSession, items: Iterable[J]) -> J:
-    """Convert items to a Scala sequence."""
-    immutable = jvm(spark).scala.collection.immutable
-    listed = list(items)
-    if not listed:
-        return module(immutable, "Nil")
-    builder = immutable.Vector.newBuilder()
+    """Convert items to a Scala sequence; a few take two calls, since Java has a method for each number up to ten."""
+    java, listed = jvm(spark), list(items)
+    if len(listed) <= 10 and not any(item is None for item in listed):
+        return java.org.apache.spark.api.python.PythonUtils.toSeq(java.java.util.List.of(*listed))
+    builder = java.scala.collection.immutable.Vector.newBuilder()
     for item in listed:
         builder.addOne(item)
     return builder.result()
