@@ -6,7 +6,7 @@ the run attaches to the warm Spark that `python -m incremental.spark.shared_sess
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
@@ -56,5 +56,5 @@ class SparkResource(LazyPySparkResource):
         if self.host:
             os.environ[HOST_VARIABLE] = self.host
         known = {"master": wished.master or self.master, "memory": wished.memory or self.memory}
-        given = {key: value for key, value in known.items() if value}
+        given: Any = {key: value for key, value in known.items() if value}
         return session.start(name, settings={**self.spark_config, **wished.settings}, **given)

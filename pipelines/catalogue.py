@@ -147,13 +147,13 @@ class _Loader:
             raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}: {near}")
 
 
-def start(pipeline: Pipeline) -> SparkSession:
-    """Return the Spark session that a pipeline declares."""
+def start(pipeline: Pipeline, brief: bool = False) -> SparkSession:
+    """Return the Spark session that a pipeline declares; brief: of a process that will end after little work."""
     from incremental.spark import session
 
     part = pipeline.declaration.spark
     asked = part.model_dump(include={"master", "memory"}, exclude_none=True)
-    return session.start(f"deltafold {pipeline.name}", settings=part.settings, **asked)
+    return session.start(f"deltafold {pipeline.name}", settings=part.settings, brief=brief, **asked)
 
 
 def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
@@ -264,7 +264,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
     if isinstance(pipeline, Exception):
         return {"name": name, "state": "invalid declaration", "problem": str(pipeline)}
     try:
-        return {"name": name} | pipeline_state(pipeline, start(pipeline), opened)
+        return {"name": name} | pipeline_state(pipeline, start(pipeline, brief=True), opened)
     except DeltafoldError as error:
         return {"name": name, "state": "failing", "problem": str(error)}
 

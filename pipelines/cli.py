@@ -92,7 +92,7 @@ def run(
     """Land changed files and refresh the view, after the pipelines whose views it reads."""
     if partition and not land:
         raise typer.BadParameter("--partition cannot be combined with --no-land. Remove one of them.")
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, brief=chunk is None) as opened:
         landings: tuple[Any, ...] = ()
         below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}
         if land:
@@ -128,7 +128,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Land partitions with quarantined rows again, by the current schema."""
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, brief=True) as opened:
         landings = opened.replay(source)
     _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.replay, landings)))
 
@@ -145,7 +145,7 @@ def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
 @app.command()
 def explain(name: Name) -> None:
     """Explain how the query is maintained; no data is read."""
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, brief=True) as opened:
         text = opened.view.explain()
         descriptions.describe(opened.pipeline, opened.view, opened.step)
     print(text)
@@ -164,7 +164,7 @@ def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
 @app.command()
 def history(name: Name, as_json: Json = False) -> None:
     """List finished refreshes."""
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, brief=True) as opened:
         reports = opened.view.history()
     _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.history(reports))
 
@@ -179,7 +179,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, brief=True) as opened:
         if quarantine is None:
             answer = opened.view.answer()
         else:
@@ -228,7 +228,7 @@ def rollback(
 @app.command()
 def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]) -> None:
     """Create a branch: a new pipeline that starts from this one's last epoch."""
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, brief=True) as opened:
         opened.branch(new)
     print(f"Created {new} from the last epoch of {name}. Change its query, then: deltafold rebuild {new}")
 

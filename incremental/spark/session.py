@@ -30,6 +30,10 @@ from incremental.spark.shared_session import NoHostError, attach
 
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is deleted at the next start
 ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # loggers that repeat the message of the exception
+# Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
+# also reserves too little memory for code
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 ARRAY_HEADER = 16  # bytes; a 4 MB array plus its header would take 6 MB, since G1 rounds large arrays up to regions
 LOGGING = """\
 # Everything goes to standard error, which incremental/spark/session.py sends to spark.log.
@@ -50,12 +54,14 @@ def start(
     master: str = "local[*]",
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
+    brief: bool = False,
 ) -> SparkSession:
     """Return a SparkSession with Delta Lake; the running one if this process has started one.
 
     app_name, master: as in Spark. memory: the heap of the driver, such as "2g" (in local mode, of all of Spark).
     settings: Spark settings, which override the defaults; on a Spark that runs already, only those that can change
-    then. Raises SetupError if this machine cannot run it.
+    then. brief: the process will end after little work, so Java is started without its second compiler, unless its
+    options are set otherwise. Raises SetupError if this machine cannot run it.
     """
     given = dict(settings or {})
     host = os.environ.get("DELTAFOLD_SPARK_HOST")
@@ -69,9 +75,9 @@ def start(
             spark = attach(local_path("DELTAFOLD_SPARK_HOST", host, SetupError))
         except NoHostError as error:
             warnings.warn(f"{error}. Starting a new Spark instead.", DeltafoldWarning, stacklevel=2)
-            return _launch(_settings(app_name, master, memory, given))
+            return _launch(_settings(app_name, master, memory, given, brief))
     else:
-        return _launch(_settings(app_name, master, memory, given))
+        return _launch(_settings(app_name, master, memory, given, brief))
     for name, value in given.items():
         if spark.conf.isModifiable(name):
             spark.conf.set(name, value)
@@ -105,7 +111,7 @@ def _launch(settings: dict[str, str]) -> SparkSession:
     return SparkSession.builder.getOrCreate()
 
 
-def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) -> dict[str, str]:
+def _settings(app_name: str, master: str, memory: str, given: dict[str, str], brief: bool) -> dict[str, str]:
     cores = os.cpu_count() or 2
     settings = {
         "spark.app.name": app_name,
@@ -141,17 +147,21 @@ def _settings(app_name: str, master: str, memory: str, given: dict[str, str]) ->
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, min(cores, 200))),
     }
     settings |= given
-    _add(settings, "spark.driver.extraJavaOptions", " ", _java_options())
+    options = "spark.driver.extraJavaOptions"
+    settings[options] = _java_options(settings.get(options, ""), brief)
     return settings
 
 
-def _java_options() -> str:
+def _java_options(given: str, brief: bool) -> str:
+    """Return Java's options; of two of one name Java takes the second, so the user's win over those of `brief`."""
     logging = cache_folder() / "log4j2.properties"
     if not logging.is_file() or logging.read_text() != LOGGING:
         fresh = logging.with_name(f"log4j2.{os.getpid()}.properties")
         fresh.write_text(LOGGING)
         fresh.replace(logging)
-    return f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
+    ours = f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
+    first = BRIEF if brief and not any(os.environ.get(name) for name in JAVA_VARIABLES) else ""
+    return " ".join(filter(None, [first, given, ours]))
 
 
 def _add(settings: dict[str, str], name: str, separator: str, *values: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from incremental.algebra.errors import StateError
 from pipelines import catalogue, descriptions
 from pipelines.commands import backfill, branching, orchestrator
 from pipelines.commands.orchestrator import Landed, Refreshed, Verified, Work
@@ -81,14 +82,26 @@ class Opened:
 
 
 @contextmanager
-def open_pipeline(name: str) -> Iterator[Opened]:
-    """Open and compile a pipeline; on exit, report its work to the orchestrator."""
+def open_pipeline(name: str, brief: bool = False) -> Iterator[Opened]:
+    """Open and compile a pipeline; on exit, report its work to the orchestrator.
+
+    brief: the command takes little work once the view has been loaded, so that Spark only has to start quickly.
+    """
     pipeline = catalogue.load(name)
     with show_progress(f"{name}: starting Spark") as say:
-        spark = catalogue.start(pipeline)
+        spark = catalogue.start(pipeline, brief and _is_loaded(pipeline))
         say(f"{name}: compiling the query")
         found = Opened(pipeline, *catalogue.open(pipeline, spark), say)
         try:
             yield found
         finally:
             orchestrator.send(found.works, found.step)
+
+
+def _is_loaded(pipeline: catalogue.Pipeline) -> bool:
+    """Return whether the view has a finished epoch."""
+    try:
+        catalogue.address(pipeline)
+    except StateError:
+        return False
+    return True

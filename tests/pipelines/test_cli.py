@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 from incremental.algebra import errors
 from incremental.algebra.recipe import Recipe
 from incremental.store.journal import Intent, Journal
-from pipelines import cli
+from pipelines import catalogue, cli
 from pipelines.commands import exit_codes
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
-from tests.pipelines.pretended import DIFFERENT, REPORT, PretendedView, Row, pretend
+from tests.pipelines.pretended import ADDRESS, DIFFERENT, REPORT, PretendedView, Row, pretend
 
 
 @pytest.fixture
@@ -294,6 +294,21 @@ def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
     result = call(*arguments)
     assert result.exit_code == exit_codes.USAGE
     assert "\x1b" not in result.output
+
+
+def test_spark_starts_briefly_for_little_work(world: PretendedView, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where all rows are read: by a first load, a large change in parts, a rebuild, a verification."""
+    started: list[bool] = []
+    monkeypatch.setattr(catalogue, "start", lambda pipeline, brief: started.append(brief))
+    call("run", "shop")
+
+    def address(pipeline: object) -> object:
+        return ADDRESS
+
+    monkeypatch.setattr(catalogue, "address", address)
+    for command in (["run"], ["run", "--chunk", "1g"], ["rebuild"], ["explain"], ["verify"]):
+        call(command[0], "shop", *command[1:])
+    assert started == [False, True, False, False, True, False]
 
 
 def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.contest import counted_calls
+from incremental.spark import catalyst
+from incremental.spark.session import BRIEF, JAVA_VARIABLES, _settings  # pyright: ignore[reportPrivateUsage]
 from tests.night import night
 from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
@@ -55,10 +58,40 @@ def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) ->
     assert not list(home.iterdir())
 
 
+def test_the_users_java_options_come_after_those_of_a_brief_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java takes the last of two options, and those of its variables only where there are no others."""
+    name = "spark.driver.extraJavaOptions"
+
+    def options(brief: bool, given: str = "") -> str:
+        return _settings("test", "local[1]", "1g", {name: given} if given else {}, brief)[name]
+
+    for variable in JAVA_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    assert options(True).startswith(f"{BRIEF} -Dlog4j2") and BRIEF not in options(False)
+    assert options(True, "-XX:TieredStopAtLevel=4").startswith(f"{BRIEF} -XX:TieredStopAtLevel=4 -Dlog4j2")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=4")
+    assert options(True) == options(False)
+
+
 def test_a_page_of_memory_fills_its_regions(spark: SparkSession) -> None:
     """A page is an array: with its header over 4 MB it took 6 MB of G1's heap, which large sorts ran out of."""
     page = int(spark.conf.get("spark.buffer.pageSize") or 0)
     assert page > 0 and (page + 16) % (2 << 20) == 0
+
+
+def test_members_of_java_classes_are_looked_up_once(spark: SparkSession) -> None:
+    """Py4J asks Java what a name is at each mention, which was every eighth call of a refresh."""
+    java = catalyst.jvm(spark)
+    assert java.java.lang.Integer.valueOf("7") == 7
+    with counted_calls() as calls:
+        assert java.java.lang.Integer.valueOf("8") == 8
+        assert str(java.java.lang.StringBuilder("text")) == "text"
+    assert calls[0] <= 4  # one for the number; class, object and text of the other
+
+
+def test_scala_sequences_of_any_length(spark: SparkSession) -> None:
+    for items in ([], [0], list(range(10)), list(range(11)), [None], ["a", None]):
+        assert catalyst.sequence(catalyst.vector(spark, items)) == items
 
 
 def test_second_start_is_the_same_spark_with_its_settings(spark: SparkSession) -> None:
