@@ -21,9 +21,10 @@ from tests.pipelines.pretended import ADDRESS, DIFFERENT, REPORT, PretendedView,
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedView:
-    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    folder = tmp_path / "pipelines"  # the warehouse lies beside it
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(folder))
     shops = "  shops: {delta: shops, invariant: true}\n"
-    write(tmp_path, "shop", PARTITIONED + shops + "partitions: {kind: daily, start: 2024-01-01}\n")
+    write(folder, "shop", PARTITIONED + shops + "partitions: {kind: daily, start: 2024-01-01}\n")
     return pretend(monkeypatch)
 
 
@@ -209,7 +210,7 @@ def test_status_compares_with_the_sources(world: PretendedView, tmp_path: Path) 
     assert "interrupted, epoch 4" in call("status").stdout
     world.unfinished, world.reports = None, ()
     assert facts("status")[0]["state"] == "never refreshed"
-    write(tmp_path, "bad", "polcy: 1\n")
+    write(tmp_path / "pipelines", "bad", "polcy: 1\n")
     result = call("status")
     assert result.exit_code == exit_codes.USAGE
     assert "invalid declaration" in result.stdout and "never refreshed" in result.stdout
