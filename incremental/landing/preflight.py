@@ -32,6 +32,7 @@ from incremental.landing.formats.xml_survey import xml_fault
 from incremental.landing.text_survey import (
     LONGEST_DOCUMENT,
     NOT_UTF8,
+    LineFormat,
     TextOptions,
     has_rows_of_lines,
     row_fault,
@@ -68,7 +69,7 @@ def content_fault(file: BinaryIO, files: Files, columns: Sequence[StructField], 
         case "xml":
             return xml_fault(decompress(file, path), files.options)
         case "csv" | "json" | "text":
-            return text_fault(file, path, files)
+            return text_fault(file, path, files, files.format)
         case _:
             assert_never(files.format)
 
@@ -84,9 +85,9 @@ def size_fault(size: int) -> str:
     )
 
 
-def text_fault(file: BinaryIO, path: Path, files: Files) -> str:
+def text_fault(file: BinaryIO, path: Path, files: Files, format: LineFormat) -> str:
     """Return the first fault of a text, or nothing; looks a second time only where a fault is possible."""
-    options = TextOptions.of(files.format, files.options)
+    options = TextOptions.of(format, files.options)
     seen = survey_text(decompress(file, path), options)
     if seen.fault or (options.format == "text" and options.whole):
         return seen.fault or size_fault(seen.length)

@@ -12,22 +12,22 @@ Both modes use one parser: the rows at which the first fails are those that the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Files
+from incremental.algebra.sources import Files, Format
 from incremental.algebra.sqltext import quoted
 from incremental.landing.decompression import is_compressed
 from incremental.landing.folder import HIVE_NULL, UNPARTITIONED, Partition, spark_value
-from incremental.landing.formats.formats import DEFAULTS, TEXTS, is_single_variant, read_columns, spark_name
+from incremental.landing.formats.formats import DEFAULTS, is_single_variant, is_text, read_columns, spark_name
 from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
 from incremental.landing.text_survey import LONGEST
 from incremental.spark import catalyst
@@ -118,7 +118,7 @@ class Records:
         """Return the session settings on which rows depend: the time zone, if a text or a folder's name gives an
         instant.
         """
-        column, text = self.files.partition_by, self.files.format in TEXTS
+        column, text = self.files.partition_by, is_text(self.files.format)
         texts = [field.dataType.simpleString() for field in self.schema if text or field.name == column]
         return {TIME_ZONE: str(self.spark.conf.get(TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
 
@@ -148,8 +148,7 @@ class Records:
     ) -> DataFrame:
         """Read files by a schema and, if permissive, a column with the text of malformed rows; places: see `placed`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
-        limit = {VALUE_LIMIT: str(longest_value(paths))} if self.files.format == "csv" else {}
-        options = {**limit, **self.options, **FIXED, **settings}
+        options = {**value_limit(self.files.format, paths), **self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options)
         frames = map(reader.format(spark_name(self.files.format)).load, split_into_loads(paths))
         return reduce(DataFrame.unionByName, map(with_origin, frames) if places else frames)
@@ -187,7 +186,7 @@ class Records:
         """Return why a row is malformed: read again as text, a value that is present has become NULL."""
         fields = [(field.name, field.dataType.simpleString()) for field in self._own]
         texts = self._parsed("STRING")
-        whole = OTHER_NUMBER if self.files.format == "csv" else NO_RECORD
+        _, whole = row_parser(self.files.format)
         faults = [
             F.when(
                 texts[name].isNotNull() & F.col(quoted(name)).isNull(),
@@ -203,7 +202,7 @@ class Records:
         A row that was read has an end, and each of the parsers here would hold a value of the longest length.
         """
         types = {**{field.name: kind for field in self._own}, CORRUPT: "STRING"}
-        parse = F.from_csv if self.files.format == "csv" else F.from_json
+        parse, _ = row_parser(self.files.format)
         ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
         options = {name: value for name, value in self.options.items() if name.lower() != VALUE_LIMIT.lower()}
         return parse(F.col(CORRUPT), ddl, {**options, **PERMISSIVE})
@@ -224,6 +223,33 @@ def split_into_loads(paths: Sequence[str]) -> list[list[str]]:
     """Split paths into loads: with wildcards off, Spark reads all files again for each path that looks like one."""
     plain = [path for path in paths if not WILD & set(path)]
     return ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
+
+
+def row_parser(format: Format) -> tuple[Callable[[Column, str, dict[str, str]], Column], str]:
+    """Return Spark's parser of one malformed row, and the reason against a row that is none at all.
+
+    Only of the formats whose malformed rows Spark marks (`MARKED_FORMATS`).
+    """
+    match format:
+        case "csv":
+            return F.from_csv, OTHER_NUMBER
+        case "json":
+            return F.from_json, NO_RECORD
+        case "xml" | "text" | "parquet" | "orc" | "binary":
+            raise AssertionError(f"Spark marks no rows of {format} files")
+        case _:
+            assert_never(format)
+
+
+def value_limit(format: Format, paths: Sequence[str]) -> dict[str, str]:
+    """Return the reader option that bounds a value of these files; empty for formats other than CSV."""
+    match format:
+        case "csv":
+            return {VALUE_LIMIT: str(longest_value(paths))}
+        case "json" | "xml" | "text" | "parquet" | "orc" | "binary":
+            return {}
+        case _:
+            assert_never(format)
 
 
 def longest_value(paths: Sequence[str]) -> int:

@@ -17,8 +17,9 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, assert_never
 
+LineFormat = Literal["csv", "json", "text"]
 CHUNK = 1 << 20
 LONGEST = 64_000_000
 LONGEST_DOCUMENT = 256_000_000
@@ -35,7 +36,7 @@ class TextOptions:
     have several lines; longest: the characters that Spark may hold as a whole.
     """
 
-    format: str
+    format: LineFormat
     encoding: str | None
     end: str | None
     separator: str
@@ -45,11 +46,18 @@ class TextOptions:
     longest: int
 
     @classmethod
-    def of(cls, format: str, given: Mapping[str, str]) -> TextOptions:
+    def of(cls, format: LineFormat, given: Mapping[str, str]) -> TextOptions:
         """Return the shape by the options of a source, or by default."""
         options = {name.lower(): value for name, value in given.items()}
-        whole = options.get("wholetext" if format == "text" else "multiline", str(format == "csv")).lower() == "true"
-        document = format in ("json", "text") and whole
+        match format:
+            case "csv":
+                whole, document = options.get("multiline", "true").lower() == "true", False
+            case "json":
+                whole = document = options.get("multiline", "").lower() == "true"
+            case "text":
+                whole = document = options.get("wholetext", "").lower() == "true"
+            case _:
+                assert_never(format)
         return cls(
             format=format,
             encoding=_encoding(options.get("encoding", options.get("charset"))),

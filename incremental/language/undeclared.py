@@ -19,18 +19,19 @@ import re
 import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from typing import get_args
 
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.secrets import mask_secrets
+from incremental.algebra.sources import Format
 from incremental.language.mentions import NoDataError
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"}
 DELTA = "org.apache.spark.sql.delta."
-LANDED = ("csv", "json", "xml", "text", "parquet", "orc")  # the formats of Files
 PLAIN = re.compile(r"\w+", re.ASCII)
 MOST_PATHS = 3  # the most paths in a sentence
 COPY = "write {} to a Delta table and declare that with Delta(path)"
@@ -137,7 +138,7 @@ def of_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
     named = ", ".join(paths[:MOST_PATHS]) + (", …" if len(paths) > MOST_PATHS else "")
     if str(location.getClass().getName()).startswith(DELTA):
         return f"the Delta table {named}", f"declare it with Delta({json.dumps(paths[0], ensure_ascii=False)})"
-    if format_ in LANDED:
+    if format_ in get_args(Format):
         return f"the {format_} data in {named}", f'declare its folder with Files(path, "{format_}", schema)'
     return f"the {format_} data in {named}", COPY.format("it")
 

@@ -12,17 +12,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from pyspark.sql import types as t
 
-from incremental.algebra.sources import MARKED_FORMATS, SINGLE_VARIANT
+from incremental.algebra.sources import MARKED_FORMATS, SINGLE_VARIANT, Format
 
-SPARK_NAMES = {"binary": "binaryFile"}
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
     "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
 }
-TEXTS = {"csv", "json", "xml", "text"}
 FILE_COLUMNS = t.StructType(
     [
         t.StructField("path", t.StringType()),
@@ -34,12 +33,29 @@ FILE_COLUMNS = t.StructType(
 OFFERED = ("path", "length", "content")  # a copy of a file has another time
 
 
-def spark_name(format: str) -> str:
+def spark_name(format: Format) -> str:
     """Return Spark's name of a format."""
-    return SPARK_NAMES.get(format, format)
+    match format:
+        case "csv" | "json" | "xml" | "text" | "parquet" | "orc":
+            return format
+        case "binary":
+            return "binaryFile"
+        case _:
+            assert_never(format)
 
 
-def marks_rows(format: str) -> bool:
+def is_text(format: Format) -> bool:
+    """Return whether the files of a format are texts, whose values Spark parses."""
+    match format:
+        case "csv" | "json" | "xml" | "text":
+            return True
+        case "parquet" | "orc" | "binary":
+            return False
+        case _:
+            assert_never(format)
+
+
+def marks_rows(format: Format) -> bool:
     """Return whether Spark can mark single malformed rows."""
     return format in MARKED_FORMATS
 
@@ -49,13 +65,13 @@ def is_single_variant(options: Mapping[str, str]) -> bool:
     return any(name.lower() == SINGLE_VARIANT for name in options)
 
 
-def read_columns(format: str, declared: Sequence[t.StructField]) -> list[t.StructField]:
+def read_columns(format: Format, declared: Sequence[t.StructField]) -> list[t.StructField]:
     """Return the columns that Spark reads for those that are declared; the partition column is in neither."""
     return list(FILE_COLUMNS) if format == "binary" else list(declared)
 
 
 def schema_fault(
-    format: str, columns: Sequence[t.StructField], partition: str | None, options: Mapping[str, str]
+    format: Format, columns: Sequence[t.StructField], partition: str | None, options: Mapping[str, str]
 ) -> str:
     """Return why files of a format cannot have these columns, and the fix; empty if they can.
 
