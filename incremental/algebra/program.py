@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from incremental.algebra.canonical import digest_text
 from incremental.algebra.constraints import Constraint
@@ -135,6 +136,17 @@ class Program:
         """The names of the sources that the query reads, in order of first occurrence."""
         plans = (*(plan for stage in self.stages for plan in stage_inputs(stage)), self.answer)
         return tuple(dict.fromkeys(name for plan in plans for name in source_names(plan)))
+
+    @property
+    def has_answer_table(self) -> bool:
+        """Whether the answer has a table of its own, beside those of the stages."""
+        match self.publication:
+            case InPlace():
+                return False
+            case OwnTable():
+                return True
+            case _:
+                assert_never(self.publication)
 
     def digests(self, circumstances: object) -> dict[str, str]:
         """Return a digest of what each stage contains, whatever it and its aggregates are called.

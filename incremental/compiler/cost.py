@@ -26,7 +26,7 @@ from incremental.algebra.constraints import AppendOnlyFact
 from incremental.algebra.loops import LoopState
 from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateRead
 from incremental.algebra.product import flatten_joins
-from incremental.algebra.program import Estimate, OwnTable, Program, Stage, State, Volume, stage_inputs
+from incremental.algebra.program import Estimate, Program, Stage, State, Volume, stage_inputs
 
 MERGE_SECONDS = 1.4  # one Delta MERGE of a state, its preparation included
 REWRITE_SECONDS = 0.4  # one rewrite of a small state
@@ -64,7 +64,7 @@ class _CostModel:
         merges = sum(self._merge_seconds(stage) for stage in program.stages if self._state_changes[stage.name][0] > 0)
         plans = (*(plan for stage in program.stages for plan in stage_inputs(stage)), program.answer)
         terms = sum(self._terms(plan) for plan in plans)
-        table = PUBLISH_SECONDS if isinstance(program.publication, OwnTable) else 0.0
+        table = PUBLISH_SECONDS if program.has_answer_table else 0.0
         refresh = table + merges + TERM_SECONDS * terms + reads / SCAN_BYTES
         least = RECOMPUTE_SECONDS + self._batch_bytes(program.answer) / SCAN_BYTES
         least += sum(ROUND_SECONDS * self._all_rounds(loop) for loop in program.loops)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Plan
 from incremental.algebra.plan.repeats import find_repeats
-from incremental.algebra.program import InPlace, Program, State
+from incremental.algebra.program import Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.dataflow.loops.iterated_answer import stored_loop
 from incremental.dataflow.lowering import Lowering
@@ -109,7 +109,7 @@ class Incremental:
     def tables(self) -> tuple[str, ...]:
         """Table names in the order of their commits; the answer is in the last."""
         stages = tuple(stage.name for stage in self.program.stages)
-        return stages if isinstance(self.program.publication, InPlace) else (*stages, VIEW)
+        return (*stages, VIEW) if self.program.has_answer_table else stages
 
     @property
     def states(self) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.loops import LoopState
 from incremental.algebra.plan import Plan
-from incremental.algebra.program import InPlace, Program, State
+from incremental.algebra.program import Program, State
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
@@ -71,7 +71,7 @@ class Run:
         for stage in self._program.stages:
             with self._epoch.measure.phase(f"merge {stage.name}"):
                 self._state(stage) if isinstance(stage, State) else self._loop(stage)
-        if not isinstance(self._program.publication, InPlace):
+        if self._program.has_answer_table:
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
