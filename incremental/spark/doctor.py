@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +22,8 @@ from incremental.spark.java import provide_java
 
 GIGABYTE = 1 << 30
 OLDEST_PYTHON = (3, 11)
-WANTED = {"pyspark": "4.2.", "delta-spark": "4.4.0"}  # packages whose internals the library uses
+DISTRIBUTION = "deltafold"
+PINNED = ("pyspark", "delta-spark")  # packages whose internals the library uses
 ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes where Delta's own log store is safe
 
 
@@ -66,14 +67,20 @@ def _python() -> Finding:
 
 
 def _packages() -> Finding:
-    for name, wanted in WANTED.items():
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            return Finding("packages", False, f"{name} is not installed. Run make setup.")
-        if not found.startswith(wanted):
-            return Finding("packages", False, f"{name} is {found}, and {wanted.rstrip('.')} is wanted. Run make setup.")
-    return Finding("packages", True, ", ".join(f"{name} {version(name)}" for name in WANTED) + " are installed.")
+    try:
+        pins, found = pinned_versions(), {name: version(name) for name in PINNED}
+    except PackageNotFoundError as error:
+        return Finding("packages", False, f"{error.name} is not installed. Run make setup.")
+    for name, wanted in pins.items():
+        if found[name] != wanted:
+            return Finding("packages", False, f"{name} is {found[name]}, and {wanted} is wanted. Run make setup.")
+    return Finding("packages", True, ", ".join(map(" ".join, found.items())) + " are installed.")
+
+
+def pinned_versions() -> dict[str, str]:
+    """Return the versions of PINNED in pyproject.toml; raises PackageNotFoundError if Deltafold is not installed."""
+    pins = (requirement.split(";")[0].strip().split("==") for requirement in requires(DISTRIBUTION) or ())
+    return {pin[0]: pin[1] for pin in pins if pin[0] in PINNED}
 
 
 def _java() -> Finding:

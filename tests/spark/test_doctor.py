@@ -43,10 +43,10 @@ def test_jars_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_wrong_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(doctor.WANTED, "pyspark", "3.5.")
-    assert "and 3.5 is wanted" in finding("packages", tmp_path).sentence
-    monkeypatch.setitem(doctor.WANTED, "no-such-package", "1")
-    monkeypatch.delitem(doctor.WANTED, "pyspark")
+    assert doctor.pinned_versions().keys() == {*doctor.PINNED}
+    monkeypatch.setattr(doctor, "pinned_versions", lambda: {"pyspark": "3.5.1"})
+    assert "and 3.5.1 is wanted. Run make setup." in finding("packages", tmp_path).sentence
+    monkeypatch.setattr(doctor, "PINNED", ("no-such-package",))
     assert "no-such-package is not installed. Run make setup." in finding("packages", tmp_path).sentence
 
 

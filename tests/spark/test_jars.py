@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from incremental.spark.java import Java
 from tests.spark.machine import run, without_java
 
 FETCH = "from incremental.spark.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
+DELTA, SPARK = version("delta-spark"), ".".join(version("pyspark").split(".")[:2])
 NEEDED = (
-    "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
-    "io.delta_delta-storage-4.4.0.jar",
+    f"io.delta_delta-spark_{SPARK}_2.13-{DELTA}.jar",
+    f"io.delta_delta-storage-{DELTA}.jar",
     "io.unitycatalog_unitycatalog-client",
 )
 
