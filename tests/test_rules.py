@@ -80,6 +80,14 @@ def test_folders_are_small() -> None:
     assert not [f"{folder}: {size} modules" for folder, size in sizes.items() if size > LARGEST_FOLDER]
 
 
+def test_documented_files_exist() -> None:
+    """Protects from a page that sends the reader to a file that was moved."""
+    files = [f"/{path.relative_to(PROJECT)}" for path in tracked()]
+    named = re.findall(r"`([\w/.]+(?:\.py|\.md|\.json|\.lark|\.mrql|/))`", (PROJECT / "docs" / "design.md").read_text())
+    assert len(named) > 60
+    assert not [name for name in named if not any(f"/{name}" in file for file in files)]
+
+
 def imports(path: Path) -> set[str]:
     """Return the packages that a module imports, anywhere in it."""
     nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
