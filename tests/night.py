@@ -16,6 +16,6 @@ def sampled(cases: Iterable[Any], chosen: Callable[[Any], bool], name: Callable[
 
 
 def every(number: int, cases: Iterable[Any]) -> list[Any]:
-    """Cases as parameters, all but each so manieth only for the night."""
+    """Cases as parameters, of which only the first of each `number` runs by day."""
     listed = list(cases)
     return sampled(listed, lambda case: listed.index(case) % number == 0)

@@ -1,1 +1,1 @@
-"""Dropped files to landed Delta tables: folders, readers, manifests and quarantine."""
+"""Land input files in Delta tables: folders, readers, manifests and quarantine."""

@@ -1,1 +1,1 @@
-"""Implement the commands of the command line and render their results."""
+"""Share what commands need (opening, progress, rendering, exit codes, Dagster), and do new, branch and backfill."""

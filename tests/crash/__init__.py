@@ -1,1 +1,1 @@
-"""A refresh that is stopped anywhere is finished by the next one."""
+"""Tests of crashes: a refresh is stopped at every write, and the next one finishes it."""

@@ -1,1 +1,1 @@
-"""Dropped files become a table exactly, or nothing of them does."""
+"""Tests of landing: input files become a table exactly, or the landing fails and changes nothing."""

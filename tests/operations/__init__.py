@@ -1,1 +1,1 @@
-"""What is done to a finished view: verify, maintain, roll back, branch."""
+"""Tests of operations on a view: verify, maintain, roll back, branch."""

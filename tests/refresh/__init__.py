@@ -1,1 +1,1 @@
-"""The protocol: epochs, versions, chains, policies, parts, reuse."""
+"""Tests of the refresh protocol: epochs, versions, chains, policies, parts, reuse."""

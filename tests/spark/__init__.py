@@ -1,1 +1,1 @@
-"""Tests of what a fresh machine needs: Java, jars, the session, the doctor, the rules of the code."""
+"""Tests of Java, Delta's jars, the Spark session, the shared session and the doctor."""

@@ -1,1 +1,1 @@
-"""What is kept of a view beside its tables."""
+"""Tests of the address of a view's answer."""

@@ -1,1 +1,1 @@
-"""What machines are told of work."""
+"""Tests of log events."""
