@@ -52,3 +52,8 @@ def open_log(spark: SparkSession, path: str, label: str) -> J:
             f"the Delta table {label} cannot be opened: {reason}. Correct the address, or give Spark the jars and "
             "settings of its file system."
         ) from error
+
+
+def class_named(java: J, name: str) -> J:
+    """Return a class of Delta by its full name; `Class.forName` does not see jars that Spark added after its start."""
+    return java.org.apache.spark.util.Utils.classForName(name, True, False)

@@ -20,20 +20,12 @@ from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
 from incremental.lake.delta_log import latest_snapshot, open_log
 from incremental.lake.direct_commit import ALL, write_directly
-from incremental.lake.files import (
-    Commit,
-    File,
-    Identity,
-    actions_of,
-    commit_of,
-    data_file,
-    files_exist,
-    id_of,
-    known_files,
-    needs_mapping,
-    partition_columns,
-    selects,
-)
+from incremental.lake.files import Commit, File, Identity, as_removed, needs_mapping
+from incremental.lake.log.actions import to_java
+from incremental.lake.log.commit_log import commit_id, commits_between
+from incremental.lake.log.comparison import differing_files
+from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, selects
+from incremental.lake.log.presence import files_exist, version_exists
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
@@ -88,11 +80,7 @@ class DeltaTable:
 
     def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
-        try:
-            changes = self.log.getChanges(version, version, catalyst.none(self.spark), True)
-            return id_of(changes.next()._2().head())
-        except JavaError:
-            return ""
+        return commit_id(self.spark, self.log, version)
 
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
@@ -123,26 +111,22 @@ class DeltaTable:
 
     def files(self, version: int) -> dict[Identity, File]:
         """Return the data files of a version by identity."""
-        return {file.identity: file for file in (data_file(action) for action in actions_of(self._at(version)))}
+        return {file.identity: file for file in files_of(self.spark, self._at(version))}
+
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files that only version `before` has, and those that only `after` has (see comparison.py)."""
+        return differing_files(self.spark, self.log, self._at(before), self._at(after))
+
+    def rows(self, version: int) -> int | None:
+        """Return the number of rows of a version from the log; None if a writer did not record that of a file."""
+        return row_count(self.spark, self._at(version))
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
         """Return the files added and removed by each commit after `before` up to `after`, without Spark jobs.
 
-        None where the log is not sufficient: a commit was cleaned up, or `commit_of` cannot read it.
+        None where the log is not sufficient (see `commits_between`).
         """
-        try:
-            changes = self.log.getChanges(before + 1, after, catalyst.none(self.spark), True)
-            found: list[Commit] = []
-            while changes.hasNext():
-                commit = commit_of(
-                    self.spark, catalyst.sequence(changes.next()._2()), lambda: self.partitioned_by(before)
-                )
-                if commit is None:
-                    return None
-                found.append(commit)
-        except JavaError:
-            return None
-        return found if len(found) == after - before else None
+        return commits_between(self.spark, self.log, before, after, lambda: self.partitioned_by(before))
 
     def present(self, files: Sequence[File]) -> bool:
         """Return whether files and their deletion vectors still exist: a vacuum may have removed what a compaction
@@ -153,13 +137,13 @@ class DeltaTable:
     def is_readable(self, version: int) -> bool:
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
         try:
-            return self.present(list(self.files(version).values()))
+            return version_exists(self.spark, self.log, self._at(version))
         except SourceError:
             return False
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version, deletion vectors applied."""
-        return self._frame(self._at(version), catalyst.vector(self.spark, [file.action for file in files]))
+        return self._frame(self._at(version), to_java(self.spark, [file.action for file in files]))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which the deletion vectors of the same files differ, with `_change_type` delete or insert.
@@ -171,8 +155,8 @@ class DeltaTable:
         added, removed = (
             catalyst.vector(self.spark, [getattr(cdc, "CDCReader$CDCDataSpec")(version, instant, actions, none)])
             for actions in (
-                catalyst.vector(self.spark, [file.action for file in after]),
-                catalyst.vector(self.spark, [file.action.remove() for file in before]),
+                to_java(self.spark, [file.action for file in after]),
+                to_java(self.spark, [json.dumps(as_removed(json.loads(file.action))) for file in before], "RemoveFile"),
             )
         )
         reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.lake.commit_tag import Mark
-from incremental.lake.delta_log import open_log
-from incremental.lake.files import known_files, partition_columns
+from incremental.lake.delta_log import class_named, open_log
+from incremental.lake.log.file_lists import known_files, partition_columns
 from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -160,5 +160,5 @@ def _description(spark: SparkSession, mode: str, metadata: str) -> J:
 @lru_cache(maxsize=2)
 def _settings_of_write(java: catalyst.Package) -> int:
     """Return the number of settings that this release of Delta records of a write."""
-    described = java.java.lang.Class.forName("org.apache.spark.sql.delta.DeltaOperations$Write")
+    described = class_named(java, "org.apache.spark.sql.delta.DeltaOperations$Write")
     return len(described.getConstructors()[0].getParameterTypes())

@@ -1,57 +1,77 @@
-"""Describe data files and commits by Delta's actions, with path and deletion vector as a file's identity."""
+"""Describe data files and commits by the actions of Delta's log, with path and deletion vector as a file's identity.
+
+An action is read as the JSON that the log contains, so that a file costs no call into Java.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import SparkSession
-
-from incremental.spark import catalyst
-from incremental.spark.catalyst import J
+from typing import Any
 
 Identity = tuple[str, str]
+Action = Mapping[str, Any]
+"""One action of the log, or the content of one, as parsed from JSON."""
+
+MOST_COMMITS = 100  # beyond, comparing two snapshots is cheaper than reading the commits in between
 UNMAPPED = set(" ,;{}()\n\t=")  # characters that Parquet and Delta allow in a column name only with a name mapping
 
 
 @dataclass(frozen=True)
 class File:
-    """A data file of a version: identity (path and deletion vector), rows if known, bytes, and Delta's own action."""
+    """A data file of a version: identity (path and deletion vector), rows if known, bytes, and how its lake reads it.
+
+    action: the JSON of Delta's AddFile; rows, where the lake is in memory.
+    """
 
     identity: Identity
     rows: int | None
     bytes: int
-    action: J
+    action: Any
 
 
-def data_file(action: J) -> File:
-    """Describe the file of an AddFile action."""
-    vector = catalyst.option(action.getDeletionVectorUniqueId())
-    rows = catalyst.option(action.numLogicalRecords())
+def data_file(action: Action) -> File:
+    """Describe the file of an `add` action."""
+    vector = action.get("deletionVector")
+    rows = physical_rows(action)
     return File(
-        (str(action.path()), str(vector or "")), None if rows is None else int(rows), int(action.size()), action
+        (str(action["path"]), "" if vector is None else vector_id(vector)),
+        None if rows is None else rows - (0 if vector is None else int(vector["cardinality"])),
+        int(action["size"]),
+        json.dumps(action),
     )
 
 
-def as_added(spark: SparkSession, removed: J) -> J:
-    """Convert the RemoveFile action of a commit to an AddFile, to read the file's rows."""
-    none = catalyst.none(spark)
-    actions = catalyst.sql(spark).delta.actions
-    known = catalyst.option(removed.numPhysicalRecords())
-    stats = None if known is None else f'{{"numRecords":{known},"tightBounds":false}}'
-    return actions.AddFile(
-        removed.path(), removed.partitionValues(), removed.size().get(), 0, True, stats, None,
-        removed.deletionVector(), none, none, none, none, none,
-    )  # fmt: skip
+def physical_rows(action: Action) -> int | None:
+    """Return the rows in the file of an `add` or `remove` action, deleted ones included; None if not recorded."""
+    stats = action.get("stats")
+    rows = json.loads(stats).get("numRecords") if stats else None
+    return None if rows is None else int(rows)
 
 
-def selects(spark: SparkSession, changed: J) -> bool:
-    """Return whether the deletion vectors by which Delta reads changed rows contain any row."""
-    (relation,) = catalyst.relations_read(changed.queryExecution().analyzed())
-    nothing = catalyst.vector(spark, [])
-    files = relation.relation().location().matchingFiles(nothing, nothing)
-    return any(int(file.deletionVector().cardinality()) for file in catalyst.sequence(files))
+def vector_id(vector: Action) -> str:
+    """Return what tells a deletion vector from all others: its storage, its place, and the offset in a shared file."""
+    offset = vector.get("offset")
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}" + ("" if offset is None else f"@{offset}")
+
+
+def as_added(removed: Action) -> Action:
+    """Convert a `remove` action to an `add` action, to read the file's rows."""
+    added = {name: removed[name] for name in ("path", "partitionValues", "size")}
+    rows, vector = physical_rows(removed), removed.get("deletionVector")
+    if rows is not None:
+        added["stats"] = json.dumps({"numRecords": rows, "tightBounds": False})
+    if vector is not None:
+        added["deletionVector"] = vector
+    return added | {"modificationTime": 0, "dataChange": True}
+
+
+def as_removed(added: Action) -> Action:
+    """Convert an `add` action to the `remove` action of its file."""
+    kept = {name: added[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in added}
+    return kept | {"dataChange": True, "extendedFileMetadata": True}
 
 
 @dataclass(frozen=True)
@@ -68,7 +88,7 @@ def rows_in(files: Sequence[File]) -> float:
     return math.fsum(math.nan if file.rows is None else file.rows for file in files)
 
 
-def commit_of(spark: SparkSession, actions: Sequence[J], partitions: Callable[[], list[str]]) -> Commit | None:
+def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) -> Commit | None:
     """Return the files that a commit added and removed, from its actions; partitions: looks up the partition columns.
 
     None if the actions are not sufficient (file metadata was left out, or only metadata of existing files changed), or
@@ -76,57 +96,33 @@ def commit_of(spark: SparkSession, actions: Sequence[J], partitions: Callable[[]
     """
     if any(columns != partitions() for columns in partitionings(actions)):
         return None
-    added = [data_file(action) for action in actions if catalyst.kind(action) == "AddFile"]
-    removed = [action for action in actions if catalyst.kind(action) == "RemoveFile"]
-    if any(action.partitionValues() is None or not action.size().isDefined() for action in removed):
+    added, removed = ([each[kind] for each in actions if each.get(kind)] for kind in ("add", "remove"))
+    if any(action.get("partitionValues") is None or action.get("size") is None for action in removed):
         return None
-    gone = [data_file(as_added(spark, action)) for action in removed]
-    same = not any(action.dataChange() for action in (*removed, *(file.action for file in added)))
-    if same and added and not gone:
+    same = not any(action.get("dataChange", True) for action in (*removed, *added))
+    if same and added and not removed:
         return None
-    return Commit(added, gone, same and rows_in(added) == rows_in(gone))
+    files, gone = [data_file(action) for action in added], [data_file(as_added(action)) for action in removed]
+    return Commit(files, gone, same and rows_in(files) == rows_in(gone))
 
 
-def files_exist(spark: SparkSession, log: J, files: Sequence[File]) -> bool:
-    """Return whether files of a table, and their deletion vectors, still exist."""
-    operations = catalyst.module(catalyst.sql(spark).delta.util, "DeltaFileOperations")
-    root = log.dataPath()
-    system = root.getFileSystem(log.newDeltaHadoopConf())
-    paths = [operations.absolutePath(root.toString(), file.identity[0]) for file in files]
-    vectors = [vector for file in files if (vector := file.action.deletionVector()) is not None]
-    paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
-    return all(system.exists(path) for path in paths)
+def partitionings(actions: Sequence[Action]) -> Iterator[list[str]]:
+    """Yield the partition columns of each `metaData` action among a commit's actions."""
+    return (list(map(str, each["metaData"].get("partitionColumns", ()))) for each in actions if each.get("metaData"))
 
 
-def partition_columns(metadata: J) -> list[str]:
-    """Return the partition columns of a Metadata action, whose values are in the log and not in the files."""
-    return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
-
-
-def partitionings(actions: Sequence[J]) -> Iterator[list[str]]:
-    """Yield the partition columns of each Metadata action among a commit's actions."""
-    return (partition_columns(action) for action in actions if catalyst.kind(action) == "Metadata")
-
-
-def actions_of(snapshot: J) -> Sequence[J]:
-    """Return the AddFile actions of a version."""
-    files = known_files(snapshot)
-    return list(snapshot.allFiles().collectAsList()) if files is None else catalyst.sequence(files)
-
-
-def known_files(snapshot: J) -> J | None:
-    """Return the AddFiles in a version's checksum, which small tables have; None if listing them takes Spark jobs."""
-    known = catalyst.option(snapshot.checksumOpt())
-    files = None if known is None else catalyst.option(known.allFiles())
-    return None if known is None or files is None or files.size() != known.numFiles() else files
+def net_change(commits: Sequence[Commit]) -> tuple[dict[Identity, File], dict[Identity, File]]:
+    """Return the files that some commits removed and added in all; a file added and then removed is neither."""
+    removed: dict[Identity, File] = {}
+    added: dict[Identity, File] = {}
+    for commit in commits:
+        for one, other, files in ((added, removed, commit.removed), (removed, added, commit.added)):
+            for file in files:
+                if one.pop(file.identity, None) is None:
+                    other[file.identity] = file
+    return removed, added
 
 
 def needs_mapping(columns: Sequence[str]) -> bool:
     """Return whether some column name needs Delta's name mapping, which gives columns other names in the files."""
     return any(UNMAPPED & set(name) for name in columns)
-
-
-def id_of(action: J) -> str:
-    """Return the id of a commit, which its first action contains; empty where it does not."""
-    known = catalyst.option(action.txnId()) if catalyst.kind(action) == "CommitInfo" else None
-    return "" if known is None else str(known)

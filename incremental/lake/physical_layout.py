@@ -20,10 +20,11 @@ from pyspark.sql import functions as F
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta_table import DeltaTable
-from incremental.lake.files import actions_of
-from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionFiles, VersionedTable
+from incremental.lake.log.commit_log import first_removal
+from incremental.lake.log.file_lists import partition_files
+from incremental.lake.protocol import HOUR, MARGIN_HOURS, PartitionFiles, VersionedTable
 from incremental.spark import catalyst
-from incremental.spark.catalyst import J, JavaError
+from incremental.spark.catalyst import JavaError
 
 
 class Storage(DeltaTable):
@@ -31,20 +32,7 @@ class Storage(DeltaTable):
 
     def partitions(self) -> tuple[PartitionFiles, ...]:
         """Return the partitions of the latest version; one for an unpartitioned table."""
-        found: dict[str | None, PartitionFiles] = {}
-        for action in actions_of(self._latest()):
-            values = catalyst.sequence(action.partitionValues().values().toSeq())
-            value = None if not values or values[0] is None else str(values[0])
-            part, vector = found.get(value, PartitionFiles(value)), action.deletionVector()
-            rows, deleted = catalyst.option(action.numPhysicalRecords()), 0 if vector is None else vector.cardinality()
-            found[value] = PartitionFiles(
-                value,
-                part.files + 1,
-                part.small + (int(action.size()) < SMALL_FILE),
-                part.rows + int(rows or 0),
-                part.deleted + int(deleted),
-            )
-        return tuple(found.values())
+        return partition_files(self.spark, self._latest())
 
     def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
         """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
@@ -85,16 +73,13 @@ class Storage(DeltaTable):
         if latest is None or version >= latest:
             return 0.0
         try:
-            changes = self.log.getChanges(version + 1, latest, catalyst.none(self.spark), True)
-            while changes.hasNext():
-                actions = catalyst.sequence(changes.next()._2())
-                times = [removed_at(action) for action in actions if catalyst.kind(action) == "RemoveFile"]
-                if times:
-                    hours = (time.time() - min(times)) / HOUR + MARGIN_HOURS
-                    return hours if hours < self._tombstone_hours else None
+            removed = first_removal(self.spark, self.log, version + 1, latest)
         except JavaError:
             return None
-        return 0.0
+        if removed is None:
+            return 0.0
+        hours = (time.time() - removed) / HOUR + MARGIN_HOURS
+        return hours if hours < self._tombstone_hours else None
 
     def usage(self) -> tuple[int, int]:
         """Return the files and bytes on the disk, those of old versions included, Delta's log excluded."""
@@ -118,12 +103,6 @@ class Storage(DeltaTable):
         delta = catalyst.sql(self.spark).delta
         millis = delta.DeltaLog.tombstoneRetentionMillis(self._latest().metadata())
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
-
-
-def removed_at(action: J) -> float:
-    """Return when Delta removed a file, in seconds since 1970; 0 where its writer did not record it."""
-    millis = catalyst.option(action.deletionTimestamp())
-    return 0.0 if millis is None else float(millis) / 1000
 
 
 def arranged(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:

@@ -129,6 +129,14 @@ class VersionedTable(Protocol):
         """Return the data files of a version by identity."""
         ...
 
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files that only version `before` has, and those that only version `after` has."""
+        ...
+
+    def rows(self, version: int) -> int | None:
+        """Return the number of rows of a version from the log alone; None if it is not recorded for every file."""
+        ...
+
     def commits(self, before: int, after: int) -> list[Commit] | None:
         """Return the files added and removed by each commit after `before` up to `after`; None if the log is not
         sufficient.

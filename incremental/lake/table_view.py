@@ -80,6 +80,14 @@ class TableView:
         """Return the data files of a version by identity."""
         return self.table.files(version)
 
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files that only one of two versions has."""
+        return self.table.compare(before, after)
+
+    def rows(self, version: int) -> int | None:
+        """Return the number of rows of a version, None if it is not known."""
+        return self.table.rows(version)
+
     def commits(self, before: int, after: int) -> list[Commit] | None:
         """Return the files added and removed by each commit between two versions."""
         return self.table.commits(before, after)

@@ -18,10 +18,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import is_unordered, quoted
-from incremental.lake.files import File, Identity
+from incremental.lake.files import MOST_COMMITS, File, Identity
 from incremental.lake.protocol import VersionedTable
-
-MOST_COMMITS = 100  # beyond, comparing two snapshots is cheaper than reading the commits in between
 
 
 @dataclass(frozen=True)
@@ -137,14 +135,16 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
 
 
 def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
-    """Compare the file lists of both versions (the definition); all files differ if `remapped`."""
+    """Compare the files of both versions (the definition); all files differ if `remapped`."""
     if before == after and table.origin is table:
         return Difference(table, before, after, (), ())
-    apart = before is not None and remapped(table, before, after)
-    old, new = {} if before is None else table.origin.files(before), table.files(after)
-    removed = tuple(file for identity, file in old.items() if apart or identity not in new)
-    added = tuple(file for identity, file in new.items() if apart or identity not in old)
-    return Difference(table, before, after, removed, added, apart)
+    if before is None:
+        return Difference(table, before, after, (), tuple(table.files(after).values()))
+    if remapped(table, before, after):
+        old, new = table.origin.files(before), table.files(after)
+        return Difference(table, before, after, tuple(old.values()), tuple(new.values()), True)
+    removed, added = table.compare(before, after)
+    return Difference(table, before, after, tuple(removed), tuple(added))
 
 
 def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:

@@ -15,7 +15,6 @@ bounded: what would take it beyond its limit is not landed at all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -25,7 +24,6 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.sources import Files
 from incremental.algebra.sqltext import literal
-from incremental.lake.files import rows_in
 from incremental.lake.protocol import Table
 from incremental.landing.folder import Partition
 from incremental.landing.line_numbers import with_lines
@@ -58,8 +56,8 @@ class Quarantine:
     def size(self) -> int:
         """Return the number of its rows, from Delta's log alone."""
         version = self.table.version()
-        rows = 0 if version is None else rows_in(list(self.table.files(version).values()))
-        return sum(self.counts().values()) if math.isnan(rows) else int(rows)
+        rows = 0 if version is None else self.table.rows(version)
+        return sum(self.counts().values()) if rows is None else rows
 
     def refusal(self, malformed: DataFrame, total: int) -> str:
         """Return why rows are not quarantined, or nothing; total: the number of rows it would then hold."""

@@ -68,6 +68,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "schema": table.schema().simpleString(),
         "rows": bag(table.at(version)),
         "files": sorted((file.rows or 0, bool(file.identity[1])) for file in files),
+        "rows known": table.rows(version),
         "size": (table.size()[0], table.size()[1] > 0),
         "epochs": [table.epoch(application) for application in "ab"],
         "partitions": sorted(map(repr, table.partitions())),
@@ -84,6 +85,9 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         change = file_difference(table, before, version)
         columns = [name for name in table.schema(before).names if name in table.schema().names]
         shown["insert only"] = change.insert_only
+        shown["differing files"] = [
+            rows(side) for pair in ((before, version), (version, before)) for side in table.compare(*pair)
+        ]
         shown["change"] = weights(change.frame(columns, True)) if columns else None
     return shown
 

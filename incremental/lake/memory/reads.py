@@ -96,6 +96,15 @@ class MemoryReads:
         """Return the data files of a version by identity."""
         return dict(self._at(version).files)
 
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files that only version `before` has, and those that only version `after` has."""
+        old, new = self.files(before), self.files(after)
+        return [old[each] for each in old if each not in new], [new[each] for each in new if each not in old]
+
+    def rows(self, version: int) -> int | None:
+        """Return the number of rows of a version."""
+        return sum(file.rows or 0 for file in self.files(version).values())
+
     def commits(self, before: int, after: int) -> list[Commit] | None:
         """Return the files added and removed by each commit; None if the partition column changed in between."""
         versions = [version for version in self.latest.back() if before <= version.number <= after]

@@ -83,7 +83,7 @@ class LoopStage:
         stored = table.at(before)
         if size <= tuning.prune_above_bytes:
             stored = self.checkpoints.keep(stored.coalesce(1) if step.is_small() else stored)
-        rounds = Rounds(step, stored, lambda: sum(file.rows or 0 for file in table.files(before).values()), tuning)
+        rounds = Rounds(step, stored, lambda: table.rows(before) or 0, tuning)
         found = rounds.run()
         if found.given_up:
             return self._from_nothing(step, write, STARTED_OVER), None

@@ -1,0 +1,1 @@
+"""Delta's log: commits and the files of versions, read in batches."""

@@ -1,0 +1,99 @@
+"""List and count the files of a Delta table's versions.
+
+The checksum beside a commit lists the files of a small table. The file lists of all others stay in Spark: only what
+was asked for is collected, so that the driver's memory does not grow with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from incremental.lake.files import Action, File, data_file, physical_rows
+from incremental.lake.log.actions import from_java, java_list
+from incremental.lake.protocol import SMALL_FILE, PartitionFiles
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+ROWS = "CAST(get_json_object(stats, '$.numRecords') AS BIGINT)"
+DELETED = "coalesce(deletionVector.cardinality, 0)"
+
+
+def known_files(snapshot: J) -> J | None:
+    """Return the AddFiles in a version's checksum, which small tables have; None if listing them takes Spark jobs."""
+    known = catalyst.option(snapshot.checksumOpt())
+    files = None if known is None else catalyst.option(known.allFiles())
+    return None if known is None or files is None or files.size() != known.numFiles() else files
+
+
+def files_of(spark: SparkSession, snapshot: J) -> list[File]:
+    """Return all files of a version."""
+    known = known_files(snapshot)
+    listed = snapshot.allFiles().collectAsList() if known is None else java_list(spark, known)
+    return [data_file(action) for action in from_java(spark, listed)]
+
+
+def row_count(spark: SparkSession, snapshot: J) -> int | None:
+    """Return the number of rows of a version; None if a writer did not record that of a file."""
+    known = known_files(snapshot)
+    if known is not None:
+        rows = [data_file(action).rows for action in from_java(spark, java_list(spark, known))]
+        return None if None in rows else sum(each or 0 for each in rows)
+    totals = "count(*) AS files", f"count({ROWS}) AS counted", f"coalesce(sum({ROWS} - {DELETED}), 0) AS total"
+    found = rows_of_actions(spark, snapshot).selectExpr(*totals).collect()[0]
+    return int(found["total"]) if found["files"] == found["counted"] else None
+
+
+def rows_of_actions(spark: SparkSession, snapshot: J) -> DataFrame:
+    """Return the AddFiles of a version as rows."""
+    return DataFrame(snapshot.allFiles().toDF(), spark)
+
+
+def collected(spark: SparkSession, actions: DataFrame) -> list[File]:
+    """Return the files of AddFiles in rows."""
+    encoder = catalyst.module(catalyst.sql(spark).delta.implicits, "package").addFileEncoder()
+    found = getattr(catalyst.dataset(actions), "as")(encoder).collectAsList()
+    return [data_file(action) for action in from_java(spark, found)]
+
+
+def partition_files(spark: SparkSession, snapshot: J) -> tuple[PartitionFiles, ...]:
+    """Return the files of a version by its first partition column; one entry for an unpartitioned table."""
+    known = known_files(snapshot)
+    if known is not None:
+        return counted(from_java(spark, java_list(spark, known)))
+    value = F.expr("get(map_values(partitionValues), 0)").alias("value")
+    found = rows_of_actions(spark, snapshot).groupBy(value)
+    totals = "count(*)", f"count_if(size < {SMALL_FILE})", f"coalesce(sum({ROWS}), 0)", f"sum({DELETED})"
+    rows = found.agg(*map(F.expr, totals)).collect()
+    return tuple(PartitionFiles(row[0], row[1], row[2], row[3], row[4]) for row in rows)
+
+
+def partition_columns(metadata: J) -> list[str]:
+    """Return the partition columns of a Metadata action, whose values are in the log and not in the files."""
+    return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
+
+
+def counted(actions: Iterable[Action]) -> tuple[PartitionFiles, ...]:
+    """Return the files of `add` actions by the first partition column."""
+    found: dict[str | None, PartitionFiles] = {}
+    for action in actions:
+        value = next(iter(action["partitionValues"].values()), None)
+        part, vector = found.get(value, PartitionFiles(value)), action.get("deletionVector")
+        found[value] = PartitionFiles(
+            value,
+            part.files + 1,
+            part.small + (int(action["size"]) < SMALL_FILE),
+            part.rows + (physical_rows(action) or 0),
+            part.deleted + (0 if vector is None else int(vector["cardinality"])),
+        )
+    return tuple(found.values())
+
+
+def selects(spark: SparkSession, changed: J) -> bool:
+    """Return whether the deletion vectors by which Delta reads changed rows contain any row."""
+    (relation,) = catalyst.relations_read(changed.queryExecution().analyzed())
+    nothing = catalyst.vector(spark, [])
+    files = java_list(spark, relation.relation().location().matchingFiles(nothing, nothing))
+    return any(int(action["deletionVector"]["cardinality"]) for action in from_java(spark, files))
