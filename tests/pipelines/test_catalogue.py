@@ -38,7 +38,7 @@ def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) 
         ({"sql": "SELECT 1", "py": FUNCTION}, "there is query.sql and query.py; a pipeline has exactly one"),
         ({"txt": ""}, "there is no query; a pipeline has exactly one"),
         ({"sql": " \n"}, "query.sql: it is empty"),
-        ({"mrql": "select x\nfrm y;"}, "query.mrql:2:1: `frm` cannot stand here"),
+        ({"mrql": "select x\nfrm y;"}, "query.mrql:2:1: unexpected `frm`"),
         ({"py": "def query(sales:\n"}, "line 1: it is not Python"),
         ({"py": "x = 1\n"}, "it defines no function `query`"),
         (

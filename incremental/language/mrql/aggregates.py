@@ -32,14 +32,14 @@ def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
     if name in ("sum", "avg"):
         total = None if item is None else t.sum_of(item)
         if total is None:
-            raise span.error(f"{name} needs a bag of numbers, this is a bag of {shown}. Take a part that is a number.")
+            raise span.error(f"{name}: expected a bag of numbers, found one of {shown}. Take a part that is a number.")
         return t.DOUBLE if name == "avg" else total
     if name in ("some", "all"):
         if item not in (t.BOOL, t.NOTHING):
-            raise span.error(f"{name} needs a bag of bool, this is a bag of {shown}. Compare its elements first.")
+            raise span.error(f"{name}: expected a bag of bool, found one of {shown}. Compare its elements first.")
         return t.BOOL
     if item is None or not t.is_scalar(item):
-        raise span.error(f"{name} needs a bag of scalars, this is a bag of {shown}. Order by it, and take the first.")
+        raise span.error(f"{name}: expected a bag of scalars, found one of {shown}. Order by it, and take the first.")
     return item
 
 
@@ -54,7 +54,7 @@ def aggregated(name: str, value: Value, scope: Scope, span: Span) -> Value:
         case Group():
             return of_group(name, value, scope, span)
         case _:
-            raise span.error(f"{name} needs a collection, this is {described(value, scope)}. Write {{…}} around it.")
+            raise span.error(f"{name}: expected a collection, found {described(value, scope)}. Write {{…}} around it.")
 
 
 def zero_of(type_: Type) -> str:
@@ -172,4 +172,4 @@ def exists(value: Value, scope: Scope, span: Span) -> Scalar:
             value.pour(frame)
             return Scalar(scope.subquery(f"EXISTS (SELECT 1{frame.text()})", span), t.BOOL)
         case _:
-            raise span.error(f"exists needs a collection, this is {described(value, scope)}. Compare it instead.")
+            raise span.error(f"exists: expected a collection, found {described(value, scope)}. Compare it instead.")

@@ -56,16 +56,17 @@ def called(node: T.Call, scope: Scope) -> Value:
 
 
 def exactly(node: T.Call, count: int) -> tuple[Node, ...]:
-    """The arguments of a call that takes so many."""
+    """The arguments of a call, `count` in number. Raises QueryError for another number."""
     if len(node.arguments) != count:
-        raise node.span.error(f"{node.name} takes {count} arguments, not {len(node.arguments)}. Correct the call.")
+        expected = f"{count} argument{'s' if count != 1 else ''}"
+        raise node.span.error(f"{node.name}: expected {expected}, found {len(node.arguments)}. Correct the call.")
     return node.arguments
 
 
 def deeper(name: str, scope: Scope, span: Span) -> Scope:
     """The scope within the body of a function or macro; raises QueryError for one that calls itself."""
     if name in scope.calls:
-        raise span.error(f"{name} calls itself, and a query is unfolded before it runs. Use repeat, or a range.")
+        raise span.error(f"{name} calls itself: a query is unfolded before it runs. Use repeat, or a range.")
     return replace(scope, calls=(*scope.calls, name))
 
 
@@ -106,7 +107,7 @@ def folded(aggregation: I.AggregationDefinition, value: Value, scope: Scope, spa
     array = scope.inside(value, span)
     if not isinstance(array, Array):
         shown = described(value, scope)
-        raise span.error(f"{aggregation.name} needs a collection, this is {shown}. Write {{…}} around it.")
+        raise span.error(f"{aggregation.name}: expected a collection, found {shown}. Write {{…}} around it.")
     type_ = casts.type_of(aggregation.type, scope)
     total, each = scope.fresh.fresh("s"), scope.fresh.fresh("x")
     inner = replace(scope.within(total, each), names={}, repeated=())

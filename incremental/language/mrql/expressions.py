@@ -136,7 +136,7 @@ def combined(operation: str, left: Value, right: Value, scope: Scope, node: Node
     for value in inside:
         if not isinstance(value, Array):
             raise node.span.error(
-                f"{operation} needs collections, this is {described(value, scope)}. Write {{…}} around it."
+                f"{operation}: expected collections, found {described(value, scope)}. Write {{…}} around it."
             )
     a, b = casts.unify(inside, scope, node.span, f"the sides of {operation}")
     assert isinstance(a, Array) and isinstance(b, Array)
@@ -171,7 +171,9 @@ def argument(node: Node, at: int, scope: Scope) -> Value:
     if at < len(scope.definitions.arguments):
         return Scalar(v.text(scope.definitions.arguments[at]), t.STRING)
     count = len(scope.definitions.arguments)
-    raise node.span.error(f"the query has {count} arguments, counted from 0. Pass more: Mrql(text, args=(…)).")
+    raise node.span.error(
+        f"args[{at}]: the query has {count or 'no'} arguments, counted from 0. Pass more: Mrql(text, args=(…))."
+    )
 
 
 def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: Scope) -> Value:

@@ -85,7 +85,8 @@ def applied(name: str, arguments: Sequence[Value], scope: Scope, span: Span) -> 
     signature = FUNCTIONS[name]
     count = len(signature.arguments)
     if len(arguments) != count:
-        raise span.error(f"{name} takes {count} argument{'s' if count > 1 else ''}, not {len(arguments)}. Correct it.")
+        expected = f"{count} argument{'s' if count != 1 else ''}"
+        raise span.error(f"{name}: expected {expected}, found {len(arguments)}. Correct the call.")
     kinds = zip(signature.arguments, arguments, strict=True)
     values = [argument(name, kind, value, scope, span) for kind, value in kinds]
     result = signature.result
@@ -95,7 +96,7 @@ def applied(name: str, arguments: Sequence[Value], scope: Scope, span: Span) -> 
             result = t.unified(result, value.type)
             if result is None:
                 shown = " and ".join(t.shown(each.type) for each in values)
-                raise span.error(f"{name} needs values of one type, these are {shown}. Cast one with `as`.")
+                raise span.error(f"{name}: expected values of one type, found {shown}. Cast one with `as`.")
         values = [cast_scalar(value, result) for value in values]
     return v.unpack(signature.sql.format(*(value.sql for value in values)), result)
 
@@ -116,7 +117,7 @@ def argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Sc
         if fits[kind] or value.type == t.NOTHING:
             return value if wanted is None else cast_scalar(value, wanted)
     expected = {SAME: "number", ONE: "scalar"}.get(kind, kind)
-    raise span.error(f"{name} expected a {expected}, found {described(value, scope)}. Cast it, or take a part of it.")
+    raise span.error(f"{name}: expected a {expected}, found {described(value, scope)}. Cast it, or take a part of it.")
 
 
 def cast_scalar(value: Scalar, wanted: Type) -> Scalar:

@@ -28,23 +28,21 @@ def indexed(value: Value, index: Value, scope: Scope, span: Span) -> Value:
     if isinstance(value, Array):
         if value.bag and not (isinstance(value.item, t.Tuple) and len(value.item.items) == 2):
             raise span.error(
-                f"an index needs a list or a bag of pairs, this is {described(value, scope)}. Order it first."
+                f"index: expected a list or a bag of pairs, found {described(value, scope)}. Order it first."
             )
         return in_map(value, index, scope, span) if value.bag else in_list(value, position(index, scope, span))
     if isinstance(value, Relation):
         if value.ordered:
             return at_position(value, position(index, scope, span), scope, span)
         return looked_up(value, index, scope, span)
-    raise span.error(
-        f"an index needs a list or a bag of pairs, this is {described(value, scope)}. Use `#` for a tuple."
-    )
+    raise span.error(f"index: expected a list or a bag of pairs, found {described(value, scope)}. Use `#` for a tuple.")
 
 
 def position(index: Value, scope: Scope, span: Span) -> str:
     """An index as an INT."""
     if isinstance(index, Scalar) and t.is_integer(index.type):
         return index.sql if index.type == t.INT else f"CAST({index.sql} AS INT)"
-    raise span.error(f"the index of a list is an int, this is {described(index, scope)}. Cast it with `as int`.")
+    raise span.error(f"index of a list: expected an int, found {described(index, scope)}. Cast it with `as int`.")
 
 
 def in_list(array: Array, at: str) -> Value:
@@ -74,7 +72,7 @@ def looked_up(relation: Relation, key: Value, scope: Scope, span: Span) -> Value
     pair = relation.pour(frame).value
     if not (isinstance(pair, Product) and len(pair.parts) == 2):
         shown = described(relation, scope)
-        raise span.error(f"an index needs a list or a bag of pairs, this is {shown}. Order it first.")
+        raise span.error(f"index: expected a list or a bag of pairs, found {shown}. Order it first.")
     frame.filter(operators.equal(pair.parts[0], key, scope.at(frame), span))
     _, sql, type_ = packed(pair.parts[1], frame, scope, span)
     best = f"named_struct('n', count(1), 'v', max(named_struct('v', {sql})))"
@@ -119,7 +117,7 @@ def sliced(value: Value, first: Value, last: Value, scope: Scope, span: Span) ->
     if isinstance(value, Relation) and value.ordered:
         value = scope.collected(value, span)
     if not (isinstance(value, Array) and not value.bag):
-        raise span.error(f"a part of a list needs a list, this is {described(value, scope)}. Order it first.")
+        raise span.error(f"part of a list: expected a list, found {described(value, scope)}. Order it first.")
     a, b = position(first, scope, span), position(last, scope, span)
     sql = v.pack(value)
     inside = f"greatest(0, least({b}, size({sql})) - greatest({a}, 0))"
@@ -130,7 +128,7 @@ def only(value: Value, scope: Scope, span: Span) -> Value:
     """`elem(c)`: the only element of a collection; of none or several it is an error."""
     array = scope.inside(value, span)
     if not isinstance(array, Array):
-        raise span.error(f"elem needs a collection, this is {described(value, scope)}. Use the value itself.")
+        raise span.error(f"elem: expected a collection, found {described(value, scope)}. Use the value itself.")
     sql = v.pack(array)
     return v.unpack(f"get({sql}, if(size({sql}) = 1, 0, raise_error('MRQL: elem of none or of several')))", array.item)
 
@@ -139,7 +137,7 @@ def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) 
     """`first .. last`, a list, or `first ... last`, a relation: the numbers from first to last."""
     for value in (first, last):
         if not (isinstance(value, Scalar) and t.is_integer(value.type)):
-            raise span.error(f"a range needs integers, this is {described(value, scope)}. Cast it with `as int`.")
+            raise span.error(f"range: expected integers, found {described(value, scope)}. Cast it with `as int`.")
     type_ = t.unified(*(each.type for each in (first, last) if isinstance(each, Scalar)))
     assert type_ is not None
     a, b = (v.pack(v.converted(value, type_)) for value in (first, last))

@@ -40,7 +40,9 @@ def inserted(value: Value, node: T.Node, scope: Scope) -> str:
             inner = inserted(v.unpack(element, item), node, scope)
             return f"array_join(transform({v.pack(value)}, {element} -> {inner}), '')"
         case _:
-            raise node.span.error(f"a hole takes scalars and elements, this is {described(value, scope)}. Take a part.")
+            raise node.span.error(
+                f"hole of a template: expected scalars and elements, found {described(value, scope)}. Take a part."
+            )
 
 
 def part(node: T.Markup, scope: Scope) -> Value:
@@ -49,7 +51,7 @@ def part(node: T.Markup, scope: Scope) -> Value:
     if not node.what.startswith("@") or node.what == "@*":
         raise node.span.error("child elements and all attributes at once are not supported. Use text(x), x.@name.")
     if not (isinstance(value, Scalar) and value.type == t.XML):
-        raise node.span.error(f"an attribute is of XML, this is {described(value, scope)}. Cast a text with `as XML`.")
+        raise node.span.error(f"attribute: expected XML, found {described(value, scope)}. Cast a text with `as XML`.")
     path = f"/*/@{node.what[1:]}"
     there = f"xpath_boolean({value.sql}, {v.text(path)})"
     found = f"xpath_string({value.sql}, {v.text(path)})"

@@ -23,7 +23,7 @@ def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
     if isinstance(value, Scalar) and (t.is_number(value.type) or value.type == t.NOTHING):
         return value
     raise span.error(
-        f"{what} needs numbers, this is {described(value, scope)}. Cast it with `as`, or take a part of it."
+        f"{what}: expected numbers, found {described(value, scope)}. Cast it with `as`, or take a part of it."
     )
 
 
@@ -135,7 +135,20 @@ def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
         item, inner = value.item.items[position], v.unpack(element, value.item)
         assert isinstance(inner, Product)
         return Array(f"transform({value.sql}, {element} -> {v.pack(inner.parts[position])})", item, value.bag)
-    raise span.error(f"there is no part #{position} in {described(value, scope)}. Parts are counted from 0.")
+    raise span.error(f"part #{position}: {described(value, scope)} has no such part. {_instead_of_part(value)}.")
+
+
+def _instead_of_part(value: Value) -> str:
+    """Return the fix for a part that a value does not have."""
+    match value:
+        case Product(parts=parts, names=names) if parts and (names is None or value.positional):
+            return f"Use #0 to #{len(parts) - 1}"
+        case Product(names=names) if names:
+            return f"Use a field by its name: .{', .'.join(names)}"
+        case Array(item=t.Tuple(items)) if items:
+            return f"Use #0 to #{len(items) - 1}"
+        case _:
+            return "Take a part of a tuple"
 
 
 def choose(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:

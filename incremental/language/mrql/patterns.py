@@ -74,11 +74,11 @@ def bind_parts(pattern: Node, items: Sequence[Node], values: Sequence[Value], sc
 
 
 def parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Value]:
-    """The parts of a tuple of so many; a row of a source counts as one."""
+    """The parts of a tuple, `count` in number; a row of a source counts as a tuple. Raises QueryError for another."""
     if isinstance(value, Product) and len(value.parts) == count and (value.names is None or value.positional):
         return value.parts
     raise pattern.span.error(
-        f"the pattern takes a tuple of {count}, this is {described(value, scope)}. Write a pattern of that form."
+        f"pattern: expected a tuple of {count}, found {described(value, scope)}. Write a pattern of that form."
     )
 
 
@@ -86,7 +86,7 @@ def bind_list(pattern: Node, items: Sequence[Node], value: Value, scope: Scope, 
     """Bind patterns to the elements of a list of as many."""
     value = scope.inside(value, pattern.span)
     if not isinstance(value, Array):
-        raise pattern.span.error(f"the pattern takes a list, this is {described(value, scope)}. Bind a name instead.")
+        raise pattern.span.error(f"pattern: expected a list, found {described(value, scope)}. Bind a name instead.")
     bound = also(bound, f"size({value.sql}) = {len(items)}")
     elements = [v.unpack(f"get({v.pack(value)}, {position})", value.item) for position in range(len(items))]
     return bind_parts(pattern, items, elements, scope, bound)
@@ -97,7 +97,9 @@ def bind_constructor(
 ) -> Bound:
     """Bind patterns to what a constructor holds, where the value has its tag."""
     if not (isinstance(value, Scalar) and isinstance(value.type, t.Data) and name in value.type.constructors):
-        raise pattern.span.error(f"{name} is not a constructor of {described(value, scope)}. Use one of its own.")
+        data = value.type if isinstance(value, Scalar) and isinstance(value.type, t.Data) else None
+        instead = f"Use {' or '.join(data.constructors)}" if data else "Match a value of a data type"
+        raise pattern.span.error(f"{name} is not a constructor of {described(value, scope)}. {instead}.")
     held = value.type.items[value.type.constructors.index(name)]
     inner = v.unpack(f"{value.sql}.`{name}`", held)
     bound = also(bound, f"({value.sql}.tag = '{name}')")

@@ -65,11 +65,12 @@ def chosen(items: Sequence[Node], number: int | None, text: Text) -> I.Evaluate:
     """The query that is the view: the last one, or that of a number, counted from 1."""
     queries = [item for item in items if isinstance(item, I.Evaluate)]
     if not queries:
-        raise Span(text, 0, 0).error("there is no query in the program. Add one; definitions alone have no answer.")
+        raise Span(text, 0, 0).error("there is no query in the program: definitions alone have no answer. Add one.")
     if number is None:
         return queries[-1]
     if not 1 <= number <= len(queries):
-        raise Span(text, 0, 0).error(f"item={number}, and the program has {len(queries)} queries. Count from 1.")
+        found = "one query" if len(queries) == 1 else f"{len(queries)} queries"
+        raise Span(text, 0, 0).error(f"item={number}: the program has {found}. Choose 1 to {len(queries)}.")
     return queries[number - 1]
 
 

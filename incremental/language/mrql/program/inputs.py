@@ -86,7 +86,9 @@ def path_of(node: T.Call, arguments: Sequence[str]) -> str:
         case (T.Index(value=T.Name(name="args"), index=T.Literal(value=int(at))),) if at < len(arguments):
             return arguments[at]
         case _:
-            raise node.span.error('the second part of a source is its path. Write source(binary, "path").')
+            raise node.span.error(
+                'path of a source: expected a text, or an element of args. Write source(binary, "path").'
+            )
 
 
 def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -> Relation:
@@ -94,7 +96,8 @@ def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -
     span, (kind, *rest) = node.span, node.arguments or (None,)
     form = kind.name.lower() if isinstance(kind, T.Name) else ""
     if form not in FORMS:
-        raise span.error(f"a source is {', '.join(FORMS)}. Land other files, and read them by source(binary, …).")
+        found = f"{', '.join(FORMS)}, found {form or 'none'}"
+        raise span.error(f"source: expected {found}. Land other files, and read them by source(binary, …).")
     path = path_of(node, scope.definitions.arguments)
     name = tables.at(path, definition)
     if name is None:
@@ -103,19 +106,21 @@ def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -
     relation = tables.rows(name, span)
     if form in ("json", "xml"):
         if len(rest) != 1:
-            raise span.error(f"a source of {form} has only a path. Take the parts of its rows in the query.")
+            raise span.error(f"source({form}, …): expected a path alone. Take the parts of its rows in the query.")
         return documents(relation, form)
     if form == "binary":
         return relation if len(rest) == 1 else typed(relation, written_type(rest[1], scope), scope, span)
     if len(rest) != 3 or not (isinstance(rest[1], T.Literal) and isinstance(rest[1].value, str)):
-        raise span.error('a line source has a separator and a type. Write source(line, "path", ",", type(<a: int>)).')
+        raise span.error(
+            'source(line, …): expected a path, a separator and a type. Write source(line, "path", ",", type(<a: int>)).'
+        )
     return lines(relation, rest[1].value, written_type(rest[2], scope), scope, span)
 
 
 def written_type(node: Node, scope: Scope) -> Type:
     """The type of a row in `type(…)`, which may be that of the whole bag."""
     if not isinstance(node, T.TypeValue):
-        raise node.span.error("the type of a source is written type(…).")
+        raise node.span.error("type of a source: expected type(…). Write for example type(<a: int>).")
     found = casts.type_of(node.type, scope)
     return found.item if isinstance(found, t.Collection) else found
 
@@ -146,7 +151,9 @@ def shaped(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
     assert isinstance(row, Product)
     names, items = parts_of(type_)
     if len(row.parts) < len(items):
-        raise span.error(f"the source has {len(row.parts)} columns, the type {len(items)}. Leave some out.")
+        raise span.error(
+            f"type of a source: it has {len(items)} fields, the source {len(row.parts)} columns. Leave some out."
+        )
     kept = [(i, value, item) for i, (value, item) in enumerate(zip(row.parts, items, strict=False)) if item != t.ANY]
     values = tuple(casts.cast(value, item, scope, span) for _, value, item in kept)
     if names == ():

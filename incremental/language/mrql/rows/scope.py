@@ -116,7 +116,7 @@ class Scope:
             case Scalar() | Array():
                 return value
             case _:
-                raise span.error("a function is no value of a row. Call it.")
+                raise span.error("a function cannot be a value of a row. Call it.")
 
     def packed(self, node: Node) -> tuple[str, Type]:
         """The value of an expression as one expression of a row, and its type."""
@@ -155,7 +155,7 @@ class Scope:
         found = self.value(node)
         if isinstance(found, Scalar) and found.type in (t.BOOL, t.NOTHING):
             return found.sql
-        raise node.span.error(f"a condition is a bool, this is {described(found, self)}. Compare it with something.")
+        raise node.span.error(f"condition: expected a bool, found {described(found, self)}. Compare it with something.")
 
 
 def described(value: Value, scope: Scope) -> str:

@@ -89,7 +89,9 @@ def pattern_of(node: Node) -> Node:
         case T.Typed(span=span, value=value, type=type_):
             return T.TypedPattern(span, pattern_of(value), type_)
         case _:
-            raise node.span.error("this is not a pattern. Before `:` a group by has names, tuples or records of names.")
+            raise node.span.error(
+                "this is not a pattern. Write names, tuples or records of names before the `:` of a group by."
+            )
 
 
 def fields(parts: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Node, ...]]:

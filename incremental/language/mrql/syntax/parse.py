@@ -79,14 +79,14 @@ def unexpected(text: Text, end: int, error: Any) -> Exception:
     """What is wrong with a text that does not parse; end: where the part that is read ends."""
     if isinstance(error, UnexpectedCharacters):
         at = min(int(cast(Any, error).pos_in_stream or 0), len(text.content) - 1)
-        return Span(text, at, at + 1).error(f"{text.content[at]!r} cannot stand here. Remove or correct it.")
+        return Span(text, at, at + 1).error(f"unexpected {text.content[at]!r}. Remove or correct it.")
     token = cast(Any, error).token if isinstance(error, UnexpectedToken) else None
     if token is None or token.type == "$END" or isinstance(error, UnexpectedEOF):
         return Span(text, end, end).error("the text ends within a query. Close it; each item ends with `;`.")
     at, written = int(token.start_pos or 0), str(token)
     first = written.split("\n")[0][:LONGEST_TOKEN]
     shown = written if first == written else f"{first}…"
-    return Span(text, at, at + len(written)).error(f"`{shown}` cannot stand here. Look at what is before it.")
+    return Span(text, at, at + len(written)).error(f"unexpected `{shown}`. Correct it, or what precedes it.")
 
 
 def template(text: Text, start: int, written: str) -> Node:
