@@ -255,7 +255,7 @@ def check_versions(versions: object) -> None:
     given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
     if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
         raise QueryError(
-            f"invalid versions {versions!r}: give Delta version numbers by source, such as {{'orders': 12}}."
+            f"invalid versions {versions!r}. Give Delta version numbers by source, such as {{'orders': 12}}."
         )
 
 

@@ -121,7 +121,7 @@ class _Loader:
 
     def _load(self, name: str, above: tuple[str, ...]) -> Pipeline:
         if not NAME.match(name):
-            raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
+            raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
         home = self.folder / name
         if not (home / DECLARATION_FILE).is_file():
             near = reading.nearest(name, self.names)

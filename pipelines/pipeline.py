@@ -53,7 +53,9 @@ class Pipeline:
     def check_partition(self, value: str) -> str:
         """Return the value if it can be a partition of this pipeline. Raises DeclarationError otherwise."""
         if not self.partitioned:
-            raise DeclarationError(f"{self.name} has no partitions: no source of it declares `partition_by`.")
+            raise DeclarationError(
+                f"{self.name} has no partitions: none of its sources declares `partition_by`. Leave the partition out."
+            )
         try:
             return self.declaration.cut.check(value)
         except ValueError as error:

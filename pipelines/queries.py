@@ -53,8 +53,10 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
     """
     found = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
     if len(found) != 1:
-        count = "no query" if not found else " and ".join(path.name for path in found)
-        raise DeclarationError(f"{home}: there is {count}; a pipeline has exactly one, query.sql, .mrql or .py.")
+        if found:
+            several = " and ".join(path.name for path in found)
+            raise DeclarationError(f"{home}: there are {several}, and a pipeline has one query. Remove the others.")
+        raise DeclarationError(f"{home}: there is no query. Write query.sql, query.py or query.mrql.")
     path = found[0]
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -87,7 +89,9 @@ def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise DeclarationError(f"{query.path}: it fails when it is loaded: {type(error).__name__}: {error}.") from error
+        raise DeclarationError(
+            f"{query.path}: loading it fails: {type(error).__name__}: {error}. Correct it."
+        ) from error
     return module.query
 
 

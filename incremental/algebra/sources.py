@@ -160,7 +160,7 @@ class Files:
 
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
-        object.__setattr__(self, "path", str(local_path("the folder of dropped files", self.path)))
+        object.__setattr__(self, "path", str(local_path("the folder of input files", self.path)))
         if self.format not in get_args(Format):
             known = ", ".join(get_args(Format))
             raise SourceError(f"{self.path}: unknown format {self.format!r}. Land the files as one of {known}.")

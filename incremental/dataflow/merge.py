@@ -119,7 +119,8 @@ class Merge:
     @property
     def _rows(self) -> str:
         total = f"if(u.{REPLACE}, u.{ROWS}, t.{ROWS} + u.{ROWS})"
-        message = f"'the state {self.layout.state.name} would get a group with fewer than no rows. Rebuild the view'"
+        fault = "does not match its input: a group would have fewer than 0 rows. Rebuild the view"
+        message = f"'the state {self.layout.state.name} {fault}'"
         return f"if({total} < 0, CAST(raise_error({message}) AS BIGINT), {total})"
 
     @property

@@ -269,7 +269,9 @@ def evaluate(
             ) from error
         raise QueryError(f"Spark cannot analyse the query: {message}") from error
     except TypeError as error:
-        raise QueryError(f"the query function does not fit its sources ({', '.join(declared)}): {error}") from error
+        raise QueryError(
+            f"the query function does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
+        ) from error
 
 
 def answered(found: object) -> DataFrame:

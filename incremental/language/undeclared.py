@@ -52,7 +52,7 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
         name = table_name(leaf)
         if name and (source := missing.get(name[-1].lower())) is not None:
             raise NoDataError(source)
-    raise QueryError("; ".join(dict.fromkeys(sentence(spark, leaf, view) for leaf, view in found)))
+    raise QueryError(" Also, ".join(dict.fromkeys(sentence(spark, leaf, view) for leaf, view in found)))
 
 
 def reads_views(plan: J, sources: Collection[str]) -> bool:
@@ -98,10 +98,10 @@ def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, st
 
 
 def sentence(spark: SparkSession, leaf: J, view: str) -> str:
-    """Return the sentence for an undeclared read, with its fix; view: the one that it is read through, if any."""
+    """Return the error for an undeclared read, with its fix; view: the one that it is read through, if any."""
     what, instead = described(spark, leaf)
     through = f" (read through the view {view})" if view else ""
-    return f"{what}{through} is not a declared source: {instead}"
+    return f"{what}{through} is not a declared source. {instead[0].upper()}{instead[1:]}."
 
 
 def described(spark: SparkSession, leaf: J) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     Raises StateError if the target exists already, or the original has no finished epoch.
     """
     if target.folder.exists():
-        raise StateError(f"there is a view {target.view} already, in {target.folder}. Choose another name, or drop it.")
+        raise StateError(f"view {target.view} exists already, in {target.folder}. Choose another name, or drop it.")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = Published(store).entry
         make_private(target.folder.parent)

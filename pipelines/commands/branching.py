@@ -30,7 +30,7 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
     Raises DeclarationError for a name that is taken or invalid, StateError if there is no finished epoch.
     """
     if not NAME.match(new):
-        raise reading.DeclarationError(f"`{new}` cannot be a pipeline: {NAME_RULE}.")
+        raise reading.DeclarationError(f"invalid pipeline name `{new}`. {NAME_RULE}.")
     home = pipeline.folder.with_name(new)
     if home.exists():
         raise reading.DeclarationError(f"{home} exists already. Choose another name for the branch, or remove it.")

@@ -60,7 +60,7 @@ def make(name: str, folder: Path, mrql: bool = False) -> Path:
     mrql: the query is a program of MRQL, else SQL. Existing files are not changed: a name that is taken is refused.
     """
     if not NAME.match(name):
-        raise DeclarationError(f"`{name}` cannot be a pipeline: {NAME_RULE}.")
+        raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
     home = folder / name
     if home.exists() or (folder / f"{name}.py").exists():
         raise DeclarationError(f"{home} exists already. Choose another name.")

@@ -60,7 +60,7 @@ def check_references(keys: Mapping[str, Sequence[str]], foreign_keys: Mapping[st
         for part in parts:
             what = f"the foreign key ({', '.join(part.columns)}) of `{name}` refers to `{part.source}`"
             if part.source not in keys:
-                raise ValueError(f"{what}, which is not declared; there are: {', '.join(keys)}")
+                raise ValueError(f"{what}, which is not declared. Declare it, or name one of {', '.join(keys)}")
             key = keys[part.source]
             if not key:
                 raise ValueError(f"{what}, which declares no `primary_key`. Add it there, or remove the foreign key")

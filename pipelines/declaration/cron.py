@@ -32,8 +32,8 @@ def check_schedule(text: str) -> str:
     fields = text.lower().split()
     if len(fields) != len(_FIELDS):
         raise ValueError(
-            f"`{text}` has {len(fields)} fields and a cron schedule has five: minute, hour, day of the month, month, "
-            'day of the week; for example "0 6 * * *" is every day at six'
+            f"`{text}` is not a schedule: it has {len(fields)} fields, not five. Write minute, hour, day of the month, "
+            'month and day of the week, for example "0 6 * * *" for every day at six'
         )
     for field, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
         for item in field.split(","):

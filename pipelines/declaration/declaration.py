@@ -83,16 +83,19 @@ class Partitions(Part):
     def check(self, value: str) -> str:
         """Return the partition's value; raises ValueError, with a fix, if no partition can have it."""
         if not value or value in (".", "..") or CONTROL.search(value) or "/" in value or "\\" in value:
-            raise ValueError(f"{value!r} is not a partition: it must be the name of one folder")
+            raise ValueError(f"{value!r} is not a partition: it names no single folder. Give one name, without slashes")
         if self.kind == "dynamic" or self.start is None:
             return value
         day = day_of(value)
         if day is None:
-            raise ValueError(f"{value!r} is not a day; partitions here are days such as {self.start.isoformat()}")
+            raise ValueError(
+                f"{value!r} is not a day: the partitions are daily. Write one such as {self.start.isoformat()}"
+            )
         if day < self.start or (self.end and day > self.end):
             until = f"to {self.end.isoformat()}" if self.end else "on"
             raise ValueError(
-                f"{value} is outside the pipeline's partitions, which go from {self.start.isoformat()} {until}"
+                f"{value} is outside the pipeline's partitions. Choose a day from {self.start.isoformat()} {until}, or "
+                "change `partitions`"
             )
         return value
 

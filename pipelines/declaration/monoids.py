@@ -21,9 +21,7 @@ def _as_sql(value: object) -> object:
 
 def _as_name(name: str) -> str:
     if not NAME.match(name):
-        raise ValueError(
-            "it cannot be a monoid: a name is a letter followed by letters, digits and _, at most 63 in all"
-        )
+        raise ValueError("invalid monoid name. Use a letter followed by letters, digits and _, at most 63 in all")
     return name
 
 

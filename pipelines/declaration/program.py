@@ -29,7 +29,9 @@ class LoopPart(BaseModel):
     @model_validator(mode="after")
     def _one_end(self) -> LoopPart:
         if (self.residual is None) == (self.error is None) or (self.error is None) != (self.contraction is None):
-            raise ValueError("a loop ends by one of `residual`, or `error` with `contraction`. Write one")
+            raise ValueError(
+                "the loop has no end, or several: it is `residual`, or `error` with `contraction`. Write one of them"
+            )
         return self
 
 

@@ -87,7 +87,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
     except UnicodeDecodeError:
         raise DeclarationError(f"{path}: it is not UTF-8 text. Save it as UTF-8.") from None
     except OSError as error:
-        raise DeclarationError(f"{path}: it cannot be read ({error.strerror}).") from None
+        raise DeclarationError(f"{path}: it cannot be read ({error.strerror}). Let this user read it.") from None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise DeclarationError(f"{path}{line}: it is not YAML ({error.problem}). Correct it.") from None

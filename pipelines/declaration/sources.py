@@ -88,10 +88,12 @@ class Source(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Source:
-        if [self.delta, self.table, self.files, self.view].count(None) != 3:
+        origins = {"delta": self.delta, "table": self.table, "files": self.files, "view": self.view}
+        found = [f"`{key}`" for key, origin in origins.items() if origin is not None]
+        if len(found) != 1:
             raise ValueError(
-                "a source has `delta: path`, `table: name`, `files: {path, format, schema}` or `view: pipeline`, "
-                "exactly one of them"
+                f"a source has one origin, this one has {' and '.join(found) or 'none'}. Write one of `delta: path`, "
+                "`table: name`, `files: {path, format, schema}` and `view: pipeline`"
             )
         if self.view and self.invariant:
             raise ValueError("a view cannot be invariant: it changes with its sources. Remove `invariant`")

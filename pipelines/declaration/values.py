@@ -12,7 +12,7 @@ from incremental.algebra.secrets import INSTEAD, is_secret
 from pipelines.declaration import sizes
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
-NAME_RULE = "a name is a small letter followed by small letters, digits and _, at most 63 in all"
+NAME_RULE = "Use a small letter followed by small letters, digits and _, at most 63 in all"
 
 
 def _as_text(value: object) -> object:
@@ -26,7 +26,7 @@ def _as_date(value: object) -> object:
     """Accept only days such as 2013-01-01: a number would be read as seconds since 1970."""
     day = day_of(value) if isinstance(value, str) else value
     if isinstance(day, datetime.datetime) or not isinstance(day, datetime.date):
-        raise ValueError("it must be a day such as 2013-01-01")
+        raise ValueError("it is not a day. Write one such as 2013-01-01")
     return day
 
 
@@ -41,19 +41,19 @@ def day_of(text: str) -> datetime.date | None:
 
 def _as_source_name(name: str) -> str:
     if not NAME.match(name):
-        raise ValueError(f"it cannot be a source: {NAME_RULE}")
+        raise ValueError(f"invalid source name. {NAME_RULE}")
     return name
 
 
 def _as_pipeline_name(name: str) -> str:
     if not NAME.match(name):
-        raise ValueError(f"`{name}` cannot be a pipeline: {NAME_RULE}")
+        raise ValueError(f"invalid pipeline name `{name}`. {NAME_RULE}")
     return name
 
 
 def _as_setting(name: str) -> str:
     if not name.startswith("spark."):
-        raise ValueError("it is not a Spark setting; their names start with `spark.`")
+        raise ValueError("it is not a setting of Spark. Write a name that starts with `spark.`")
     return name
 
 

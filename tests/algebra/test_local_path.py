@@ -28,7 +28,7 @@ def test_a_uri_is_never_a_local_folder(address: str, tmp_path: Path, monkeypatch
     for given in (address, Path(address)) if "file" not in address else (address,):
         with pytest.raises(SourceError, match=said):
             local_path("warehouse", given)
-    with pytest.raises(SourceError, match="the folder of dropped files"):
+    with pytest.raises(SourceError, match="the folder of input files"):
         files(address)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 

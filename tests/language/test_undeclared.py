@@ -17,7 +17,7 @@ from incremental.language.query import analyse
 from incremental.spark.catalyst import schema_of
 from tests.language.schemas import read
 
-TABLE = 'table db.t is not a declared source: declare it with Delta(table="db.t")'
+TABLE = 'table db.t is not a declared source. Declare it with Delta(table="db.t")'
 HIDDEN = {
     "alone": "select * from db.t",
     "by an identifier": "select * from identifier('db.t')",
@@ -115,34 +115,34 @@ def test_a_table_of_the_catalog_wherever_it_hides(spark: SparkSession, home: Pat
 def test_what_is_read_has_a_way_out_that_fits(spark: SparkSession, home: Path) -> None:
     """A sentence that advises what cannot be done is none."""
     lines, delta = home / "lines.csv", home / "db" / "t"
-    copied = "write {} to a Delta table and declare that with Delta(path)"
+    copied = "Write {} to a Delta table and declare that with Delta(path)"
     cases: dict[str, str | Callable[..., DataFrame]] = {
-        f'the Delta table {delta} is not a declared source: declare it with Delta("{delta}")': (
+        f'the Delta table {delta} is not a declared source. Declare it with Delta("{delta}")': (
             f"select * from delta.`{delta}`"
         ),
-        f'the csv data in {lines} is not a declared source: declare its folder with Files(path, "csv", schema)': (
+        f'the csv data in {lines} is not a declared source. Declare its folder with Files(path, "csv", schema)': (
             f"select * from csv.`{lines}`"
         ),
-        f"the csv data in {lines} (read through the view of_files) is not a declared source: declare its folder": (
+        f"the csv data in {lines} (read through the view of_files) is not a declared source. Declare its folder": (
             "select * from of_files"
         ),
-        f'the text data in {lines} is not a declared source: declare its folder with Files(path, "text", schema)': (
+        f'the text data in {lines} is not a declared source. Declare its folder with Files(path, "text", schema)': (
             lambda **_: spark.read.text(str(lines))
         ),
-        "table db.p is not a declared source: " + copied.format("what it holds (parquet)"): "select * from db.p",
-        "an RDD (createDataFrame, a checkpoint) is not a declared source: write constant rows as VALUES": (
+        "table db.p is not a declared source. " + copied.format("what it holds (parquet)"): "select * from db.p",
+        "an RDD (createDataFrame, a checkpoint) is not a declared source. Write constant rows as VALUES": (
             lambda **_: spark.createDataFrame([(1,)], "a int")
         ),
         "an RDD ": lambda flights, **_: spark.createDataFrame(flights.rdd, flights.schema),
-        "a stream is not a declared source: " + copied.format("it"): (
+        "a stream is not a declared source. " + copied.format("it"): (
             lambda **_: spark.readStream.format("rate").load()
         ),
-        "numbers is not a declared source: " + copied.format("its rows"): (
+        "numbers is not a declared source. " + copied.format("its rows"): (
             lambda **_: spark.read.format("numbers").load()
         ),
         "what Spark's ": lambda **_: spark.sql("show tables in db"),
         TABLE: lambda flights, **_: flights.join(spark.table("db.t").cache(), F.col("seats") == F.col("k")),
-        f"{TABLE} and read it by the source's name; table db.p ": "select k from db.t union all select k from db.p",
+        f"{TABLE} and read it by the source's name. Also, table ": "select k from db.t union all select k from db.p",
     }
     for begins, query in cases.items():
         assert refusal(spark, query).startswith(begins)

@@ -113,7 +113,7 @@ def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.M
     dev = view.branch("dev")
     assert rows(dev) == rows(view)
     assert [report.verdict for report in dev.history()] == ["branched"]
-    with pytest.raises(StateError, match="there is a view dev already"):
+    with pytest.raises(StateError, match="view dev exists already"):
         view.branch("dev")
     before = rows(view)
     sandbox.sql("insert into {t} values (2, 9), (1, 1)")

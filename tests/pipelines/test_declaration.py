@@ -191,8 +191,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (MINIMAL + "description:\n", ", line 7: description: it has no value. Write one, or remove the key."),
         (
             MINIMAL.replace("sales:", "Sales:"),
-            ", line 2: sources.Sales: it cannot be a source: a name is a small letter followed by small letters, "
-            "digits and _, at most 63 in all.",
+            ", line 2: sources.Sales: invalid source name. Use a small letter followed by small letters, digits and "
+            "_, at most 63 in all.",
         ),
         (
             MINIMAL.replace("format: csv", "formt: csv"),
@@ -243,8 +243,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "    delta: x\n",
-            ", line 2: sources.sales: a source has `delta: path`, `table: name`, `files: {path, format, schema}` "
-            "or `view: pipeline`, exactly one of them.",
+            ", line 2: sources.sales: a source has one origin, this one has `delta` and `files`. Write one of "
+            "`delta: path`, `table: name`, `files: {path, format, schema}` and `view: pipeline`.",
         ),
         (
             "sources: {sales: {table: lake/sales}}\n",
@@ -274,7 +274,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (MINIMAL + "    primary_key: []\n", ", line 7: sources.sales.primary_key: it is empty. Declare at least one."),
         (
             MINIMAL + "    foreign_keys: [{columns: id, source: shops}]\n",
-            ": the foreign key (id) of `sales` refers to `shops`, which is not declared; there are: sales.",
+            ": the foreign key (id) of `sales` refers to `shops`, which is not declared. Declare it, or name one "
+            "of sales.",
         ),
         (
             MINIMAL + "    foreign_keys: [{columns: id, source: sales}]\n",
@@ -368,11 +369,11 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             PARTITIONED + "partitions: {kind: daily, start: 20130101}\n",
-            ", line 8: partitions.start: it must be a day such as 2013-01-01.",
+            ", line 8: partitions.start: it is not a day. Write one such as 2013-01-01.",
         ),
         (
             PARTITIONED + "partitions: {kind: daily, start: yesterday}\n",
-            ", line 8: partitions.start: it must be a day such as 2013-01-01.",
+            ", line 8: partitions.start: it is not a day. Write one such as 2013-01-01.",
         ),
         (
             PARTITIONED + "partitions: {kind: daily, start: 2013-02-30}\n",
@@ -380,8 +381,8 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "schedule: daily\n",
-            ", line 7: schedule: `daily` has 1 fields and a cron schedule has five: minute, hour, day of the month, "
-            'month, day of the week; for example "0 6 * * *" is every day at six.',
+            ", line 7: schedule: `daily` is not a schedule: it has 1 fields, not five. Write minute, hour, day of the "
+            'month, month and day of the week, for example "0 6 * * *" for every day at six.',
         ),
         (
             MINIMAL + "spark: {memory: lots}\n",
@@ -389,7 +390,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "spark: {settings: {shuffle: 4}}\n",
-            ", line 7: spark.settings.shuffle: it is not a Spark setting; their names start with `spark.`.",
+            ", line 7: spark.settings.shuffle: it is not a setting of Spark. Write a name that starts with `spark.`.",
         ),
         (
             MINIMAL + "spark: {settings: {spark.hadoop.fs.s3a.secret.key: hunter2}}\n",
@@ -455,7 +456,7 @@ DAILY = Partitions(kind="daily", start=datetime.date(2013, 1, 1), end=datetime.d
 @pytest.mark.parametrize("value", ["", ".", "..", "a/b", "a\\b", "a\nb", "\x00"])
 def test_a_partition_is_one_folders_name(value: str) -> None:
     for partitions in (Partitions(kind="dynamic"), DAILY):
-        with pytest.raises(ValueError, match="the name of one folder"):
+        with pytest.raises(ValueError, match="it names no single folder"):
             partitions.check(value)
 
 
@@ -489,8 +490,11 @@ def test_what_belongs_to_mrql(tmp_path: Path) -> None:
     ("more", "said"),
     [
         ("paths: {tmp/s.bin: nowhere}\n", "`paths` names `nowhere`, which is not a declared source. Declare it"),
-        ("loops: {r: {key: id}}\n", "a loop ends by one of `residual`, or `error` with `contraction`"),
-        ("loops: {r: {key: id, error: 1e-3}}\n", "a loop ends by one of `residual`, or `error` with `contraction`"),
+        ("loops: {r: {key: id}}\n", "the loop has no end, or several: it is `residual`, or `error` with `contraction`"),
+        (
+            "loops: {r: {key: id, error: 1e-3}}\n",
+            "the loop has no end, or several: it is `residual`, or `error` with `contraction`",
+        ),
         ("loops: {r: {key: id, residul: 1e-3}}\n", "loops.r.residul: unknown key: did you mean `residual`?"),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_is_not_declared_is_refused_under_any_policy(delta: DeltaSandbox) -
     for policy in POLICIES:
         view = delta.view(stray, policy, policy=policy)
         for call in (view.refresh, view.explain, view.rebuild):
-            with pytest.raises(QueryError, match=r"^the Delta table .*/t is not a declared source: declare it w"):
+            with pytest.raises(QueryError, match=r"^the Delta table .*/t is not a declared source. Declare it w"):
                 call()
     assert not (delta.folder / "warehouse" / "views").exists()
 

@@ -11,7 +11,7 @@ EXPECTED = (
     r"has no finished epoch",  # nothing to maintain, to branch or to go back to
     r"was interrupted. Refresh it first",
     r"is at epoch \d+ of generation \d+ already",
-    r"there is a view \w+ already",
+    r"view \w+ exists already",
     r"has branches, which read its files",
     r"no source has a partition from",
     r"the files of epoch \d+ of generation \d+ of view \w+ were removed",

@@ -90,18 +90,24 @@ class Loop:
         types = [column.type for column in self.columns]
         for part, plan in (("start", self.init), ("step", self.step)):
             if [column.type for column in plan.columns] != types:
-                raise ValueError(f"the {part} of {self.name} has other columns: {_types(plan.columns)}")
+                raise ValueError(
+                    f"the {part} of {self.name} has the columns {_types(plan.columns)}, not {_types(self.columns)}"
+                )
         for given in _given(self.step, self.name):
             if [column.type for column in given.columns] != types:
-                raise ValueError(f"the step of {self.name} reads other columns: {_types(given.columns)}")
+                raise ValueError(f"the step of {self.name} reads {_types(given.columns)}, not {_types(self.columns)}")
         if not set(self.keys) <= set(self.columns):
-            raise ValueError(f"a key of {self.name} is not one of its columns")
+            raise ValueError(
+                f"a key of {self.name} ({_types(self.keys)}) is not one of its columns ({_types(self.columns)})"
+            )
         if (self.keep is not None) != (self.kind == "best") or (self.tolerance is not None) != (
             self.kind == "converged"
         ):
-            raise ValueError(f"a loop of kind {self.kind} has other options")
+            raise ValueError(
+                f"{self.name} of kind {self.kind}: keep belongs to kind best, and tolerance to kind converged"
+            )
         if self.kind in ("best", "converged") and not self.keys:
-            raise ValueError(f"a loop of kind {self.kind} has a key")
+            raise ValueError(f"{self.name} of kind {self.kind} has no key")
 
     @property
     def children(self) -> tuple[Plan, ...]:

@@ -187,8 +187,8 @@ class Iteration:
         if declared is None or len(residuals) < 2 or residuals[-1] <= declared * ROUNDING * residuals[-2]:
             return
         raise NotConvergedError(
-            f"the step of {self.loop.name} shrank a residual to {residuals[-1] / residuals[-2]:.4g} of it, and its "
-            f"contraction is declared as {declared:g}. Declare a greater one, or use residual instead of error."
+            f"contraction {declared:g} of {self.loop.name}: a step left {residuals[-1] / residuals[-2]:.4g} of a "
+            "difference, which is more. Declare a greater contraction, or use residual instead of error."
         )
 
     def _evaluated(self, plan: Plan, rows: DataFrame) -> Relation:

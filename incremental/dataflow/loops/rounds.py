@@ -185,7 +185,9 @@ class Rounds:
     def _check_levels(self, rounds: Sequence[Round]) -> None:
         """Raise StateError where levels do not rise from round to round."""
         if self._candidates.loop.kind != "set" and len(rounds) > 2 * self._candidates.loop.limit + 2:
-            raise StateError(f"the levels of {self._candidates.loop.name} do not rise. Rebuild the view.")
+            raise StateError(
+                f"the table of {self._candidates.loop.name} is damaged: its levels do not rise. Rebuild the view."
+            )
 
 
 def rows_by_phase(rounds: Sequence[Round]) -> dict[str, list[int]]:

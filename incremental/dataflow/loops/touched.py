@@ -99,7 +99,7 @@ class TouchedCandidates:
         """The touched candidates once the last move is made and a change of derivations is added.
 
         change: one row a candidate, with its weight; None for none. block: what it is computed from, freed here.
-        Raises StateError where a candidate would have fewer than no derivations.
+        Raises StateError where a candidate would have a negative number of derivations.
         """
         with block:
             checkpoints = Checkpoints(block, self.most)
@@ -136,11 +136,11 @@ class TouchedCandidates:
     def _checked(
         self, frame: DataFrame, found: Mapping[str, Any], own: ExitStack, plan: LocalPlan | None = None
     ) -> Touched:
-        """The result of a round; raises StateError where a count is below none."""
+        """The result of a round; raises StateError where a count is negative."""
         if found["least"] is not None and int(found["least"]) < 0:
             raise StateError(
-                f"the table of {self.candidates.loop.name} would get a row with fewer than no derivations: it does not "
-                "fit its sources. Rebuild the view."
+                f"the table of {self.candidates.loop.name} does not match its sources: a row would have a negative "
+                "number of derivations. Rebuild the view."
             )
         return Touched(frame, found, self.acceptance.move(found), own, plan)
 

@@ -95,7 +95,7 @@ def improvements(candidates: DataFrame, answer: DataFrame, options: LoopOptions)
 
 
 def repeated(start: DataFrame, step: Step, times: int) -> DataFrame:
-    """Return the rows after so many steps."""
+    """Return the rows after `times` steps."""
     rows = computed(start)
     for _ in range(times):
         rows = computed(step(rows))
@@ -188,8 +188,8 @@ def check_contraction(residuals: Sequence[float], options: LoopOptions) -> None:
     if declared is None or len(residuals) < 2 or residuals[-1] <= declared * ROUNDING * residuals[-2]:
         return
     raise NotConvergedError(
-        f"the step of iterate shrank a difference to {residuals[-1] / residuals[-2]:.4g} of it, and its contraction is "
-        f"declared as {declared}. Declare a greater one, or use residual."
+        f"contraction {declared} of iterate: a step left {residuals[-1] / residuals[-2]:.4g} of a difference, which is "
+        "more. Declare a greater contraction, or use residual."
     )
 
 

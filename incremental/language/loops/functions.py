@@ -196,7 +196,7 @@ def _checked(start: DataFrame, step: Callable[..., Any], options: LoopOptions) -
 def _check_keys(start: DataFrame, options: LoopOptions) -> None:
     if missing := [name for name in options.keys if name not in start.columns]:
         raise QueryError(
-            f"the key {', '.join(missing)} of {options.function} is no column of the start "
+            f"the key {', '.join(missing)} of {options.function} is not a column of the start "
             f"({', '.join(start.columns)}). Name its columns."
         )
     if options.kind == "best" and len(options.keys) == len(start.columns):

@@ -79,7 +79,9 @@ def test_a_folder_that_no_partition_can_be_called_after_is_said(tmp_path: Path, 
         sales.drop(pipeline, key, [(1, "a", 1)])
     assert len(tick(pipeline, "folders", instance).run_requests or []) == 1
     sales.drop(pipeline, "a\\b", [(1, "a", 1)])
-    with pytest.raises(catalogue.DeclarationError, match="is not a partition: it must be the name of one folder"):
+    with pytest.raises(
+        catalogue.DeclarationError, match=r"is not a partition: it names no single folder. Give one name"
+    ):
         tick(pipeline, "folders", instance)
 
 

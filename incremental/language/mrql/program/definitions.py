@@ -61,7 +61,7 @@ def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> 
         yield from items_of(Text(item.path, content), path.parent, (*around, path))
 
 
-def chosen(items: Sequence[Node], number: int | None, text: Text) -> I.Evaluate:
+def choose_query(items: Sequence[Node], number: int | None, text: Text) -> I.Evaluate:
     """The query that is the view: the last one, or that of a number, counted from 1."""
     queries = [item for item in items if isinstance(item, I.Evaluate)]
     if not queries:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from incremental.language.mrql.program.definitions import Program, Translated, chosen, descendants, items_of, used
+from incremental.language.mrql.program.definitions import Program, Translated, choose_query, descendants, items_of, used
 from incremental.language.mrql.program.inputs import Tables, is_source, path_of
 from incremental.language.mrql.program.layout import shown
 from incremental.language.mrql.syntax import tree as T
@@ -44,7 +44,7 @@ class Mrql:
     @property
     def names(self) -> frozenset[str]:
         """What its sources may be called, in lower case."""
-        query = chosen(self.items, self.item, self._text)
+        query = choose_query(self.items, self.item, self._text)
         found = used(self.items, query)
         for item in self.items:
             if item is query or getattr(item, "name", None) in found:
@@ -56,7 +56,7 @@ class Mrql:
 
     def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
         """The query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
-        query = chosen(self.items, self.item, self._text)
+        query = choose_query(self.items, self.item, self._text)
         program = Program(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
         try:
             return program.translated(self.items, query)
