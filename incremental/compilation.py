@@ -147,7 +147,7 @@ class Compilation:
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
         program = ""
         if isinstance(self.text, Mrql):
-            program = f"\n\nMRQL became:\n{self.text.shown(self.sources.names, self.sources.schema)}"
+            program = f"\n\nMRQL became:\n{self.text.show(self.sources.names, self.sources.schema)}"
         return text + reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
 
     def description(self, chosen: Choice) -> Description:

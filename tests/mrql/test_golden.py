@@ -19,7 +19,7 @@ TITLES = (
 def shown(title: str) -> str:
     program = Mrql(ALL[title], ARGUMENTS)
     tree = "\n".join(map(repr, program.items))
-    return f"//// {title}\n{ALL[title].strip()}\n\n{tree}\n\n{program.shown(list(SCHEMAS), SCHEMAS.get)}\n"
+    return f"//// {title}\n{ALL[title].strip()}\n\n{tree}\n\n{program.show(list(SCHEMAS), SCHEMAS.get)}\n"
 
 
 def test_trees_and_translations(regenerate: bool) -> None:

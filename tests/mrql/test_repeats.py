@@ -61,5 +61,5 @@ def test_a_number_of_steps_is_replayed_exactly(sandbox: MemorySandbox) -> None:
 
 
 def test_explain_shows_the_loop() -> None:
-    text = Mrql(ALL["repeat: k-means"]).shown(list(SCHEMAS), SCHEMAS.get)
+    text = Mrql(ALL["repeat: k-means"]).show(list(SCHEMAS), SCHEMAS.get)
     assert text.startswith("_centers") and " = iterate(spark.sql(" in text and text.count("times=4") == 1

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.collecting import aggregate, filtered
+from incremental.language.mrql.rows.collecting import aggregate, filter_clause
 from incremental.language.mrql.rows.frames import SUBQUERY
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Array, Group, Relation, Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
@@ -43,18 +43,18 @@ def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
     return item
 
 
-def aggregated(name: str, value: Value, scope: Scope, span: Span) -> Value:
-    """An aggregate of a collection. Raises QueryError for what is none."""
+def translate_aggregate(name: str, value: Value, scope: Scope, span: Span) -> Value:
+    """Translate an aggregate of a collection. Raises QueryError for another value."""
     match value:
         case Array(item=item):
-            type_ = result_type(name, item, span, t.shown(item))
+            type_ = result_type(name, item, span, t.write_type(item))
             return Scalar(of_array(name, value, type_, scope), type_)
         case Relation():
             return of_relation(name, value, scope, span)
         case Group():
             return of_group(name, value, scope, span)
         case _:
-            raise span.error(f"{name}: expected a collection, found {described(value, scope)}. Write {{…}} around it.")
+            raise span.error(f"{name}: expected a collection, found {describe(value, scope)}. Write {{…}} around it.")
 
 
 def zero_of(type_: Type) -> str:
@@ -116,7 +116,7 @@ def of_relation(name: str, relation: Relation, scope: Scope, span: Span) -> Scal
     x, type_ = "1", t.LONG
     if name != "count":
         value = scope.at(frame).inside(value, span)
-        type_ = result_type(name, v.type_of(value), span, described(value, scope))
+        type_ = result_type(name, v.type_of(value), span, describe(value, scope))
         x = frame.local(v.pack(value), v.hint(value))
     sql = of_none(name, type_, over_rows(name, x))
     return Scalar(scope.subquery(f"{SUBQUERY}{sql}{frame.text()})", span), type_)
@@ -125,21 +125,22 @@ def of_relation(name: str, relation: Relation, scope: Scope, span: Span) -> Scal
 def of_group(name: str, group: Group, scope: Scope, span: Span) -> Value:
     """An aggregate of the rows of a group: a column of its group by."""
     rows = group.grouped.rows
-    where = filtered(group)
+    where = filter_clause(group)
     if name == "count" and not group.nested:
         return Scalar(aggregate(group, over_rows(name, "1", where), "n"), t.LONG)
     value = scope.at(rows).inside(group.value, span)
     if group.nested:
         assert isinstance(value, Array)
         return of_nested(name, value, group, scope, span)
-    type_ = result_type(name, v.type_of(value), span, described(value, scope))
+    type_ = result_type(name, v.type_of(value), span, describe(value, scope))
     x = rows.local(v.pack(value), v.hint(value))
     return Scalar(of_none(name, type_, aggregate(group, over_rows(name, x, where), v.hint(value))), type_)
 
 
 def of_nested(name: str, array: Array, group: Group, scope: Scope, span: Span) -> Value:
     """An aggregate of the elements of arrays: first of each array, then of these."""
-    type_, rows, where = result_type(name, array.item, span, t.shown(array.item)), group.grouped.rows, filtered(group)
+    type_ = result_type(name, array.item, span, t.write_type(array.item))
+    rows, where = group.grouped.rows, filter_clause(group)
 
     def total(outer: str, inner: str, inner_type: Type) -> str:
         each = rows.local(of_array(inner, array, inner_type, scope), inner)
@@ -165,11 +166,11 @@ def exists(value: Value, scope: Scope, span: Span) -> Scalar:
         case Array(sql):
             return Scalar(f"(size({sql}) > 0)", t.BOOL)
         case Group():
-            count = aggregated("count", value, scope, span)
+            count = translate_aggregate("count", value, scope, span)
             return Scalar(f"({v.pack(count)} > 0)", t.BOOL)
         case Relation():
             frame = scope.frame.child()
             value.pour(frame)
             return Scalar(scope.subquery(f"EXISTS (SELECT 1{frame.text()})", span), t.BOOL)
         case _:
-            raise span.error(f"exists: expected a collection, found {described(value, scope)}. Compare it instead.")
+            raise span.error(f"exists: expected a collection, found {describe(value, scope)}. Compare it instead.")

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from incremental.language.mrql import patterns
-from incremental.language.mrql.patterns import Bound, keyed
+from incremental.language.mrql.patterns import Bound, bind_key
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.collecting import sorted_by
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.collecting import sort_values
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Array, Group, Order, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
@@ -29,22 +29,24 @@ class NotAnArrayError(Exception):
     """A generator is a relation, so the select is one."""
 
 
-def selected(select: T.Select, first: Value | None, scope: Scope) -> Array | None:
-    """The array that a select over arrays gives; None where a generator is a relation.
+def select_arrays(select: T.Select, first: Value | None, scope: Scope) -> Array | None:
+    """Translate a select over arrays to an array; None where a generator is a relation.
 
     first: the value of the first generator's domain, where that is known.
     """
     try:
         if select.group is None:
-            array, item = nested(select, list(select.bindings), scope, Bound(), lambda s, _: head(select, s), first)
+            array, item = nest_generators(
+                select, list(select.bindings), scope, Bound(), lambda s, _: head(select, s), first
+            )
         else:
-            array, item = grouped(select, select.group, scope, first)
+            array, item = group_array(select, select.group, scope, first)
     except NotAnArrayError:
         return None
-    return finished(select, array, item, scope)
+    return finish_array(select, array, item, scope)
 
 
-def nested(
+def nest_generators(
     select: T.Select,
     bindings: list[T.Binding],
     scope: Scope,
@@ -52,7 +54,7 @@ def nested(
     leaf: Leaf,
     first: Value | None = None,
 ) -> tuple[str, Type]:
-    """The array of what all combinations of elements give that the conditions let through."""
+    """Return the array of the heads of all combinations of elements that fulfil the conditions."""
     if not bindings:
         conditions = [*bound.conditions, *([scope.condition(select.where)] if select.where else [])]
         element, item = leaf(scope, bound)
@@ -63,7 +65,7 @@ def nested(
     value = scope.value(binding.domain) if first is None else first
     if not binding.each:
         bound = patterns.bind(binding.pattern, scope.once(value), scope, bound)
-        return nested(select, rest, scope.binding(bound.names), bound, leaf)
+        return nest_generators(select, rest, scope.binding(bound.names), bound, leaf)
     array = generator(value, binding, scope)
     name = scope.fresh.fresh("x")
     outer, inner = bound.conditions, scope.within(name)
@@ -73,9 +75,9 @@ def nested(
     if not rest and not outer:
         conditions += [inner.condition(select.where)] if select.where else []
         element, item = leaf(inner, bound)
-        return f"transform({kept(array, name, conditions)}, {name} -> {element})", item
-    sql, item = nested(select, rest, inner, bound, leaf)
-    return f"flatten(transform({kept(array, name, conditions)}, {name} -> {sql}))", item
+        return f"transform({filter_array(array, name, conditions)}, {name} -> {element})", item
+    sql, item = nest_generators(select, rest, inner, bound, leaf)
+    return f"flatten(transform({filter_array(array, name, conditions)}, {name} -> {sql}))", item
 
 
 def generator(value: Value, binding: T.Binding, scope: Scope) -> Array:
@@ -87,49 +89,49 @@ def generator(value: Value, binding: T.Binding, scope: Scope) -> Array:
     if isinstance(value, Scalar) and value.type == t.JSON:
         return Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
     if not isinstance(value, Array):
-        shown = described(value, scope)
+        shown = describe(value, scope)
         raise binding.domain.span.error(f"expected a collection, found {shown}. Write `pattern = value` for one value.")
     return value
 
 
-def kept(array: Array, name: str, conditions: Sequence[str]) -> str:
-    """The elements of an array that fulfil conditions."""
+def filter_array(array: Array, name: str, conditions: Sequence[str]) -> str:
+    """Keep the elements of an array that fulfil conditions."""
     sql = v.pack(array)
     return f"filter({sql}, {name} -> {' AND '.join(conditions)})" if conditions else sql
 
 
 def head(select: T.Select, scope: Scope) -> tuple[str, Type]:
     """The head; in an ordered select a struct of the keys and the head."""
-    sql, item = scope.packed(select.head)
+    sql, item = scope.pack(select.head)
     if select.order is None:
         return sql, item
-    keys = [f"'k{i}', {scope.packed(inverted(key)[0])[0]}" for i, key in enumerate(select.order.keys)]
+    keys = [f"'k{i}', {scope.pack(split_direction(key)[0])[0]}" for i, key in enumerate(select.order.keys)]
     return f"named_struct({', '.join(keys)}, 'v', {sql})", item
 
 
-def inverted(key: T.SortKey) -> tuple[T.Node, bool]:
-    """The expression of a sort key and whether it descends; `inv(e)` is e in the other direction."""
+def split_direction(key: T.SortKey) -> tuple[T.Node, bool]:
+    """Return the expression of a sort key and whether it descends; `inv(e)` is e in the other direction."""
     node, descending = key.value, key.descending
     while isinstance(node, T.Call) and node.name == "inv" and len(node.arguments) == 1:
         node, descending = node.arguments[0], not descending
     return node, descending
 
 
-def finished(select: T.Select, array: str, item: Type, scope: Scope) -> Array:
-    """Distinct, order and limit of the heads; a head in an ordered select is within a struct."""
+def finish_array(select: T.Select, array: str, item: Type, scope: Scope) -> Array:
+    """Apply distinct, order and limit to the heads; a head in an ordered select is within a struct."""
     array = f"array_distinct({array})" if select.distinct else array
     if select.order is None:
         return Array(array, item, True)
-    order = [Order("", inverted(key)[1]) for key in select.order.keys]
-    sql = sorted_by(array, order, scope.fresh)
+    order = [Order("", split_direction(key)[1]) for key in select.order.keys]
+    sql = sort_values(array, order, scope.fresh)
     if select.order.limit is not None:
-        limit, _ = scope.packed(select.order.limit)
+        limit, _ = scope.pack(select.order.limit)
         sql = f"slice({sql}, 1, CAST({limit} AS INT))"
     return Array(sql, item, False)
 
 
-def grouped(select: T.Select, group: T.GroupBy, scope: Scope, first: Value | None) -> tuple[str, Type]:
-    """The heads of the groups of an array's elements."""
+def group_array(select: T.Select, group: T.GroupBy, scope: Scope, first: Value | None) -> tuple[str, Type]:
+    """Return the heads of the groups of an array's elements."""
     variables, keys = dict[str, Value](), list[Value]()
 
     def row(inner: Scope, bound: Bound) -> tuple[str, Type]:
@@ -140,7 +142,7 @@ def grouped(select: T.Select, group: T.GroupBy, scope: Scope, first: Value | Non
         parts.append(f"'key', {v.pack(keys[0])}")
         return f"named_struct({', '.join(parts)})", t.BOOL
 
-    rows, _ = nested(select, list(select.bindings), scope, Bound(), row, first)
+    rows, _ = nest_generators(select, list(select.bindings), scope, Bound(), row, first)
     all_rows, one, key = (scope.fresh.fresh(hint) for hint in ("rows", "r", "k"))
     mine = f"filter({all_rows}, {one} -> {one}.key <=> {key})"
     types = [type_ for type_ in map(v.type_of, (*variables.values(), keys[0])) if type_ is not None]
@@ -152,7 +154,7 @@ def grouped(select: T.Select, group: T.GroupBy, scope: Scope, first: Value | Non
     bags["partition"] = Array(
         f"transform({mine}, {one} -> {v.pack(whole)})", t.Record(tuple(variables), tuple(item_types)), True
     )
-    inner = keyed(group, v.unpack(key, key_type), scope.within(all_rows, key).binding(bags))
+    inner = bind_key(group, v.unpack(key, key_type), scope.within(all_rows, key).binding(bags))
     element, item = head(select, inner)
     having = [inner.condition(group.having)] if group.having else []
     unique = f"array_distinct(transform({all_rows}, {one} -> {one}.key))"

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from incremental.language.mrql import casts, functions, indexing, operators, relations
-from incremental.language.mrql.aggregates import NAMES, aggregated, exists
+from incremental.language.mrql.aggregates import NAMES, exists, translate_aggregate
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
-from incremental.language.mrql.rows.scope import Deferred, Scope, described
+from incremental.language.mrql.rows.scope import Deferred, Scope, describe
 from incremental.language.mrql.rows.values import Array, Function, Group, Poured, Relation, Scalar, Value
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
@@ -29,29 +29,29 @@ UNSUPPORTED: dict[type[Node], str] = {
 }
 
 
-def unsupported(node: Node) -> Exception:
-    """The error of a form that is not finished or never will be."""
+def refuse_form(node: Node) -> Exception:
+    """Return the error for a form that is not supported."""
     sentence = UNSUPPORTED.get(type(node), "this form is not supported. Write it another way")
     return node.span.error(f"{sentence}.")
 
 
-def called(node: T.Call, scope: Scope) -> Value:
-    """The value of a call."""
+def translate_call(node: T.Call, scope: Scope) -> Value:
+    """Translate a call."""
     name, definitions, span = node.name, scope.definitions, node.span
     local = scope.names.get(name, definitions.names.get(name))
     if isinstance(local, Function | Deferred):
         found = scope.value(T.Name(span, name))
         if isinstance(found, Function):
-            return unfolded(name, found, node, scope)
+            return unfold_function(name, found, node, scope)
     if function := definitions.functions.get(name):
-        return unfolded(name, Function(function.parameters, function.result, function.body, {}), node, scope)
+        return unfold_function(name, Function(function.parameters, function.result, function.body, {}), node, scope)
     if macro := definitions.macros.get(name):
-        return expanded(macro, node, scope)
+        return expand_macro(macro, node, scope)
     if aggregation := definitions.aggregations.get(name):
         (argument,) = exactly(node, 1)
-        return folded(aggregation, scope.value(argument), scope, span)
+        return fold(aggregation, scope.value(argument), scope, span)
     if data := definitions.constructors.get(name):
-        return constructed(data, node, scope)
+        return construct(data, node, scope)
     return builtin(node, scope)
 
 
@@ -70,8 +70,8 @@ def deeper(name: str, scope: Scope, span: Span) -> Scope:
     return replace(scope, calls=(*scope.calls, name))
 
 
-def unfolded(name: str, function: Function, node: T.Call, scope: Scope) -> Value:
-    """The body of a function, with the values of the arguments as its parameters."""
+def unfold_function(name: str, function: Function, node: T.Call, scope: Scope) -> Value:
+    """Translate the body of a function, with the values of the arguments as its parameters."""
     arguments = exactly(node, len(function.parameters))
     inner = deeper(name, scope, node.span)
     names = dict(function.names)
@@ -82,16 +82,16 @@ def unfolded(name: str, function: Function, node: T.Call, scope: Scope) -> Value
     return casts.cast(value, casts.type_of(function.result, scope), scope, node.span)
 
 
-def expanded(macro: I.MacroDefinition, node: T.Call, scope: Scope) -> Value:
-    """The body of a macro, with the arguments as they are written."""
+def expand_macro(macro: I.MacroDefinition, node: T.Call, scope: Scope) -> Value:
+    """Translate the body of a macro, with the arguments as they are written."""
     arguments = exactly(node, len(macro.parameters))
     inner = deeper(macro.name, scope, node.span)
     names = {p: Deferred(a, scope.names, scope.calls) for p, a in zip(macro.parameters, arguments, strict=True)}
     return replace(inner, names=names, repeated=()).value(macro.body)
 
 
-def constructed(data: t.Data, node: T.Call, scope: Scope) -> Value:
-    """A value of a data type: its tag, and what the constructor holds."""
+def construct(data: t.Data, node: T.Call, scope: Scope) -> Value:
+    """Return a value of a data type: its tag, and the constructor's argument."""
     span, held = node.span, data.items[data.constructors.index(node.name)]
     argument = node.arguments[0] if len(node.arguments) == 1 else T.TupleOf(span, node.arguments)
     value = casts.cast(scope.inside(scope.value(argument), span), held, scope, span)
@@ -102,27 +102,27 @@ def constructed(data: t.Data, node: T.Call, scope: Scope) -> Value:
     return Scalar(f"named_struct('tag', '{node.name}', {', '.join(fields)})", data)
 
 
-def folded(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span: Span) -> Value:
-    """A user aggregation: plus over the units of the elements, from zero."""
+def fold(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span: Span) -> Value:
+    """Apply a user aggregation: plus over the units of the elements, from zero."""
     array = scope.inside(value, span)
     if not isinstance(array, Array):
-        shown = described(value, scope)
+        shown = describe(value, scope)
         raise span.error(f"{aggregation.name}: expected a collection, found {shown}. Write {{…}} around it.")
     type_ = casts.type_of(aggregation.type, scope)
     total, each = scope.fresh.fresh("s"), scope.fresh.fresh("x")
     inner = replace(scope.within(total, each), names={}, repeated=())
     element = v.unpack(each, array.item)
-    unit = element if aggregation.unit is None else applied(aggregation.unit, [element], inner, span)
+    unit = element if aggregation.unit is None else apply_function(aggregation.unit, [element], inner, span)
     unit = casts.cast(unit, type_, inner, span)
     zero = casts.cast(replace(scope, names={}).value(aggregation.zero), type_, scope, span)
-    plus = casts.cast(applied(aggregation.plus, [v.unpack(total, type_), unit], inner, span), type_, inner, span)
+    plus = casts.cast(apply_function(aggregation.plus, [v.unpack(total, type_), unit], inner, span), type_, inner, span)
     sql_type = t.sql_type(type_)
     step = f"({total}, {each}) -> CAST({v.pack(plus)} AS {sql_type})"
     return v.unpack(f"aggregate({v.pack(array)}, CAST({v.pack(zero)} AS {sql_type}), {step})", type_)
 
 
-def applied(function: Node, values: Sequence[Value], scope: Scope, span: Span) -> Value:
-    """A function, by its name or as a lambda, of values."""
+def apply_function(function: Node, values: Sequence[Value], scope: Scope, span: Span) -> Value:
+    """Apply a function, by its name or as a lambda, to values."""
     names = {f"argument {position}": value for position, value in enumerate(values)}
     nodes = tuple(T.Name(span, name) for name in names)
     if isinstance(function, T.Name):
@@ -130,16 +130,16 @@ def applied(function: Node, values: Sequence[Value], scope: Scope, span: Span) -
     found = scope.value(function)
     if not isinstance(found, Function):
         raise function.span.error("expected a function. Name one, or write a lambda.")
-    return unfolded("this lambda", found, T.Call(span, "this lambda", nodes), scope.binding(names))
+    return unfold_function("this lambda", found, T.Call(span, "this lambda", nodes), scope.binding(names))
 
 
 def builtin(node: T.Call, scope: Scope) -> Value:
     """An aggregate or a function that MRQL has."""
     name, span = node.name, node.span
     if name in NAMES and len(node.arguments) == 1:
-        return aggregated(name, scope.value(node.arguments[0]), scope, span)
+        return translate_aggregate(name, scope.value(node.arguments[0]), scope, span)
     if name in functions.FUNCTIONS or name in functions.REFUSED:
-        return functions.applied(name, [scope.value(a) for a in node.arguments], scope, span)
+        return functions.apply_scalar(name, [scope.value(a) for a in node.arguments], scope, span)
     if name == TRUE:
         return Scalar(f"coalesce({scope.condition(node.arguments[0])}, false)", t.BOOL)
     match name:
@@ -163,7 +163,7 @@ def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Valu
         each = scope.fresh.fresh("x")
         equal = operators.equal(v.unpack(each, collection.item), value, scope.within(each), span)
         return Scalar(f"exists({collection.sql}, {each} -> coalesce({equal}, false))", t.BOOL)
-    relation = relations.lifted(collection, scope, span)
+    relation = relations.lift(collection, scope, span)
 
     def pour(frame: Frame) -> Poured:
         poured = relation.pour(frame)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
@@ -16,7 +16,7 @@ def type_of(node: Node, scope: Scope) -> Type:
     """The type that is written. Raises QueryError for a name that is no type."""
     match node:
         case T.NamedType(span=span, name=name, arguments=arguments):
-            return named(name, [type_of(each, scope) for each in arguments], scope, span)
+            return find_type(name, [type_of(each, scope) for each in arguments], scope, span)
         case T.TupleType(items=items):
             return t.Tuple(tuple(type_of(item, scope) for item in items))
         case T.RecordType(fields=fields):
@@ -27,8 +27,8 @@ def type_of(node: Node, scope: Scope) -> Type:
             raise node.span.error("this is not a type. Write one such as int, <a: int> or {string}.")
 
 
-def named(name: str, arguments: list[Type], scope: Scope, span: Span) -> Type:
-    """A type by its name."""
+def find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Type:
+    """Return a type by its name."""
     if found := scope.definitions.types.get(name):
         return found
     if len(arguments) == 1 and name.lower() in ("list", "bag", "set"):
@@ -48,7 +48,7 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
     match value, wanted:
         case Scalar(sql, type_), t.Basic() | t.Foreign():
             if type_ != wanted and not isinstance(type_, t.Basic | t.Foreign):
-                raise refused(value, wanted, scope, span)
+                raise refuse_cast(value, wanted, scope, span)
             return value if type_ == wanted else Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
         case Scalar(_, type_), t.Data() if type_ == wanted:
             return value
@@ -66,7 +66,7 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
         case Group(), t.Collection():
             return cast(scope.inside(value, span), wanted, scope, span)
         case _:
-            raise refused(value, wanted, scope, span)
+            raise refuse_cast(value, wanted, scope, span)
 
 
 def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) -> Array:
@@ -85,9 +85,9 @@ def cast_rows(poured: Poured, item: Type, scope: Scope, span: Span) -> Poured:
     return Poured(cast(poured.value, item, scope, span), poured.order)
 
 
-def refused(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
-    """The error of a value that cannot be of a type."""
-    return span.error(f"expected {t.shown(wanted)}, found {described(value, scope)}. Write a value of that type.")
+def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
+    """Return the error for a value that cannot have a type."""
+    return span.error(f"expected {t.write_type(wanted)}, found {describe(value, scope)}. Write a value of that type.")
 
 
 def unify(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:
@@ -95,10 +95,10 @@ def unify(values: list[Value], scope: Scope, span: Span, what: str) -> list[Valu
     types = [v.type_of(value) for value in values]
     common = types[0]
     for type_ in types[1:]:
-        both = t.unified(common, type_) if common is not None and type_ is not None else None
+        both = t.unify(common, type_) if common is not None and type_ is not None else None
         if both is None:
-            shown = " and ".join(dict.fromkeys(described(value, scope) for value in values))
+            shown = " and ".join(dict.fromkeys(describe(value, scope) for value in values))
             raise span.error(f"{what} have the types {shown}, which have no common one. Cast one with `as`.")
         common = both
     assert common is not None
-    return [v.converted(value, common) for value in values]
+    return [v.convert(value, common) for value in values]

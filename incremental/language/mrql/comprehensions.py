@@ -15,15 +15,15 @@ from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
 
 
-def selected(select: T.Select, scope: Scope) -> Value:
-    """The value of a select: a relation if a generator is one, else an array, or a value of a group's rows."""
+def translate_select(select: T.Select, scope: Scope) -> Value:
+    """Translate a select: to a relation if a generator is one, else to an array, or a value of a group's rows."""
     binding = select.bindings[0]
     first = scope.value(binding.domain)
-    if binding.each and isinstance(first, Group) and (found := groups.selected(select, first, scope)):
+    if binding.each and isinstance(first, Group) and (found := groups.select_over_group(select, first, scope)):
         return found
-    if not (binding.each and isinstance(first, Relation)) and (array := arrays.selected(select, first, scope)):
+    if not (binding.each and isinstance(first, Relation)) and (array := arrays.select_arrays(select, first, scope)):
         return array
-    base = Relation(lambda frame: poured(select, scope, frame), select.order is not None)
+    base = Relation(lambda frame: pour_select(select, scope, frame), select.order is not None)
     if select.distinct:
         base = relations.distinct(base, scope, select.span)
     if select.order is not None and select.order.limit is not None:
@@ -33,26 +33,26 @@ def selected(select: T.Select, scope: Scope) -> Value:
 
 def limit(node: Node, scope: Scope) -> str:
     """The number of a limit, which is the same for all rows."""
-    sql, _ = scope.packed(node)
+    sql, _ = scope.pack(node)
     if SUBQUERY in sql or NAME.search(sql):
         raise node.span.error("a limit is a constant. Write a number, or an element of `args`.")
     return f"CAST({sql} AS INT)"
 
 
-def poured(select: T.Select, scope: Scope, frame: Frame) -> Poured:
+def pour_select(select: T.Select, scope: Scope, frame: Frame) -> Poured:
     """Add the rows of a select to a frame, before distinct and limit."""
     rows = frame if select.group is None else frame.child()
-    inner, bound = generated(select.bindings, scope.at(rows))
+    inner, bound = read_generators(select.bindings, scope.at(rows))
     if select.where is not None:
         filter_rows(select.where, inner)
     if select.group is not None:
-        inner = groups.opened(select.group, inner, bound)
+        inner = groups.group_rows(select.group, inner, bound)
         if select.group.having is not None:
             filter_rows(select.group.having, inner)
     value, order = inner.value(select.head), list[Order]()
     for key in select.order.keys if select.order else ():
-        node, descending = arrays.inverted(key)
-        order.append(Order(inner.packed(node)[0], descending))
+        node, descending = arrays.split_direction(key)
+        order.append(Order(inner.pack(node)[0], descending))
     if inner.frame is not frame:
         if select.distinct or order:
             value = inner.inside(value, select.head.span)
@@ -60,13 +60,13 @@ def poured(select: T.Select, scope: Scope, frame: Frame) -> Poured:
     return Poured(value, tuple(order))
 
 
-def generated(bindings: tuple[T.Binding, ...], scope: Scope) -> tuple[Scope, Bound]:
+def read_generators(bindings: tuple[T.Binding, ...], scope: Scope) -> tuple[Scope, Bound]:
     """Read generators into the scope's frame."""
     bound = Bound()
     for binding in bindings:
         value = scope.value(binding.domain)
         if binding.each:
-            value = relations.lifted(value, scope, binding.domain.span).pour(scope.frame).value
+            value = relations.lift(value, scope, binding.domain.span).pour(scope.frame).value
         else:
             value = scope.once(value)
         before = len(bound.conditions)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from incremental.language.mrql import calls, casts, comprehensions, indexing, markup, operators, patterns, relations
-from incremental.language.mrql.aggregates import aggregated, exists
+from incremental.language.mrql.aggregates import exists, translate_aggregate
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Deferred, Scope, described
+from incremental.language.mrql.rows.scope import Deferred, Scope, describe
 from incremental.language.mrql.rows.values import Array, Function, Group, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
@@ -21,13 +21,13 @@ def translate(node: Node, scope: Scope) -> Value:
             return value
     match node:
         case T.Name():
-            return named(node, scope)
+            return resolve_name(node, scope)
         case T.Select():
-            return comprehensions.selected(node, scope)
+            return comprehensions.translate_select(node, scope)
         case T.Call():
-            return calls.called(node, scope)
+            return calls.translate_call(node, scope)
         case T.Literal() | T.TupleOf() | T.RecordOf() | T.CollectionOf():
-            return built(node, scope)
+            return build_value(node, scope)
         case T.Binary() | T.Unary() | T.SetOperation():
             return operation(node, scope)
         case T.Member() | T.Component() | T.Index() | T.Slice():
@@ -37,7 +37,7 @@ def translate(node: Node, scope: Scope) -> Value:
         case T.RangeOf() | T.Typed() | T.Repeat() | T.Template() | T.Markup():
             return other(node, scope)
         case _:
-            raise calls.unsupported(node)
+            raise calls.refuse_form(node)
 
 
 def other(node: T.RangeOf | T.Typed | T.Repeat | T.Template | T.Markup, scope: Scope) -> Value:
@@ -55,8 +55,8 @@ def other(node: T.RangeOf | T.Typed | T.Repeat | T.Template | T.Markup, scope: S
             return scope.definitions.repeat(node, scope)
 
 
-def built(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope: Scope) -> Value:
-    """A constant, a tuple, a record, a bag or a list."""
+def build_value(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope: Scope) -> Value:
+    """Translate a constant, a tuple, a record, a bag or a list."""
     match node:
         case T.Literal(value=value):
             return literal(value, node)
@@ -65,11 +65,11 @@ def built(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope: Scop
         case T.RecordOf(names=names, values=values):
             return Product(names, tuple(map(scope.value, values)))
         case T.CollectionOf(bag=bag, items=items):
-            return listed(node, bag, items, scope)
+            return build_collection(node, bag, items, scope)
 
 
-def named(node: T.Name, scope: Scope) -> Value:
-    """What a name stands for."""
+def resolve_name(node: T.Name, scope: Scope) -> Value:
+    """Return the value of a name."""
     known = scope.names.get(node.name, scope.definitions.names.get(node.name))
     if isinstance(known, Deferred):
         return scope.translate(known.node, replace(scope, names=known.names, repeated=(), calls=known.calls))
@@ -94,8 +94,8 @@ def literal(value: str | int | float, node: Node) -> Value:
     return Scalar(str(value), t.INT) if value < 2**31 else Scalar(f"{value}L", t.LONG)
 
 
-def listed(node: Node, bag: bool, items: tuple[Node, ...], scope: Scope) -> Value:
-    """A bag or a list of expressions."""
+def build_collection(node: Node, bag: bool, items: tuple[Node, ...], scope: Scope) -> Value:
+    """Translate a bag or a list of expressions."""
     values = [scope.inside(scope.value(item), item.span) for item in items]
     if not values:
         return Array("array()", t.NOTHING, bag, True)
@@ -113,7 +113,7 @@ def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
         case T.Binary(operator=operator, left=left, right=right):
             a, b = scope.value(left), scope.value(right)
             if operator == "+" and all(isinstance(side, Array | Relation | Group) for side in (a, b)):
-                return combined("union", a, b, scope, node)
+                return combine_collections("union", a, b, scope, node)
             if operator in operators.SPARK_COMPARISON:
                 return operators.compare(operator, a, b, scope, node.span)
             return operators.arithmetic(operator, a, b, scope, node.span)
@@ -122,21 +122,21 @@ def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
         case T.Unary(operator="exists", value=value):
             return exists(scope.value(value), scope, node.span)
         case T.Unary(operator=operator, value=value):
-            return operators.signed(operator, scope.value(value), scope, node.span)
+            return operators.apply_sign(operator, scope.value(value), scope, node.span)
         case T.SetOperation(operation=name, left=left, right=right):
-            return combined(name, scope.value(left), scope.value(right), scope, node)
+            return combine_collections(name, scope.value(left), scope.value(right), scope, node)
 
 
-def combined(operation: str, left: Value, right: Value, scope: Scope, node: Node) -> Value:
-    """A union, an intersection or a difference of collections."""
+def combine_collections(operation: str, left: Value, right: Value, scope: Scope, node: Node) -> Value:
+    """Translate a union, an intersection or a difference of collections."""
     if isinstance(left, Relation) or isinstance(right, Relation):
-        sides = [relations.lifted(left, scope, node.span), relations.lifted(right, scope, node.span)]
-        return relations.combined(operation, sides, scope, node.span)
+        sides = [relations.lift(left, scope, node.span), relations.lift(right, scope, node.span)]
+        return relations.combine_relations(operation, sides, scope, node.span)
     inside = [scope.inside(left, node.span), scope.inside(right, node.span)]
     for value in inside:
         if not isinstance(value, Array):
             raise node.span.error(
-                f"{operation}: expected collections, found {described(value, scope)}. Write {{…}} around it."
+                f"{operation}: expected collections, found {describe(value, scope)}. Write {{…}} around it."
             )
     a, b = casts.unify(inside, scope, node.span, f"the sides of {operation}")
     assert isinstance(a, Array) and isinstance(b, Array)
@@ -161,9 +161,9 @@ def part(node: T.Member | T.Component | T.Index | T.Slice, scope: Scope) -> Valu
         case T.Index(value=T.Name(name="args"), index=T.Literal(value=int(at))) if "args" not in scope.names:
             return argument(node, at, scope)
         case T.Index(index=index):
-            return indexing.indexed(value, scope.value(index), scope, node.span)
+            return indexing.index_value(value, scope.value(index), scope, node.span)
         case T.Slice(first=first, last=last):
-            return indexing.sliced(value, scope.value(first), scope.value(last), scope, node.span)
+            return indexing.slice_value(value, scope.value(first), scope.value(last), scope, node.span)
 
 
 def argument(node: Node, at: int, scope: Scope) -> Value:
@@ -189,28 +189,28 @@ def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: 
                 )
             return scope.binding(bound.names).value(body)
         case T.Case(value=value, branches=branches):
-            return chosen(scope.value(value), branches, scope, node)
+            return translate_case(scope.value(value), branches, scope, node)
         case T.Quantified(every=every, bindings=bindings, condition=condition):
             select = T.Select(node.span, False, condition, bindings, None, None, None)
-            return quantified(select, every, scope)
+            return quantify(select, every, scope)
         case T.Lambda(parameters=parameters, result=result, body=body):
             return Function(parameters, result, body, scope.names)
 
 
-def quantified(select: T.Select, every: bool, scope: Scope) -> Value:
-    """Whether a condition is true for one, or for all; over a relation an EXISTS, negated for all."""
-    found = comprehensions.selected(select, scope)
+def quantify(select: T.Select, every: bool, scope: Scope) -> Value:
+    """Return whether a condition is true for one element, or for all; over a relation an EXISTS, negated for all."""
+    found = comprehensions.translate_select(select, scope)
     if not isinstance(found, Relation):
-        return aggregated("all" if every else "some", found, scope, select.span)
+        return translate_aggregate("all" if every else "some", found, scope, select.span)
     span, condition = select.span, select.head
     true = T.Call(span, calls.TRUE, (condition,))
     where = T.Unary(span, "not", true) if every else true
-    found = exists(comprehensions.selected(replace(select, where=where), scope), scope, span)
+    found = exists(comprehensions.translate_select(replace(select, where=where), scope), scope, span)
     return Scalar(f"(NOT {found.sql})", t.BOOL) if every else found
 
 
-def chosen(value: Value, branches: tuple[T.Branch, ...], scope: Scope, node: Node) -> Value:
-    """`case`: the first branch whose pattern takes the value; the last one has to take what is left."""
+def translate_case(value: Value, branches: tuple[T.Branch, ...], scope: Scope, node: Node) -> Value:
+    """Translate `case`: the first branch whose pattern matches; the last one has to match every other value."""
     value = scope.once(value)
     conditions, values, tags = list[str](), list[Value](), set[str]()
     for position, branch in enumerate(branches):

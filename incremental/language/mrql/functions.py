@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
@@ -78,8 +78,8 @@ REFUSED = {
 }
 
 
-def applied(name: str, arguments: Sequence[Value], scope: Scope, span: Span) -> Value:
-    """A scalar function of arguments. Raises QueryError for another number or other types of them."""
+def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span) -> Value:
+    """Apply a scalar function to arguments. Raises QueryError for another number or other types of them."""
     if sentence := REFUSED.get(name):
         raise span.error(f"{sentence}.")
     signature = FUNCTIONS[name]
@@ -93,9 +93,9 @@ def applied(name: str, arguments: Sequence[Value], scope: Scope, span: Span) -> 
     if result is None:
         result = values[0].type
         for value in values[1:]:
-            result = t.unified(result, value.type)
+            result = t.unify(result, value.type)
             if result is None:
-                shown = " and ".join(t.shown(each.type) for each in values)
+                shown = " and ".join(t.write_type(each.type) for each in values)
                 raise span.error(f"{name}: expected values of one type, found {shown}. Cast one with `as`.")
         values = [cast_scalar(value, result) for value in values]
     return v.unpack(signature.sql.format(*(value.sql for value in values)), result)
@@ -117,11 +117,11 @@ def argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Sc
         if fits[kind] or value.type == t.NOTHING:
             return value if wanted is None else cast_scalar(value, wanted)
     expected = {SAME: "number", ONE: "scalar"}.get(kind, kind)
-    raise span.error(f"{name}: expected a {expected}, found {described(value, scope)}. Cast it, or take a part of it.")
+    raise span.error(f"{name}: expected a {expected}, found {describe(value, scope)}. Cast it, or take a part of it.")
 
 
 def cast_scalar(value: Scalar, wanted: Type) -> Scalar:
     """A scalar of a type that it can be promoted to."""
-    found = v.converted(value, wanted)
+    found = v.convert(value, wanted)
     assert isinstance(found, Scalar)
     return found

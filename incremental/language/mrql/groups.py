@@ -17,18 +17,18 @@ from incremental.language.mrql.rows.values import Array, Group, Grouped, Product
 from incremental.language.mrql.syntax import tree as T
 
 
-def opened(group: T.GroupBy, scope: Scope, bound: Bound) -> Scope:
-    """Group the rows of the scope's frame; the scope of `having` and the head, over a frame of the groups."""
+def group_rows(group: T.GroupBy, scope: Scope, bound: Bound) -> Scope:
+    """Group the rows of the scope's frame; return the scope of `having` and the head, over a frame of the groups."""
     rows = scope.frame
     key = scope.inside(scope.value(group.key), group.key.span)
     columns = [as_column(leaf, rows) for leaf in v.leaves(key)]
     keys, aggregates = list(dict.fromkeys(columns)), dict[str, str]()
-    item = Item(lambda: grouped_text(rows, keys, aggregates), set(keys))
+    item = Item(lambda: group_text(rows, keys, aggregates), set(keys))
     grouped = Grouped(rows, item, aggregates)
     bags: dict[str, Value] = {name: Group(value, grouped) for name, value in bound.names.items()}
     bags["partition"] = Group(Product(tuple(bound.names), tuple(bound.names.values())), grouped)
     above = scope.at(Frame(rows.names, [item], parent=rows.parent)).binding(bags)
-    return patterns.keyed(group, v.rebuilt(key, columns), above)
+    return patterns.bind_key(group, v.rebuild(key, columns), above)
 
 
 def as_column(leaf: Value, rows: Frame) -> str:
@@ -37,16 +37,16 @@ def as_column(leaf: Value, rows: Frame) -> str:
     return sql if sql in rows.columns else rows.column(sql, v.hint(leaf, "k"))
 
 
-def grouped_text(rows: Frame, keys: list[str], aggregates: dict[str, str]) -> str:
-    """The SELECT of a group by; without keys there is one group, if there are rows."""
+def group_text(rows: Frame, keys: list[str], aggregates: dict[str, str]) -> str:
+    """Write the SELECT of a group by; without keys there is one group, if there are rows."""
     shown = ", ".join([*keys, *(f"{sql} AS {name}" for name, sql in aggregates.items())])
     if not keys:
         return f"(SELECT {shown or 'count(1)'}{rows.text()} HAVING count(1) > 0)"
     return f"(SELECT {shown}{rows.text()} GROUP BY {', '.join(keys)})"
 
 
-def selected(select: T.Select, group: Group, scope: Scope) -> Group | None:
-    """A select over a group, as another value of its rows; None where the group has to be collected for it."""
+def select_over_group(select: T.Select, group: Group, scope: Scope) -> Group | None:
+    """Translate a select over a group to another value of its rows; None where the group has to be collected for it."""
     first, *rest = select.bindings
     if select.group or select.order or select.distinct or group.nested:
         return None
@@ -74,7 +74,7 @@ def selected(select: T.Select, group: Group, scope: Scope) -> Group | None:
 def over_arrays(select: T.Select, rest: list[T.Binding], scope: Scope, bound: Bound) -> Array | None:
     """The heads for each row of a group, of arrays within the row; None where a generator is a relation."""
     try:
-        sql, item = arrays.nested(select, rest, scope, bound, lambda s, _: arrays.head(select, s))
+        sql, item = arrays.nest_generators(select, rest, scope, bound, lambda s, _: arrays.head(select, s))
     except arrays.NotAnArrayError:
         return None
     return Array(sql, item, True)

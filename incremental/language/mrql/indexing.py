@@ -10,7 +10,7 @@ from incremental.language.mrql import operators, relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
@@ -19,8 +19,8 @@ SEVERAL = "raise_error('MRQL: several pairs of a bag have the key that is looked
 OUT_OF_RANGE = "raise_error('MRQL: the index is out of the range of its list')"
 
 
-def indexed(value: Value, index: Value, scope: Scope, span: Span) -> Value:
-    """`value[index]`."""
+def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
+    """Translate `value[index]`."""
     if isinstance(value, Group):
         value = scope.inside(value, span)
     if isinstance(value, Scalar) and value.type == t.JSON:
@@ -28,21 +28,21 @@ def indexed(value: Value, index: Value, scope: Scope, span: Span) -> Value:
     if isinstance(value, Array):
         if value.bag and not (isinstance(value.item, t.Tuple) and len(value.item.items) == 2):
             raise span.error(
-                f"index: expected a list or a bag of pairs, found {described(value, scope)}. Order it first."
+                f"index: expected a list or a bag of pairs, found {describe(value, scope)}. Order it first."
             )
         return in_map(value, index, scope, span) if value.bag else in_list(value, position(index, scope, span))
     if isinstance(value, Relation):
         if value.ordered:
             return at_position(value, position(index, scope, span), scope, span)
-        return looked_up(value, index, scope, span)
-    raise span.error(f"index: expected a list or a bag of pairs, found {described(value, scope)}. Use `#` for a tuple.")
+        return look_up(value, index, scope, span)
+    raise span.error(f"index: expected a list or a bag of pairs, found {describe(value, scope)}. Use `#` for a tuple.")
 
 
 def position(index: Value, scope: Scope, span: Span) -> str:
     """An index as an INT."""
     if isinstance(index, Scalar) and t.is_integer(index.type):
         return index.sql if index.type == t.INT else f"CAST({index.sql} AS INT)"
-    raise span.error(f"index of a list: expected an int, found {described(index, scope)}. Cast it with `as int`.")
+    raise span.error(f"index of a list: expected an int, found {describe(index, scope)}. Cast it with `as int`.")
 
 
 def in_list(array: Array, at: str) -> Value:
@@ -66,22 +66,22 @@ def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
     return v.unpack(f"get({one}, 0)", type_)
 
 
-def looked_up(relation: Relation, key: Value, scope: Scope, span: Span) -> Value:
-    """The value of a key in a relation of pairs."""
+def look_up(relation: Relation, key: Value, scope: Scope, span: Span) -> Value:
+    """Return the value of a key in a relation of pairs."""
     frame = scope.frame.child()
     pair = relation.pour(frame).value
     if not (isinstance(pair, Product) and len(pair.parts) == 2):
-        shown = described(relation, scope)
+        shown = describe(relation, scope)
         raise span.error(f"index: expected a list or a bag of pairs, found {shown}. Order it first.")
     frame.filter(operators.equal(pair.parts[0], key, scope.at(frame), span))
-    _, sql, type_ = packed(pair.parts[1], frame, scope, span)
+    _, sql, type_ = pack_rows(pair.parts[1], frame, scope, span)
     best = f"named_struct('n', count(1), 'v', max(named_struct('v', {sql})))"
-    both = found(f"{SUBQUERY}{best}{frame.text()})", scope, span)
+    both = share_subquery(f"{SUBQUERY}{best}{frame.text()})", scope, span)
     return v.unpack(f"if({both}.n > 1, {SEVERAL}, {both}.v).v", type_)
 
 
-def packed(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Value, str, Type]:
-    """A value of the rows of a frame: inside a row, as one expression over its columns, and its type."""
+def pack_rows(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Value, str, Type]:
+    """Return a value of the rows of a frame as one expression over its columns, and its type."""
     inside = scope.at(frame).inside(value, span)
     type_ = v.type_of(inside)
     assert type_ is not None
@@ -91,20 +91,20 @@ def packed(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Value,
 def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
     """An element of an ordered relation: the first is a `min`, so its state merges; others are those of a list."""
     if at != "0":
-        return in_list(scope.collected(relation, span), at)
+        return in_list(scope.collect(relation, span), at)
     frame = scope.frame.child()
     poured = relation.pour(frame)
     if not poured.order or any(key.descending for key in poured.order):
-        return in_list(scope.collected(relation, span), at)
-    _, sql, type_ = packed(poured.value, frame, scope, span)
+        return in_list(scope.collect(relation, span), at)
+    _, sql, type_ = pack_rows(poured.value, frame, scope, span)
     keys = [f"'k{i}', {frame.local(key.sql, 'k')}" for i, key in enumerate(poured.order)]
     least = f"min(named_struct({', '.join(keys)}, 'v', {sql}))"
-    best = found(f"{SUBQUERY}{least}{frame.text()})", scope, span)
+    best = share_subquery(f"{SUBQUERY}{least}{frame.text()})", scope, span)
     return v.unpack(f"if({best} IS NULL, {OUT_OF_RANGE}, {best}).v", type_)
 
 
-def found(sql: str, scope: Scope, span: Span) -> str:
-    """A subquery whose value is used more than once: a column, where that can be.
+def share_subquery(sql: str, scope: Scope, span: Span) -> str:
+    """Return a subquery whose value is used more than once: as a column, where that is possible.
 
     What is wrong with the value is said where it is used: a branch that is not taken must not fail.
     """
@@ -112,12 +112,12 @@ def found(sql: str, scope: Scope, span: Span) -> str:
     return checked if scope.elements else scope.frame.column(checked, "q")
 
 
-def sliced(value: Value, first: Value, last: Value, scope: Scope, span: Span) -> Value:
-    """`value[first:last]`: the elements from first, before last."""
+def slice_value(value: Value, first: Value, last: Value, scope: Scope, span: Span) -> Value:
+    """Translate `value[first:last]`: the elements from first, before last."""
     if isinstance(value, Relation) and value.ordered:
-        value = scope.collected(value, span)
+        value = scope.collect(value, span)
     if not (isinstance(value, Array) and not value.bag):
-        raise span.error(f"part of a list: expected a list, found {described(value, scope)}. Order it first.")
+        raise span.error(f"part of a list: expected a list, found {describe(value, scope)}. Order it first.")
     a, b = position(first, scope, span), position(last, scope, span)
     sql = v.pack(value)
     inside = f"greatest(0, least({b}, size({sql})) - greatest({a}, 0))"
@@ -128,7 +128,7 @@ def only(value: Value, scope: Scope, span: Span) -> Value:
     """`elem(c)`: the only element of a collection; of none or several it is an error."""
     array = scope.inside(value, span)
     if not isinstance(array, Array):
-        raise span.error(f"elem: expected a collection, found {described(value, scope)}. Use the value itself.")
+        raise span.error(f"elem: expected a collection, found {describe(value, scope)}. Use the value itself.")
     sql = v.pack(array)
     return v.unpack(f"get({sql}, if(size({sql}) = 1, 0, raise_error('MRQL: elem of none or of several')))", array.item)
 
@@ -137,14 +137,14 @@ def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) 
     """`first .. last`, a list, or `first ... last`, a relation: the numbers from first to last."""
     for value in (first, last):
         if not (isinstance(value, Scalar) and t.is_integer(value.type)):
-            raise span.error(f"range: expected integers, found {described(value, scope)}. Cast it with `as int`.")
-    type_ = t.unified(*(each.type for each in (first, last) if isinstance(each, Scalar)))
+            raise span.error(f"range: expected integers, found {describe(value, scope)}. Cast it with `as int`.")
+    type_ = t.unify(*(each.type for each in (first, last) if isinstance(each, Scalar)))
     assert type_ is not None
-    a, b = (v.pack(v.converted(value, type_)) for value in (first, last))
+    a, b = (v.pack(v.convert(value, type_)) for value in (first, last))
     if relation and not any(SUBQUERY in sql or NAME.search(sql) for sql in (a, b)):
         return Relation(lambda frame: numbers(frame, a, b, type_), True)
     array = Array(f"if({b} < {a}, CAST(array() AS ARRAY<{t.sql_type(type_)}>), sequence({a}, {b}))", type_, False)
-    return relations.lifted(array, scope, span) if relation else array
+    return relations.lift(array, scope, span) if relation else array
 
 
 def numbers(frame: Frame, first: str, last: str, type_: Type) -> Poured:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 
@@ -21,12 +21,12 @@ def template(node: T.Template, scope: Scope) -> Value:
         raise node.span.error(f"there are no templates of {node.name}. Write [xml| … |].")
     pieces = [v.text(node.texts[0])]
     for hole, after in zip(node.holes, node.texts[1:], strict=True):
-        pieces += [inserted(scope.inside(scope.value(hole), hole.span), hole, scope), v.text(after)]
+        pieces += [fill_hole(scope.inside(scope.value(hole), hole.span), hole, scope), v.text(after)]
     return Scalar(f"concat({', '.join(pieces)})", t.XML)
 
 
-def inserted(value: Value, node: T.Node, scope: Scope) -> str:
-    """The text of a hole; a missing value is nothing."""
+def fill_hole(value: Value, node: T.Node, scope: Scope) -> str:
+    """Return the text of a hole; a missing value is empty."""
     match value:
         case Scalar(sql, t.XML):
             return f"coalesce({sql}, '')"
@@ -37,11 +37,11 @@ def inserted(value: Value, node: T.Node, scope: Scope) -> str:
             return f"coalesce({made}, '')"
         case Array(item=item):
             element = scope.fresh.fresh("x")
-            inner = inserted(v.unpack(element, item), node, scope)
+            inner = fill_hole(v.unpack(element, item), node, scope)
             return f"array_join(transform({v.pack(value)}, {element} -> {inner}), '')"
         case _:
             raise node.span.error(
-                f"hole of a template: expected scalars and elements, found {described(value, scope)}. Take a part."
+                f"hole of a template: expected scalars and elements, found {describe(value, scope)}. Take a part."
             )
 
 
@@ -51,7 +51,7 @@ def part(node: T.Markup, scope: Scope) -> Value:
     if not node.what.startswith("@") or node.what == "@*":
         raise node.span.error("child elements and all attributes at once are not supported. Use text(x), x.@name.")
     if not (isinstance(value, Scalar) and value.type == t.XML):
-        raise node.span.error(f"attribute: expected XML, found {described(value, scope)}. Cast a text with `as XML`.")
+        raise node.span.error(f"attribute: expected XML, found {describe(value, scope)}. Cast a text with `as XML`.")
     path = f"/*/@{node.what[1:]}"
     there = f"xpath_boolean({value.sql}, {v.text(path)})"
     found = f"xpath_string({value.sql}, {v.text(path)})"

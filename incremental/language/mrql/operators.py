@@ -10,7 +10,7 @@ from __future__ import annotations
 from incremental.language.mrql import casts, relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
 
@@ -23,7 +23,7 @@ def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
     if isinstance(value, Scalar) and (t.is_number(value.type) or value.type == t.NOTHING):
         return value
     raise span.error(
-        f"{what}: expected numbers, found {described(value, scope)}. Cast it with `as`, or take a part of it."
+        f"{what}: expected numbers, found {describe(value, scope)}. Cast it with `as`, or take a part of it."
     )
 
 
@@ -32,27 +32,27 @@ def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Spa
     if operator == "+" and all(isinstance(side, Scalar) and side.type == t.STRING for side in (left, right)):
         return Scalar(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
     a, b = number(left, scope, span, operator), number(right, scope, span, operator)
-    common = t.unified(a.type, b.type)
+    common = t.unify(a.type, b.type)
     assert common is not None
-    x, y = v.pack(v.converted(a, common)), v.pack(v.converted(b, common))
+    x, y = v.pack(v.convert(a, common)), v.pack(v.convert(b, common))
     if operator not in ("/", "mod"):
         return Scalar(f"({x} {operator} {y})", common)
     if t.is_integer(common):
         sql = f"({x} div {y})" if operator == "/" else f"({x} % {y})"
         return Scalar(f"CAST({sql} AS {t.sql_type(common)})", common)
     x, y = (v.pack(scope.once(Scalar(side, common))) for side in (x, y))
-    return Scalar(divided(operator, x, y, t.sql_type(common)), common)
+    return Scalar(divide(operator, x, y, t.sql_type(common)), common)
 
 
-def divided(operator: str, x: str, y: str, type_: str) -> str:
-    """A quotient or remainder of doubles, also by zero."""
+def divide(operator: str, x: str, y: str, type_: str) -> str:
+    """Return a quotient or remainder of doubles, also by zero."""
     if operator == "mod":
         return f"CASE WHEN {y} = 0 THEN CAST({x} * {NAN} AS {type_}) ELSE {x} % {y} END"
     return f"CASE WHEN {y} = 0 THEN CAST({x} * pow({y}, -1) AS {type_}) ELSE {x} / {y} END"
 
 
-def signed(operator: str, value: Value, scope: Scope, span: Span) -> Value:
-    """`+x` and `-x`."""
+def apply_sign(operator: str, value: Value, scope: Scope, span: Span) -> Value:
+    """Translate `+x` and `-x`."""
     found = number(value, scope, span, operator)
     return found if operator == "+" else Scalar(f"(- {found.sql})", found.type)
 
@@ -107,7 +107,7 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
         case Group():
             return member(scope.inside(value, span), name, scope, span)
         case _:
-            raise span.error(f"there is no field {name} in {described(value, scope)}. Name one that is there.")
+            raise span.error(f"there is no field {name} in {describe(value, scope)}. Name one that is there.")
 
 
 def json_path(name: str) -> str:
@@ -135,7 +135,7 @@ def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
         item, inner = value.item.items[position], v.unpack(element, value.item)
         assert isinstance(inner, Product)
         return Array(f"transform({value.sql}, {element} -> {v.pack(inner.parts[position])})", item, value.bag)
-    raise span.error(f"part #{position}: {described(value, scope)} has no such part. {_instead_of_part(value)}.")
+    raise span.error(f"part #{position}: {describe(value, scope)} has no such part. {_instead_of_part(value)}.")
 
 
 def _instead_of_part(value: Value) -> str:
@@ -154,17 +154,17 @@ def _instead_of_part(value: Value) -> str:
 def choose(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
     """The value of the first condition that is true, or the last value; relations are filtered, not collected."""
     if any(isinstance(value, Relation) for value in values):
-        return chosen_rows(conditions, values, scope, span)
+        return choose_rows(conditions, values, scope, span)
     inside = [scope.inside(value, span) for value in values]
-    return picked(conditions, casts.unify(inside, scope, span, "the branches"))
+    return choose_parts(conditions, casts.unify(inside, scope, span, "the branches"))
 
 
-def picked(conditions: list[str], values: list[Value]) -> Value:
-    """CASE, part by part."""
+def choose_parts(conditions: list[str], values: list[Value]) -> Value:
+    """Return CASE, part by part."""
     first = values[0]
     if isinstance(first, Product):
         parts = [[value.parts[i] for value in values if isinstance(value, Product)] for i in range(len(first.parts))]
-        return Product(first.names, tuple(picked(conditions, part) for part in parts), first.positional)
+        return Product(first.names, tuple(choose_parts(conditions, part) for part in parts), first.positional)
     branches = [f"WHEN {c} THEN {v.pack(value)}" for c, value in zip(conditions, values[:-1], strict=True)]
     sql = f"CASE {' '.join(branches)} ELSE {v.pack(values[-1])} END"
     if isinstance(first, Array):
@@ -173,11 +173,11 @@ def picked(conditions: list[str], values: list[Value]) -> Value:
     return Scalar(sql, first.type)
 
 
-def chosen_rows(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
-    """Rows of the relation whose condition is the first that is true."""
+def choose_rows(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
+    """Return the rows of the relation whose condition is the first that is true."""
     tests = [f"coalesce({condition}, false)" for condition in conditions]
     cases = [" AND ".join([*(f"NOT {c}" for c in tests[:i]), *tests[i : i + 1]]) for i in range(len(values))]
     rows = [
-        relations.kept(relations.lifted(value, scope, span), case) for value, case in zip(values, cases, strict=True)
+        relations.keep_rows(relations.lift(value, scope, span), case) for value, case in zip(values, cases, strict=True)
     ]
     return relations.union(rows, scope, span)

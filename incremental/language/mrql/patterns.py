@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from incremental.language.mrql import casts, operators
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Product, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
@@ -78,7 +78,7 @@ def parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Val
     if isinstance(value, Product) and len(value.parts) == count and (value.names is None or value.positional):
         return value.parts
     raise pattern.span.error(
-        f"pattern: expected a tuple of {count}, found {described(value, scope)}. Write a pattern of that form."
+        f"pattern: expected a tuple of {count}, found {describe(value, scope)}. Write a pattern of that form."
     )
 
 
@@ -86,7 +86,7 @@ def bind_list(pattern: Node, items: Sequence[Node], value: Value, scope: Scope, 
     """Bind patterns to the elements of a list of as many."""
     value = scope.inside(value, pattern.span)
     if not isinstance(value, Array):
-        raise pattern.span.error(f"pattern: expected a list, found {described(value, scope)}. Bind a name instead.")
+        raise pattern.span.error(f"pattern: expected a list, found {describe(value, scope)}. Bind a name instead.")
     bound = also(bound, f"size({value.sql}) = {len(items)}")
     elements = [v.unpack(f"get({v.pack(value)}, {position})", value.item) for position in range(len(items))]
     return bind_parts(pattern, items, elements, scope, bound)
@@ -99,7 +99,7 @@ def bind_constructor(
     if not (isinstance(value, Scalar) and isinstance(value.type, t.Data) and name in value.type.constructors):
         data = value.type if isinstance(value, Scalar) and isinstance(value.type, t.Data) else None
         instead = f"Use {' or '.join(data.constructors)}" if data else "Match a value of a data type"
-        raise pattern.span.error(f"{name} is not a constructor of {described(value, scope)}. {instead}.")
+        raise pattern.span.error(f"{name} is not a constructor of {describe(value, scope)}. {instead}.")
     held = value.type.items[value.type.constructors.index(name)]
     inner = v.unpack(f"{value.sql}.`{name}`", held)
     bound = also(bound, f"({value.sql}.tag = '{name}')")
@@ -108,8 +108,8 @@ def bind_constructor(
     return bind_parts(pattern, items, parts(pattern, inner, len(items), scope), scope, bound)
 
 
-def keyed(group: T.GroupBy, key: Value, scope: Scope) -> Scope:
-    """The names of a group's key; without a pattern the head may repeat the expression or its parts."""
+def bind_key(group: T.GroupBy, key: Value, scope: Scope) -> Scope:
+    """Bind the names of a group's key; without a pattern the head may repeat the expression or its parts."""
     if group.pattern is not None:
         bound = bind(group.pattern, key, scope)
         if bound.conditions:

@@ -12,7 +12,7 @@ from incremental.language.mrql import casts
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Relation, Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
 
@@ -40,34 +40,34 @@ def output(value: Value, frame: Frame, scope: Scope, span: Span) -> Output:
         sql = v.pack(leaf)
         items.append(sql)
         columns.append(sql if sql in frame.columns and sql not in columns else frame.names.fresh(v.hint(leaf)))
-    shape = v.rebuilt(settled, columns)
+    shape = v.rebuild(settled, columns)
     if not items:
         items, columns = ["0"], [frame.names.fresh("u")]
     return Output(tuple(items), tuple(columns), shape)
 
 
-def lifted(value: Value, scope: Scope, span: Span) -> Relation:
-    """A collection as a relation. Raises QueryError for what is none."""
+def lift(value: Value, scope: Scope, span: Span) -> Relation:
+    """Return a collection as a relation. Raises QueryError for another value."""
     match value:
         case Relation():
             return value
         case Group():
-            return lifted(scope.inside(value, span), scope, span)
+            return lift(scope.inside(value, span), scope, span)
         case Scalar(sql, t.JSON):
-            return lifted(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
+            return lift(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
         case Array():
-            return Relation(lambda frame: Poured(exploded(value, frame)), not value.bag)
+            return Relation(lambda frame: Poured(explode(value, frame)), not value.bag)
         case _:
-            raise span.error(f"expected a collection, found {described(value, scope)}. Write {{…}} around one value.")
+            raise span.error(f"expected a collection, found {describe(value, scope)}. Write {{…}} around one value.")
 
 
-def exploded(array: Array, frame: Frame) -> Value:
-    """The elements of an array as rows of a frame."""
+def explode(array: Array, frame: Frame) -> Value:
+    """Return the elements of an array as rows of a frame."""
     return v.unpack(frame.explode(array.sql, v.hint(array, "x")), array.item)
 
 
-def kept(relation: Relation, condition: str) -> Relation:
-    """The rows of a relation, where a condition of the rows around it is true."""
+def keep_rows(relation: Relation, condition: str) -> Relation:
+    """Return the rows of a relation, where a condition of the rows around it is true."""
 
     def pour(frame: Frame) -> Poured:
         poured = relation.pour(frame)
@@ -82,7 +82,7 @@ def distinct(relation: Relation, scope: Scope, span: Span) -> Relation:
 
     def pour(frame: Frame) -> Poured:
         inner = frame.child()
-        made, shown, order = listed(relation.pour(inner), inner, scope, span)
+        made, shown, order = list_columns(relation.pour(inner), inner, scope, span)
         frame.add(lambda: f"(SELECT DISTINCT {shown}{inner.text()})", columns_of(made, order))
         return Poured(made.value, order)
 
@@ -94,7 +94,7 @@ def first_rows(relation: Relation, limit: str, scope: Scope, span: Span) -> Rela
 
     def pour(frame: Frame) -> Poured:
         inner = frame.child()
-        made, shown, order = listed(relation.pour(inner), inner, scope, span)
+        made, shown, order = list_columns(relation.pour(inner), inner, scope, span)
         sorting = ordering((*order, *(Order(column, False) for column in made.columns)))
         below = f"(SELECT {shown}"
         frame.add(
@@ -106,8 +106,8 @@ def first_rows(relation: Relation, limit: str, scope: Scope, span: Span) -> Rela
     return Relation(pour, True)
 
 
-def listed(poured: Poured, inner: Frame, scope: Scope, span: Span) -> tuple[Output, str, tuple[Order, ...]]:
-    """The columns of rows and of the keys of their order: the former, the text of all, the keys."""
+def list_columns(poured: Poured, inner: Frame, scope: Scope, span: Span) -> tuple[Output, str, tuple[Order, ...]]:
+    """Return the columns of rows and of the keys of their order: the former, the text of all, the keys."""
     made, shown, order = output(poured.value, inner, scope, span), list[str](), list[Order]()
     held = dict(zip(made.items, made.columns, strict=True))
     for key in poured.order:
@@ -130,11 +130,11 @@ def ordering(order: Sequence[Order]) -> str:
 
 def union(relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
     """The rows of several relations."""
-    return combined("union", relations, scope, span)
+    return combine_relations("union", relations, scope, span)
 
 
-def combined(operation: str, relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
-    """A union, an intersection or a difference of relations, whose rows get one type."""
+def combine_relations(operation: str, relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
+    """Return a union, an intersection or a difference of relations, whose rows get one type."""
 
     def pour(frame: Frame) -> Poured:
         inner = [frame.child() for _ in relations]
@@ -145,7 +145,7 @@ def combined(operation: str, relations: Sequence[Relation], scope: Scope, span: 
         same = casts.unify(values, scope, span, f"the sides of {operation}")
         sides = [output(value, each, scope, span) for value, each in zip(same, inner, strict=True)]
         columns = [frame.names.fresh(v.hint(leaf)) for leaf in v.leaves(same[0])]
-        shape, named = v.rebuilt(same[0], columns), columns or [frame.names.fresh("u")]
+        shape, named = v.rebuild(same[0], columns), columns or [frame.names.fresh("u")]
         first = ", ".join(f"{item} AS {name}" for item, name in zip(sides[0].items, named, strict=True))
         shown = [first, *(", ".join(side.items) for side in sides[1:])]
 

@@ -22,7 +22,7 @@ from incremental.language.mrql.program.answers import answer, column_names
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
-from incremental.language.mrql.rows.scope import Scope, described
+from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Poured, Product, Relation, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
@@ -46,13 +46,13 @@ class Loop:
     options: Mapping[str, Any]
 
 
-def repeated(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
-    """A loop, and the value of the whole expression. Raises QueryError for what no loop can be made of."""
+def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
+    """Translate a repeat to a loop and the value of the whole expression. Raises QueryError."""
     if scope.elements or scope.frame.columns:
         raise node.span.error("a repeat depends on no row around it. Define it by a name of its own, and read that.")
     starts = parts(node.start, len(node.names), scope)
     types = tuple(row_type(start, scope, node.start.span) for start in starts)
-    types = widened(node, types, scope)
+    types = widen_types(node, types, scope)
     options = ending(node, scope)
     given = tuple(scope.fresh.fresh(name) for name in node.names)
     bodies = body_of(node, given, types, scope)
@@ -74,8 +74,8 @@ def parts(node: Node, count: int, scope: Scope) -> tuple[Relation, ...]:
     value = scope.at(scope.frame.child()).value(node)
     values = value.parts if count > 1 and isinstance(value, Product) else (value,)
     if len(values) != count:
-        raise node.span.error(f"expected a tuple of {count} collections, found {described(value, scope)}. Write one.")
-    return tuple(relations.lifted(each, scope, node.span) for each in values)
+        raise node.span.error(f"expected a tuple of {count} collections, found {describe(value, scope)}. Write one.")
+    return tuple(relations.lift(each, scope, node.span) for each in values)
 
 
 def row_type(relation: Relation, scope: Scope, span: Span) -> Type:
@@ -86,14 +86,14 @@ def row_type(relation: Relation, scope: Scope, span: Span) -> Type:
     return replace(found, positional=False) if isinstance(found, t.Record) else found
 
 
-def widened(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
-    """The types that rows of the start and of the step have in common."""
+def widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
+    """Return the types that rows of the start and of the step have in common."""
     given = tuple(scope.fresh.fresh("given") for _ in types)
     found = [row_type(body, scope, node.body.span) for body in body_of(node, given, types, scope)]
-    common = [t.unified(a, b) for a, b in zip(types, found, strict=True)]
+    common = [t.unify(a, b) for a, b in zip(types, found, strict=True)]
     made = tuple(each for each in common if each is not None)
     if len(made) < len(types):
-        shown = ", ".join(map(t.shown, types)), ", ".join(map(t.shown, found))
+        shown = ", ".join(map(t.write_type, types)), ", ".join(map(t.write_type, found))
         raise node.body.span.error(f"the repeat starts with rows {shown[0]}, and its step gives {shown[1]}. Cast them.")
     return made
 
@@ -115,7 +115,7 @@ def flagless(body: Relation, type_: Type, scope: Scope, node: Node, computed: bo
     if not pair or not isinstance(row, Product) or v.type_of(row.parts[1]) != t.BOOL:
         return body
     whole = v.type_of(scope.at(frame).inside(row, node.span))
-    if whole is not None and t.unified(type_, whole) is not None:
+    if whole is not None and t.unify(type_, whole) is not None:
         return body
     flag = row.parts[1]
     if not (isinstance(flag, Scalar) and flag.sql == "true") and not computed:
@@ -154,7 +154,7 @@ def text(relation: Relation, type_: Type, scope: Scope, span: Span) -> str:
 
     def pour(frame: Frame) -> Poured:
         inside = scope.at(frame).inside(relation.pour(frame).value, span)
-        return Poured(v.converted(inside, type_))
+        return Poured(v.convert(inside, type_))
 
     return answer(Relation(pour), scope.at(scope.frame.child()), span)
 

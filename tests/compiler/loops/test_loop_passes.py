@@ -179,7 +179,7 @@ def test_another_use_of_a_loop_reads_the_same_stage() -> None:
 
 def test_refused_constructions() -> None:
     """A pass that loses a column fails where it does so."""
-    with pytest.raises(ValueError, match="the step of loop_1 has the columns .*, not n int"):
+    with pytest.raises(ValueError, match=r"the step of loop_1 has the columns .*, not n int"):
         loop(Join(R, EDGES, "inner", None))
     with pytest.raises(ValueError, match="the step of loop_1 reads name string, not n int"):
         loop(over(Join(Given("loop_1", (NAME,)), EDGES, "inner", None)))

@@ -21,8 +21,8 @@ from incremental.language.mrql.expressions import translate
 from incremental.language.mrql.program import inputs
 from incremental.language.mrql.program.answers import answer
 from incremental.language.mrql.program.inputs import Tables
-from incremental.language.mrql.relations import Output, columns_of, listed
-from incremental.language.mrql.repeats import Loop, repeated
+from incremental.language.mrql.relations import Output, columns_of, list_columns
+from incremental.language.mrql.repeats import Loop, translate_repeat
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame, Names
@@ -62,7 +62,7 @@ def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> 
 
 
 def choose_query(items: Sequence[Node], number: int | None, text: Text) -> I.Evaluate:
-    """The query that is the view: the last one, or that of a number, counted from 1."""
+    """Return the query that is the view: the last one, or that of a number, counted from 1."""
     queries = [item for item in items if isinstance(item, I.Evaluate)]
     if not queries:
         raise Span(text, 0, 0).error("there is no query in the program: definitions alone have no answer. Add one.")
@@ -74,8 +74,8 @@ def choose_query(items: Sequence[Node], number: int | None, text: Text) -> I.Eva
     return queries[number - 1]
 
 
-def used(items: Sequence[Node], query: Node) -> set[str]:
-    """The names that a query uses, also through definitions."""
+def find_used_names(items: Sequence[Node], query: Node) -> set[str]:
+    """Return the names that a query uses, also through definitions."""
     by_name: dict[str, list[Node]] = {}
     for item in items:
         if name := getattr(item, "name", None):
@@ -111,11 +111,11 @@ class Program:
         )  # fmt: skip
         self.scope = Scope(translate, self.definitions, {}, Frame(self.names))
 
-    def translated(self, items: Sequence[Node], query: I.Evaluate) -> Translated:
-        """A query among the items. Raises QueryError."""
-        needed = used(items, query)
+    def translate(self, items: Sequence[Node], query: I.Evaluate) -> Translated:
+        """Translate a query among the items. Raises QueryError."""
+        needed = find_used_names(items, query)
         for name in sorted(needed):
-            if source := self.tables.named(name):
+            if source := self.tables.find(name):
                 self.definitions.names[name] = self.tables.rows(source, query.span)
         for item in items:
             if item is query:
@@ -136,7 +136,7 @@ class Program:
         closed = names_in(node).isdisjoint(scope.names)
         if closed and node in self._known:
             return self._known[node]
-        loop, value = repeated(node, scope)
+        loop, value = translate_repeat(node, scope)
         starts, steps = (tuple(map(self._with_tables, texts)) for texts in (loop.starts, loop.steps))
         self.loops.append(replace(loop, starts=starts, steps=steps))
         if closed:
@@ -164,7 +164,7 @@ class Program:
             case I.AggregationDefinition(name=name):
                 definitions.aggregations[name] = item
             case I.Define(name=name, value=node):
-                definitions.names[name] = self._named(name, node)
+                definitions.names[name] = self._resolve(name, node)
             case _:
                 pass
 
@@ -178,8 +178,8 @@ class Program:
         self.definitions.types[name] = data
         self.definitions.constructors |= dict.fromkeys(data.constructors, data)
 
-    def _named(self, name: str, node: Node) -> Value | Deferred:
-        """What a definition stands for: a relation is read from a common table, other values are put in."""
+    def _resolve(self, name: str, node: Node) -> Value | Deferred:
+        """Return the value of a definition: a relation is read from a common table, other values are put in."""
         frame = Frame(self.names)
         scope = replace(self.scope, frame=frame)
         value = self._value(node, name, scope)
@@ -187,7 +187,7 @@ class Program:
             return Deferred(node, {})
         if inputs.is_source(node) or isinstance(node, T.Name):
             return value
-        made, shown, order = listed(value.pour(frame), frame, scope, node.span)
+        made, shown, order = list_columns(value.pour(frame), frame, scope, node.span)
         table = self.names.fresh(name)
         self.common.append(f"{table} AS (SELECT {shown}{frame.text()})")
         return from_table(table, made, order, value.ordered)
@@ -202,7 +202,7 @@ def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) 
         shown = ", ".join(f"{old} AS {new}" for old, new in fresh.items())
         frame.add(lambda: f"(SELECT {shown} FROM {table})", fresh.values())
         leaves = [fresh[column] for column in made.columns[: len(v.leaves(made.value))]]
-        return Poured(v.rebuilt(made.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
+        return Poured(v.rebuild(made.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
 
     return Relation(pour, ordered)
 

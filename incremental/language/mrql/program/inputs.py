@@ -53,16 +53,16 @@ class Tables:
     schema: Callable[[str], spark_types.StructType | None]
     paths: Mapping[str, str]
 
-    def named(self, name: str) -> str | None:
-        """The declared source of a name, whatever its case."""
+    def find(self, name: str) -> str | None:
+        """Return the declared source of a name, whatever its case."""
         return next((each for each in self.declared if each.lower() == name.lower()), None)
 
     def at(self, path: str, definition: str | None) -> str | None:
         """The declared source that a path stands for."""
         if path in self.paths:
-            return self.named(self.paths[path])
+            return self.find(self.paths[path])
         names = [name for name in (definition, PurePosixPath(path).stem) if name]
-        return next((found for name in names if (found := self.named(name))), None)
+        return next((found for name in names if (found := self.find(name))), None)
 
     def rows(self, source: str, span: Span) -> Relation:
         """The rows of a source. Raises QueryError for one without a schema."""
@@ -109,16 +109,16 @@ def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -
             raise span.error(f"source({form}, …): expected a path alone. Take the parts of its rows in the query.")
         return documents(relation, form)
     if form == "binary":
-        return relation if len(rest) == 1 else typed(relation, written_type(rest[1], scope), scope, span)
+        return relation if len(rest) == 1 else cast_rows(relation, read_type(rest[1], scope), scope, span)
     if len(rest) != 3 or not (isinstance(rest[1], T.Literal) and isinstance(rest[1].value, str)):
         raise span.error(
             'source(line, …): expected a path, a separator and a type. Write source(line, "path", ",", type(<a: int>)).'
         )
-    return lines(relation, rest[1].value, written_type(rest[2], scope), scope, span)
+    return lines(relation, rest[1].value, read_type(rest[2], scope), scope, span)
 
 
-def written_type(node: Node, scope: Scope) -> Type:
-    """The type of a row in `type(…)`, which may be that of the whole bag."""
+def read_type(node: Node, scope: Scope) -> Type:
+    """Return the type of a row in `type(…)`, which may be that of the whole bag."""
     if not isinstance(node, T.TypeValue):
         raise node.span.error("type of a source: expected type(…). Write for example type(<a: int>).")
     found = casts.type_of(node.type, scope)
@@ -136,18 +136,18 @@ def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
             return (), (type_,)
 
 
-def typed(relation: Relation, type_: Type, scope: Scope, span: Span) -> Relation:
-    """Rows whose columns are taken by their order, and cast."""
+def cast_rows(relation: Relation, type_: Type, scope: Scope, span: Span) -> Relation:
+    """Return rows whose columns are taken by their order, and cast."""
 
     def pour(frame: Frame) -> Poured:
         row = relation.pour(frame).value
-        return Poured(shaped(row, type_, scope.at(frame), span))
+        return Poured(shape_row(row, type_, scope.at(frame), span))
 
     return Relation(pour)
 
 
-def shaped(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
-    """A row of a source as a value of a type; `any` leaves a column out."""
+def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
+    """Return a row of a source as a value of a type; `any` leaves a column out."""
     assert isinstance(row, Product)
     names, items = parts_of(type_)
     if len(row.parts) < len(items):
@@ -169,11 +169,11 @@ def lines(relation: Relation, separator: str, type_: Type, scope: Scope, span: S
         row = relation.pour(frame).value
         assert isinstance(row, Product)
         if len(row.parts) != 1 or v.type_of(row.parts[0]) != t.STRING or len(items) == 1:
-            return Poured(shaped(row, type_, scope.at(frame), span))
+            return Poured(shape_row(row, type_, scope.at(frame), span))
         line = v.pack(row.parts[0])
-        fields = frame.column(f"split({line}, {v.text(separated(separator))})", "fields")
+        fields = frame.column(f"split({line}, {v.text(escape_separator(separator))})", "fields")
         found = [
-            (i, Scalar(parsed(f"trim({fields}[{i}])", line, item, span), item))
+            (i, Scalar(parse_field(f"trim({fields}[{i}])", line, item, span), item))
             for i, item in enumerate(items)
             if item != t.ANY
         ]
@@ -200,19 +200,19 @@ def documents(relation: Relation, form: str) -> Relation:
     return Relation(pour)
 
 
-def separated(separator: str) -> str:
-    r"""The regular expression of a separator; \E cannot be in one."""
+def escape_separator(separator: str) -> str:
+    r"""Return the regular expression of a separator; \E cannot be in one."""
     return "\\Q" + separator + "\\E"
 
 
-def parsed(field: str, line: str, type_: Type, span: Span) -> str:
-    """A field as a value of its type; one that cannot be is an error that shows its line."""
+def parse_field(field: str, line: str, type_: Type, span: Span) -> str:
+    """Return a field as a value of its type; a field that cannot be read as one is an error that shows its line."""
     if not isinstance(type_, t.Basic):
-        raise span.error(f"a field of a line cannot be {t.shown(type_)}. Use scalar types.")
+        raise span.error(f"a field of a line cannot be {t.write_type(type_)}. Use scalar types.")
     if type_ == t.STRING:
         return field
     cast = f"try_cast({field} AS {t.sql_type(type_)})"
-    wrong = f"raise_error(concat('MRQL: a field is not {t.shown(type_)} in the line ', {line}))"
+    wrong = f"raise_error(concat('MRQL: a field is not {t.write_type(type_)} in the line ', {line}))"
     return f"if({cast} IS NULL, {wrong}, {cast})"
 
 

@@ -21,8 +21,8 @@ WORDS = (
 )
 
 
-def shown(program: Translated) -> str:
-    """The whole program."""
+def lay_out(program: Translated) -> str:
+    """Write the whole program."""
     return "\n".join([*map(loop_text, program.loops), call(program.sql)])
 
 
@@ -42,11 +42,11 @@ def several(texts: Sequence[str]) -> str:
 
 def call(sql: str) -> str:
     """The frame of a text."""
-    return f'spark.sql("""\n{indented(sql)}\n""")'
+    return f'spark.sql("""\n{indent(sql)}\n""")'
 
 
-def indented(sql: str) -> str:
-    """The text with each SELECT of a FROM on lines of its own; strings stay as they are."""
+def indent(sql: str) -> str:
+    """Write each SELECT of a FROM on lines of its own; strings stay as they are."""
     made, depths, depth, at, quote = list[str](), list[int](), 0, 0, ""
     while at < len(sql):
         character = sql[at]
@@ -64,7 +64,7 @@ def indented(sql: str) -> str:
         elif character == ")" and depths and depths[-1] == depth - 1:
             depths.pop()
             made.append("\n" + "  " * len(depths))
-        elif depth == (depths[-1] + 1 if depths else 0) and (word := started(sql, at)):
+        elif depth == (depths[-1] + 1 if depths else 0) and (word := find_clause(sql, at)):
             made.append("\n" + "  " * len(depths) + word)
             at += len(word) + 1
             continue
@@ -75,6 +75,6 @@ def indented(sql: str) -> str:
     return "".join(made)
 
 
-def started(sql: str, at: int) -> str:
-    """The clause that begins here, without the space before it."""
+def find_clause(sql: str, at: int) -> str:
+    """Return the clause that begins here, without the space before it."""
     return next((word[1:] for word in WORDS if sql.startswith(word, at)), "")

@@ -8,9 +8,16 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from incremental.language.mrql.program.definitions import Program, Translated, choose_query, descendants, items_of, used
+from incremental.language.mrql.program.definitions import (
+    Program,
+    Translated,
+    choose_query,
+    descendants,
+    find_used_names,
+    items_of,
+)
 from incremental.language.mrql.program.inputs import Tables, is_source, path_of
-from incremental.language.mrql.program.layout import shown
+from incremental.language.mrql.program.layout import lay_out
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Text
 from incremental.language.mrql.syntax.tree import Node
@@ -45,7 +52,7 @@ class Mrql:
     def names(self) -> frozenset[str]:
         """What its sources may be called, in lower case."""
         query = choose_query(self.items, self.item, self._text)
-        found = used(self.items, query)
+        found = find_used_names(self.items, query)
         for item in self.items:
             if item is query or getattr(item, "name", None) in found:
                 for node in descendants(item):
@@ -59,13 +66,13 @@ class Mrql:
         query = choose_query(self.items, self.item, self._text)
         program = Program(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
         try:
-            return program.translated(self.items, query)
+            return program.translate(self.items, query)
         except RecursionError:
             raise query.span.error("this is nested too deeply. Define its parts by names of their own.") from None
 
-    def shown(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> str:
-        """The PySpark that it becomes, for people."""
-        return shown(self.program(declared, schema))
+    def show(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> str:
+        """Return the equivalent PySpark program, for people."""
+        return lay_out(self.program(declared, schema))
 
     @property
     def _text(self) -> Text:

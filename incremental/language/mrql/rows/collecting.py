@@ -19,14 +19,14 @@ def collection(value: Value, order: Sequence[Order], packed: str, names: Names, 
     assert item is not None
     if order:
         keys = "".join(f"'k{position}', {key.sql}, " for position, key in enumerate(order))
-        return item, sorted_by(f"collect_list(named_struct({keys}'v', {packed})){where}", order, names)
+        return item, sort_values(f"collect_list(named_struct({keys}'v', {packed})){where}", order, names)
     if isinstance(value, Product) and value.parts:
         return item, f"sort_array(collect_list({packed}){where})"
     return item, f"transform(sort_array(collect_list(named_struct('v', {packed})){where}), _x -> _x.v)"
 
 
-def sorted_by(array: str, order: Sequence[Order], names: Names) -> str:
-    """The values `v` of an array of structs, sorted by their keys `k0`, `k1`, …; ties by the values."""
+def sort_values(array: str, order: Sequence[Order], names: Names) -> str:
+    """Return the values `v` of an array of structs, sorted by their keys `k0`, `k1`, …; ties by the values."""
     if not any(key.descending for key in order):
         return f"transform(sort_array({array}), _x -> _x.v)"
     a, b = names.fresh("a"), names.fresh("b")
@@ -43,15 +43,15 @@ def gather(group: Group, value: Value) -> Array:
     rows = group.grouped.rows
     if group.nested:
         assert isinstance(value, Array)
-        collected = f"collect_list({rows.local(value.sql, 'v')}){filtered(group)}"
+        collected = f"collect_list({rows.local(value.sql, 'v')}){filter_clause(group)}"
         return Array(aggregate(group, f"sort_array(flatten({collected}))", "bag"), value.item, True, True)
     packed = rows.local(v.pack(value), v.hint(value))
-    item, sql = collection(value, (), packed, rows.names, filtered(group))
+    item, sql = collection(value, (), packed, rows.names, filter_clause(group))
     return Array(aggregate(group, sql, "bag"), item, True, True)
 
 
-def filtered(group: Group, *more: str) -> str:
-    """The FILTER of an aggregate of a group; more: conditions beside its own."""
+def filter_clause(group: Group, *more: str) -> str:
+    """Write the FILTER of an aggregate of a group; more: conditions beside its own."""
     conditions = [group.grouped.rows.local(condition, "if") for condition in (*group.conditions, *more)]
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 

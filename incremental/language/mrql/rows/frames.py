@@ -80,7 +80,7 @@ class Frame:
 
     def text(self) -> str:
         """FROM and WHERE; nothing for one row without columns."""
-        return rendered(self.items, self.conditions)
+        return render(self.items, self.conditions)
 
     def add(self, text: Callable[[], str], columns: Iterable[str]) -> Item:
         """Multiply with the rows of a SELECT, which may refer to the columns that are here already."""
@@ -120,17 +120,17 @@ class Frame:
             self.add(lambda: f"(SELECT explode({array}) AS {name})", (name,))
         else:
             items, columns = list(self.items), self.columns
-            self.items = [Item(lambda: f"(SELECT *{rendered(items, ())}{view})", columns | {name})]
+            self.items = [Item(lambda: f"(SELECT *{render(items, ())}{view})", columns | {name})]
         return name
 
     def _wrap(self, text: Callable[[str], str], name: str) -> None:
         items, conditions, columns = list(self.items), list(self.conditions), self.columns
-        self.items = [Item(lambda: f"({text(rendered(items, conditions))})", columns | {name})]
+        self.items = [Item(lambda: f"({text(render(items, conditions))})", columns | {name})]
         self.conditions = []
 
 
-def rendered(items: Sequence[Item], conditions: Sequence[str]) -> str:
-    """FROM and WHERE. A relation that refers to those before it is LATERAL."""
+def render(items: Sequence[Item], conditions: Sequence[str]) -> str:
+    """Write FROM and WHERE. A relation that refers to those before it is LATERAL."""
     relations, before = list[str](), set[str]()
     for item in items:
         text = item.text()

@@ -109,7 +109,7 @@ class Scope:
             case Product(names, parts, positional, packed):
                 return Product(names, tuple(self.inside(part, span) for part in parts), positional, packed)
             case Relation():
-                return self.collected(value, span)
+                return self.collect(value, span)
             case Group():
                 rows = value.grouped.rows
                 return gather(value, self.at(rows).inside(value.value, span))
@@ -118,8 +118,8 @@ class Scope:
             case _:
                 raise span.error("a function cannot be a value of a row. Call it.")
 
-    def packed(self, node: Node) -> tuple[str, Type]:
-        """The value of an expression as one expression of a row, and its type."""
+    def pack(self, node: Node) -> tuple[str, Type]:
+        """Return the value of an expression as one expression of a row, and its type."""
         value = self.inside(self.value(node), node.span)
         type_ = v.type_of(value)
         assert type_ is not None
@@ -139,8 +139,8 @@ class Scope:
             case _:
                 return value
 
-    def collected(self, relation: Relation, span: Span) -> Array:
-        """The rows of a relation as an array: a bag in order, or a list by its order."""
+    def collect(self, relation: Relation, span: Span) -> Array:
+        """Return the rows of a relation as an array: a bag in order, or a list by its order."""
         frame = self.frame.child()
         poured = relation.pour(frame)
         value = replace(self, frame=frame, elements=frozenset[str]()).inside(poured.value, span)
@@ -155,23 +155,23 @@ class Scope:
         found = self.value(node)
         if isinstance(found, Scalar) and found.type in (t.BOOL, t.NOTHING):
             return found.sql
-        raise node.span.error(f"condition: expected a bool, found {described(found, self)}. Compare it with something.")
+        raise node.span.error(f"condition: expected a bool, found {describe(found, self)}. Compare it with something.")
 
 
-def described(value: Value, scope: Scope) -> str:
-    """The type of a value as MRQL writes it, for errors."""
+def describe(value: Value, scope: Scope) -> str:
+    """Return the type of a value as MRQL writes it, for errors."""
     if isinstance(value, v.Function):
         return "a function"
     if isinstance(value, Relation):
         value = value.pour(scope.frame.child()).value
-        inner = described(value, scope)
+        inner = describe(value, scope)
         return f"{{{inner}}}"
     if isinstance(value, Group):
-        return f"{{{described(value.value, scope)}}}"
+        return f"{{{describe(value.value, scope)}}}"
     if isinstance(value, Product):
-        parts = [described(part, scope) for part in value.parts]
+        parts = [describe(part, scope) for part in value.parts]
         if value.names is None:
             return f"({', '.join(parts)})"
         return f"<{', '.join(f'{n}: {p}' for n, p in zip(value.names, parts, strict=True))}>"
     type_ = v.type_of(value)
-    return t.shown(type_) if type_ is not None else "nothing"
+    return t.write_type(type_) if type_ is not None else "nothing"

@@ -135,25 +135,25 @@ def structure(names: Sequence[str], items: Sequence[Type]) -> str:
     return f"STRUCT<{', '.join(f'{quoted(n)}: {sql_type(t)}' for n, t in zip(names, items, strict=True))}>"
 
 
-def shown(type_: Type) -> str:
-    """The type as MRQL writes it, for errors."""
+def write_type(type_: Type) -> str:
+    """Return the type as MRQL writes it, for errors."""
     match type_:
         case Basic(name):
             return name
         case Foreign(sql):
             return sql.lower()
         case Tuple(items):
-            return f"({', '.join(map(shown, items))})"
+            return f"({', '.join(map(write_type, items))})"
         case Record(names, items):
-            return f"<{', '.join(f'{n}: {shown(t)}' for n, t in zip(names, items, strict=True))}>"
+            return f"<{', '.join(f'{n}: {write_type(t)}' for n, t in zip(names, items, strict=True))}>"
         case Collection(bag, item):
-            return f"{{{shown(item)}}}" if bag else f"[{shown(item)}]"
+            return f"{{{write_type(item)}}}" if bag else f"[{write_type(item)}]"
         case Data(name):
             return name
 
 
-def unified(left: Type, right: Type) -> Type | None:
-    """The type that values of both types can be cast to, None where there is none."""
+def unify(left: Type, right: Type) -> Type | None:
+    """Return the type that values of both types can be cast to, None where there is none."""
     if left == right or right == NOTHING:
         return left
     match left, right:
@@ -171,7 +171,7 @@ def unified(left: Type, right: Type) -> Type | None:
             items = pairwise(a, b)
             return None if items is None else Tuple(items)
         case Collection(bag, a), Collection(other, b):
-            item = unified(a, b)
+            item = unify(a, b)
             return None if item is None else Collection(bag or other, item)
         case _:
             return None
@@ -179,6 +179,6 @@ def unified(left: Type, right: Type) -> Type | None:
 
 def pairwise(left: Sequence[Type], right: Sequence[Type]) -> tuple[Type, ...] | None:
     """The types that parts can be cast to, None where there is none for one."""
-    found = [unified(a, b) for a, b in zip(left, right, strict=True)]
+    found = [unify(a, b) for a, b in zip(left, right, strict=True)]
     types = tuple(type_ for type_ in found if type_ is not None)
     return types if len(types) == len(found) else None

@@ -183,8 +183,8 @@ def leaves(value: Value) -> list[Value]:
     return [value]
 
 
-def rebuilt(value: Value, columns: Sequence[str]) -> Value:
-    """A value of the same shape over columns that hold its leaves."""
+def rebuild(value: Value, columns: Sequence[str]) -> Value:
+    """Return a value of the same shape over columns that have its leaves."""
     remaining = list(columns)
 
     def made(part: Value) -> Value:
@@ -210,8 +210,8 @@ def hint(value: Value, default: str = "v") -> str:
     return default
 
 
-def converted(value: Value, wanted: Type) -> Value:
-    """A value of a type that it is unified with."""
+def convert(value: Value, wanted: Type) -> Value:
+    """Return the value with a type that it is unified with."""
     match value, wanted:
         case Scalar(sql, type_), _ if type_ != wanted:
             if type_ == t.NOTHING and not t.is_scalar(wanted):
@@ -220,9 +220,9 @@ def converted(value: Value, wanted: Type) -> Value:
                 return Scalar(f"{sql}{'L' if wanted == t.LONG else 'D'}", wanted)
             return Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
         case Product(_, parts), t.Tuple(items):
-            return remade(value, None, parts, items)
+            return convert_parts(value, None, parts, items)
         case Product(_, parts, positional), t.Record(names, items):
-            return remade(value, names, parts, items, positional)
+            return convert_parts(value, names, parts, items, positional)
         case Array(sql, item, _, in_order), t.Collection(wanted_bag, wanted_item):
             if item == wanted_item:
                 return Array(sql, item, wanted_bag, in_order and wanted_bag)
@@ -235,10 +235,10 @@ def recast(array: str, item: Type, wanted: Type) -> str:
     """An array whose elements have another type."""
     if item == t.NOTHING:
         return f"CAST({array} AS ARRAY<{t.sql_type(wanted)}>)"
-    return f"transform({array}, _x -> {pack(converted(unpack('_x', item), wanted))})"
+    return f"transform({array}, _x -> {pack(convert(unpack('_x', item), wanted))})"
 
 
-def remade(
+def convert_parts(
     value: Product,
     names: tuple[str, ...] | None,
     parts: Sequence[Value],
@@ -246,6 +246,6 @@ def remade(
     positional: bool = False,
 ) -> Product:
     """A tuple or a record with parts of other types."""
-    made = tuple(converted(part, item) for part, item in zip(parts, items, strict=True))
+    made = tuple(convert(part, item) for part, item in zip(parts, items, strict=True))
     same = made == tuple(parts) and names == value.names
     return value if same else Product(names, made, positional)

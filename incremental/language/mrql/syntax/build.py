@@ -49,7 +49,7 @@ def set_operation(operation: str) -> Build:
     return lambda span, parts: T.SetOperation(span, operation, parts[0], parts[1])
 
 
-def unsupported(what: str) -> Build:
+def refuse(what: str) -> Build:
     """Build an item that is refused."""
     return lambda span, _: I.Unsupported(span, what)
 
@@ -127,7 +127,7 @@ def record(build: Callable[[Span, tuple[str, ...], tuple[Node, ...]], Node]) -> 
     return made
 
 
-def quantified(every: bool) -> Build:
+def quantifier(every: bool) -> Build:
     """Build `some …` or `all …`; over a select its elements are the conditions."""
 
     def made(span: Span, parts: list[Any]) -> Node:
@@ -164,12 +164,12 @@ BUILDERS: dict[str, Build] = {
     "write_text": lambda s, p: I.Evaluate(s, p[1]),
     "incremental": lambda s, p: I.Evaluate(s, p[0]),
     "evaluate": lambda s, p: I.Evaluate(s, p[0]),
-    "lineage": unsupported("lineage"),
-    "debug": unsupported("debug"),
-    "debug_all": unsupported("debug all"),
-    "import_methods": unsupported("import"),
-    "import_class": unsupported("import"),
-    "parser": unsupported("parser"),
+    "lineage": refuse("lineage"),
+    "debug": refuse("debug"),
+    "debug_all": refuse("debug all"),
+    "import_methods": refuse("import"),
+    "import_class": refuse("import"),
+    "parser": refuse("parser"),
     "type_definition": lambda s, p: I.TypeDefinition(s, str(p[0]), p[1]),
     "data_definition": lambda s, p: I.DataDefinition(s, str(p[0]), tuple(p[1:])),
     "function": lambda s, p: I.FunctionDefinition(s, str(p[0]), p[1] or (), p[2], p[3]),
@@ -187,10 +187,10 @@ BUILDERS: dict[str, Build] = {
     "lambda_": lambda s, p: T.Lambda(s, *p),
     "repeat": lambda s, p: T.Repeat(s, (str(p[0]),), *p[1:]),
     "repeat_tuple": lambda s, p: T.Repeat(s, *p),
-    "some": quantified(False),
-    "all": quantified(True),
-    "some_of": quantified(False),
-    "all_of": quantified(True),
+    "some": quantifier(False),
+    "all": quantifier(True),
+    "some_of": quantifier(False),
+    "all_of": quantifier(True),
     "union": set_operation("union"),
     "intersect": set_operation("intersect"),
     "except_": set_operation("except"),

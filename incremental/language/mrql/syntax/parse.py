@@ -68,15 +68,15 @@ def parse_at(text: Text, start: int, content: str) -> tuple[Node, ...]:
     """The items of a part of a text that begins at an offset."""
     lark: Any = parser()
     try:
-        return tuple(built(text, item) for item in lark.parse(" " * start + content).children if item is not None)
+        return tuple(build_node(text, item) for item in lark.parse(" " * start + content).children if item is not None)
     except UnexpectedInput as error:
-        raise unexpected(text, start + len(content.rstrip()), error) from None
+        raise syntax_error(text, start + len(content.rstrip()), error) from None
     except RecursionError:
         raise Span(text, 0, 0).error(TOO_DEEP) from None
 
 
-def unexpected(text: Text, end: int, error: Any) -> Exception:
-    """What is wrong with a text that does not parse; end: where the part that is read ends."""
+def syntax_error(text: Text, end: int, error: Any) -> Exception:
+    """Return the error for a text that does not parse; end: where the part that is read ends."""
     if isinstance(error, UnexpectedCharacters):
         at = min(int(cast(Any, error).pos_in_stream or 0), len(text.content) - 1)
         return Span(text, at, at + 1).error(f"unexpected {text.content[at]!r}. Remove or correct it.")
@@ -104,13 +104,13 @@ def template(text: Text, start: int, written: str) -> Node:
     return T.Template(Span(text, start, start + len(written)), name, tuple(pieces[::2]), tuple(holes))
 
 
-def built(text: Text, tree: Any) -> Any:
-    """The node of a tree of lark; tokens and absent parts are as they are."""
+def build_node(text: Text, tree: Any) -> Any:
+    """Return the node of a tree of lark; tokens and absent parts are as they are."""
     if not isinstance(tree, Tree):
         return tree
     meta = cast(Any, tree.meta)
     if tree.data == "template":
         return template(text, int(getattr(meta, "start_pos", 0)), str(cast(Any, tree).children[0]))
     span = Span(text, getattr(meta, "start_pos", 0), getattr(meta, "end_pos", 0))
-    parts = [built(text, child) for child in cast(Any, tree).children]
+    parts = [build_node(text, child) for child in cast(Any, tree).children]
     return BUILDERS[str(tree.data)](span, parts)
