@@ -56,7 +56,7 @@ def _fetch(java: Java, folder: Path) -> None:
         jars = sorted((place / "ivy" / "jars").glob("*.jar"))
         if not any(jar.name.startswith(f"io.delta_{_artifact()}") for jar in jars):
             raise SetupError(
-                f"Delta Lake's jars ({_coordinate()}) could not be downloaded: {_reason(said)}. "
+                f"Delta Lake's jars ({delta_coordinate()}) could not be downloaded: {_reason(said)}. "
                 f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {folder}."
             )
         whole = place / "jars"
@@ -66,7 +66,8 @@ def _fetch(java: Java, folder: Path) -> None:
         whole.replace(folder)
 
 
-def _coordinate() -> str:
+def delta_coordinate() -> str:
+    """Return the name under which Ivy and Maven know Delta Lake for the installed version."""
     return f"io.delta:{_artifact()}:{version('delta-spark')}"
 
 
@@ -76,7 +77,7 @@ def _resolve(java: Java, place: Path) -> str:
     nothing.write_text("")
     environment = os.environ | launch_environment(java)
     command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[1]"]
-    command += ["--packages", _coordinate(), "--exclude-packages", CARRIED_BY_SPARK]
+    command += ["--packages", delta_coordinate(), "--exclude-packages", CARRIED_BY_SPARK]
     command += ["--conf", f"spark.jars.ivy={place / 'ivy'}"]
     options = trust_options(java, place)
     if options:

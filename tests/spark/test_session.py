@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.contest import counted_calls
 from incremental.spark import catalyst
-from incremental.spark.session import BRIEF, JAVA_VARIABLES, _settings  # pyright: ignore[reportPrivateUsage]
+from incremental.spark.session_settings import BRIEF, JAVA_VARIABLES, session_settings
 from tests.night import night
 from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
@@ -63,7 +63,7 @@ def test_the_users_java_options_come_after_those_of_a_brief_session(monkeypatch:
     name = "spark.driver.extraJavaOptions"
 
     def options(brief: bool, given: str = "") -> str:
-        return _settings("test", "local[1]", "1g", {name: given} if given else {}, brief)[name]
+        return session_settings("test", "local[1]", "1g", {name: given} if given else {}, brief)[name]
 
     for variable in JAVA_VARIABLES:
         monkeypatch.delenv(variable, raising=False)

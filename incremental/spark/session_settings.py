@@ -1,0 +1,130 @@
+"""Choose the Spark settings of a session by where it runs.
+
+| Spark | gets |
+| --- | --- |
+| `local`, `local[…]` | DELTA, EVERYWHERE, and those of a laptop: this machine alone, few cores, files below the cache |
+| any other master | DELTA, EVERYWHERE; address, memory, scratch folders, parallelism are Spark's own and the user's |
+| started by spark-submit | DELTA, EVERYWHERE where they are not set |
+| running | nothing |
+
+Settings that the caller gives replace all of these, but extensions of Spark are added to Delta's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from incremental.spark.cache import cache_folder, scratch_folder
+
+EXTENSIONS = "spark.sql.extensions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+DELTA = {
+    EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+EVERYWHERE = {
+    # checksums list the files of tables of up to 1,000 (default: 50), so that a landing need not replay the log
+    "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": "1000",
+    # recording the call site of every DataFrame method takes a tenth of a refresh
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # default: 100 classes, so a process with several views recompiles all of its queries in every refresh
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    # Spark 4.2 hangs when it passes columnar scan output to a Python function
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    # answers do not depend on the machine's time zone
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+MEMORY = "2g"  # the heap of a laptop's Spark
+# Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
+# also reserves too little memory for code
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+ARRAY_HEADER = 16  # bytes; a 4 MB array plus its header would take 6 MB, since G1 rounds large arrays up to regions
+LOGGING = """\
+# Everything goes to standard error, which incremental/spark/session.py sends to spark.log.
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.log.ref = log
+appender.log.type = Console
+appender.log.name = log
+appender.log.target = SYSTEM_ERR
+appender.log.layout.type = PatternLayout
+appender.log.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def session_settings(
+    app_name: str, master: str, memory: str | None, given: Mapping[str, str], brief: bool = False
+) -> dict[str, str]:
+    """Return all settings of a Spark that is to be started; given: the caller's; brief: see `session.start`."""
+    master = given.get("spark.master", master)
+    settings = {"spark.app.name": app_name, "spark.master": master, **DELTA, **EVERYWHERE}
+    if is_loopback(master):
+        settings |= LOOPBACK
+    if is_laptop(master):
+        settings |= laptop_settings()
+    if memory or is_laptop(master):
+        settings["spark.driver.memory"] = memory or MEMORY
+    settings |= {**given, EXTENSIONS: with_delta(given.get(EXTENSIONS))}
+    if is_laptop(master):
+        settings[JAVA_OPTIONS] = java_options(settings.get(JAVA_OPTIONS, ""), brief)
+    return settings
+
+
+def is_laptop(master: str) -> bool:
+    """Whether all of Spark runs in the driver's process, so that this machine's settings are Spark's."""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def is_loopback(master: str) -> bool:
+    """Whether every part of Spark is on this machine, so that no other one has to reach the driver."""
+    return master.startswith("local") or (urlsplit(master).hostname or "") in ("127.0.0.1", "localhost", "::1")
+
+
+def with_delta(extensions: str | None) -> str:
+    """Return a list of Spark's extensions with Delta's."""
+    known = [each.strip() for each in (extensions or "").split(",") if each.strip()]
+    return ",".join(known if DELTA[EXTENSIONS] in known else [DELTA[EXTENSIONS], *known])
+
+
+def laptop_settings() -> dict[str, str]:
+    """Return the settings of a Spark that is this machine's alone."""
+    cores = str(max(2, min(os.cpu_count() or 2, 200)))
+    return {
+        "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
+        "spark.ui.enabled": "false",
+        # all files are written below the cache
+        "spark.local.dir": str(scratch_folder()),
+        "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
+        "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log
+        "spark.sql.shuffle.partitions": cores,
+        # the first page of every broadcast, sort and group-by; default: 16 to 64 MB
+        "spark.buffer.pageSize": str((4 << 20) - ARRAY_HEADER),
+        # the number of tasks of Delta's VACUUM, even of an empty folder; default: 10,000
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+    }
+
+
+def java_options(given: str, brief: bool) -> str:
+    """Return the options of a laptop's Java, which logs to standard error and writes below the cache.
+
+    Of two options of one name Java takes the second, so the user's win over those of `brief`.
+    """
+    logging = cache_folder() / "log4j2.properties"
+    if not logging.is_file() or logging.read_text() != LOGGING:
+        fresh = logging.with_name(f"log4j2.{os.getpid()}.properties")
+        fresh.write_text(LOGGING)
+        fresh.replace(logging)
+    ours = f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
+    first = BRIEF if brief and not any(os.environ.get(name) for name in JAVA_VARIABLES) else ""
+    return " ".join(filter(None, [first, given, ours]))
+
+
+def add_to(settings: dict[str, str], name: str, separator: str, *values: str) -> None:
+    """Append values to the list that a setting has."""
+    settings[name] = separator.join(filter(None, [settings.get(name), *values]))
