@@ -101,9 +101,9 @@ class DeltaTable:
         found = catalyst.option(self._latest().transactions().get(application))
         return None if found is None else int(found)
 
-    def size(self) -> tuple[int, int]:
-        """Return the files and bytes of the latest version; if its writer left no checksum, Spark jobs count them."""
-        snapshot = self._latest()
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""
+        snapshot = self._latest() if version is None else self._at(version)
         known = catalyst.option(snapshot.checksumOpt())
         if known is None:
             return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())

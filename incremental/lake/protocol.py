@@ -121,8 +121,8 @@ class VersionedTable(Protocol):
         """Return the columns by which the files of a version are partitioned."""
         ...
 
-    def size(self) -> tuple[int, int]:
-        """Files and bytes of the latest version."""
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version, or of the latest."""
         ...
 
     def files(self, version: int) -> dict[Identity, File]:

@@ -72,9 +72,9 @@ class TableView:
         """Return the columns by which the files of a version are partitioned."""
         return self.table.partitioned_by(version)
 
-    def size(self) -> tuple[int, int]:
-        """Return the files and bytes of the latest version."""
-        return self.table.size()
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version, or of the latest."""
+        return self.table.size(version)
 
     def files(self, version: int) -> dict[Identity, File]:
         """Return the data files of a version by identity."""

@@ -24,7 +24,11 @@ from incremental.lake.protocol import VersionedTable
 
 @dataclass(frozen=True)
 class Difference:
-    """The files removed and added between two versions; remapped: column names meant other columns of the files."""
+    """The files removed and added between two versions.
+
+    remapped: column names meant other columns of the files. loaded: the number and bytes of the added files where there
+    was no table before; these are all files, so they are not listed.
+    """
 
     table: VersionedTable
     before: int | None
@@ -32,11 +36,22 @@ class Difference:
     removed: tuple[File, ...]
     added: tuple[File, ...]
     remapped: bool = False
+    loaded: tuple[int, int] = (0, 0)
 
     @property
     def empty(self) -> bool:
         """Whether no file was removed or added."""
-        return not self.removed and not self.added
+        return not self.removed and not self.adds
+
+    @property
+    def adds(self) -> bool:
+        """Whether any file was added."""
+        return bool(self.added or self.loaded[0])
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files removed and added."""
+        return self.loaded[1] + sum(file.bytes for file in (*self.removed, *self.added))
 
     @property
     def insert_only(self) -> bool:
@@ -102,7 +117,9 @@ def sum_weights(change: DataFrame) -> DataFrame:
 
 def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:
     """Find the files removed and added between two versions; all are added if `before` is None (no table before)."""
-    logged = None if before is None or remapped(table, before, after) else by_commits(table, before, after)
+    if before is None:
+        return Difference(table, before, after, (), (), loaded=table.size(after))
+    logged = None if remapped(table, before, after) else by_commits(table, before, after)
     return logged or by_snapshots(table, before, after)
 
 
@@ -135,7 +152,7 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
 
 
 def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
-    """Compare the files of both versions (the definition); all files differ if `remapped`."""
+    """Compare the files of both versions (the definition); all files differ if `remapped`, and are listed if added."""
     if before == after and table.origin is table:
         return Difference(table, before, after, (), ())
     if before is None:

@@ -94,7 +94,11 @@ def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most:
     first part. A change of column mapping or of the partition column is never split: a part reads all files by one
     schema.
     """
-    differences = {name: file_difference(tables[name], pin.before, pin.after) for name, pin in intent.sources.items()}
+    pinned = [(name, tables[name], pin) for name, pin in intent.sources.items()]
+    differences = {name: file_difference(table, pin.before, pin.after) for name, table, pin in pinned}
+    if sum(change.bytes for change in differences.values()) <= most:
+        return intent
+    differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
     first = ChangePart(1, 1, most)
     if len(list(parts(differences, first))) < 2:  # a compaction alone changes no rows
         return intent

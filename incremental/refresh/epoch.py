@@ -179,7 +179,7 @@ class EpochLeaves:
         changed = self.epoch.differences[leaf.relation]
         if not changed.removed or AppendOnlyFact(leaf.relation) in self.facts:
             return "added"
-        return None if changed.added else "removed"
+        return None if changed.adds else "removed"
 
     def bytes(self, leaf: Leaf) -> int:
         """Return the bytes of its table's current version."""
@@ -202,8 +202,7 @@ class EpochLeaves:
     def _bytes_changed(self, leaf: SourceRead | StateRead) -> int:
         if isinstance(leaf, StateRead):  # all of it is searched for touched groups
             return self.bytes(leaf)
-        changed = self.epoch.differences[leaf.relation]
-        return sum(file.bytes for file in (*changed.removed, *changed.added))
+        return self.epoch.differences[leaf.relation].bytes
 
     def before(self, leaf: Leaf) -> Relation:
         """Return the leaf at its version before the epoch; empty if it had none."""

@@ -131,8 +131,7 @@ class CostBased:
             return 0.0
         if pin.before is None:
             return expected
-        found = file_difference(table, pin.before, pin.after)
-        return float(sum(file.bytes for file in (*found.removed, *found.added)))
+        return float(file_difference(table, pin.before, pin.after).bytes)
 
 
 def predict_choice(

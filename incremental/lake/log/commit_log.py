@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from incremental.lake.files import Action, Commit, commit_of
+from incremental.lake.log.actions import BATCH
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -23,8 +24,9 @@ def commit_files(spark: SparkSession, log: J, first: int, last: int) -> Iterator
 
 def read_commit(log: J, file: J) -> list[Action]:
     """Return the actions of a commit."""
-    lines = str(log.store().read(file, log.newDeltaHadoopConf()).mkString("\n"))
-    return [json.loads(line) for line in lines.split("\n") if line]
+    lines = log.store().read(file, log.newDeltaHadoopConf())
+    texts = (str(lines.slice(start, start + BATCH).mkString("\n")) for start in range(0, int(lines.size()), BATCH))
+    return [json.loads(line) for text in texts for line in text.split("\n") if line]
 
 
 def commit_id(spark: SparkSession, log: J, version: int) -> str:

@@ -87,9 +87,9 @@ class MemoryReads:
         """Return the last epoch that an application wrote, None if it wrote none."""
         return self.latest.epochs.get(application)
 
-    def size(self) -> tuple[int, int]:
-        """Return the files and bytes of the latest version."""
-        files = self.latest.files.values()
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version, or of the latest."""
+        files = (self.latest if version is None else self._at(version)).files.values()
         return len(files), sum(file.bytes for file in files)
 
     def files(self, version: int) -> dict[Identity, File]:
