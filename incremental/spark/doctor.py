@@ -15,6 +15,9 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from incremental.algebra.local_path import local_path
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jars import jars_folder
@@ -68,19 +71,21 @@ def _python() -> Finding:
 
 def _packages() -> Finding:
     try:
-        pins, found = pinned_versions(), {name: version(name) for name in PINNED}
+        wanted, found = required_versions(), {name: version(name) for name in PINNED}
     except PackageNotFoundError as error:
         return Finding("packages", False, f"{error.name} is not installed. Run make setup.")
-    for name, wanted in pins.items():
-        if found[name] != wanted:
-            return Finding("packages", False, f"{name} is {found[name]}, and {wanted} is wanted. Run make setup.")
+    for name, releases in wanted.items():
+        if not releases.contains(found[name]):
+            return Finding("packages", False, f"{name} is {found[name]}, and {releases} is wanted. Run make setup.")
     return Finding("packages", True, ", ".join(map(" ".join, found.items())) + " are installed.")
 
 
-def pinned_versions() -> dict[str, str]:
-    """Return the versions of PINNED in pyproject.toml; raises PackageNotFoundError if Deltafold is not installed."""
-    pins = (requirement.split(";")[0].strip().split("==") for requirement in requires(DISTRIBUTION) or ())
-    return {pin[0]: pin[1] for pin in pins if pin[0] in PINNED}
+def required_versions() -> dict[str, SpecifierSet]:
+    """Return the releases of PINNED that pyproject.toml allows; raises PackageNotFoundError if Deltafold is not
+    installed.
+    """
+    all_of_them = map(Requirement, requires(DISTRIBUTION) or ())
+    return {each.name: each.specifier for each in all_of_them if each.name in PINNED and each.marker is None}
 
 
 def _java() -> Finding:

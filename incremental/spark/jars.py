@@ -45,8 +45,9 @@ def jars_folder() -> Path:
 
 
 def _artifact() -> str:
-    spark = ".".join(version("pyspark").split(".")[:2])
-    return f"delta-spark_{spark}_2.13"  # as delta-spark itself names it, for the one Scala of Spark 4
+    if version("delta-spark").startswith("4.0."):
+        return "delta-spark_2.13"  # as delta-spark itself names it, for the one Scala of Spark 4
+    return f"delta-spark_{'.'.join(version('pyspark').split('.')[:2])}_2.13"
 
 
 def _fetch(java: Java, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from incremental.spark import doctor
 from incremental.spark.doctor import Finding, examine
@@ -43,9 +44,9 @@ def test_jars_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_wrong_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert doctor.pinned_versions().keys() == {*doctor.PINNED}
-    monkeypatch.setattr(doctor, "pinned_versions", lambda: {"pyspark": "3.5.1"})
-    assert "and 3.5.1 is wanted. Run make setup." in finding("packages", tmp_path).sentence
+    assert doctor.required_versions().keys() == {*doctor.PINNED}
+    monkeypatch.setattr(doctor, "required_versions", lambda: {"pyspark": SpecifierSet(">=3.5,<4")})
+    assert "and <4,>=3.5 is wanted. Run make setup." in finding("packages", tmp_path).sentence
     monkeypatch.setattr(doctor, "PINNED", ("no-such-package",))
     assert "no-such-package is not installed. Run make setup." in finding("packages", tmp_path).sentence
 
