@@ -68,11 +68,11 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
 
 def _part(name: str, entry: Pipeline | DeclarationError, described: Description | None) -> dg.Definitions:
     if isinstance(entry, DeclarationError):
-        return _undeclared(name, str(entry))
+        return _show_error(name, str(entry))
     try:
         return of_pipeline(entry, described)
     except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster reserves, such as `type`
-        return _undeclared(name, f"{entry.folder}: Dagster rejects this name ({error}). Rename the folder.")
+        return _show_error(name, f"{entry.folder}: Dagster rejects this name ({error}). Rename the folder.")
 
 
 def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
@@ -89,7 +89,7 @@ def _external(pipeline: Pipeline) -> list[dg.AssetSpec]:
     ]
 
 
-def _undeclared(name: str, why: str) -> dg.Definitions:
+def _show_error(name: str, why: str) -> dg.Definitions:
     """Return an asset for an invalid pipeline: it shows the error, and fails with it when run."""
 
     shown = dg.AssetOut(

@@ -36,7 +36,7 @@ def failures(pipeline: Pipeline) -> Iterator[None]:
     try:
         yield
     except DeltafoldError as error:
-        description = str(error) if shown else _covered(error)
+        description = str(error) if shown else _omit_values(error)
         again = isinstance(error, BusyError)
         failure = dg.Failure(description, metadata=_metadata(error), allow_retries=again)
         raise failure.with_traceback(error.__traceback__) from (error if shown else None)
@@ -47,7 +47,7 @@ def failures(pipeline: Pipeline) -> Iterator[None]:
         raise failure.with_traceback(error.__traceback__) from None
 
 
-def _covered(error: DeltafoldError) -> str:
+def _omit_values(error: DeltafoldError) -> str:
     """Return the error's sentence without values; if it has any, with the way to see them."""
     if error.logged == str(error):
         return error.logged

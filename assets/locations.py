@@ -36,7 +36,7 @@ def of_tables(pipeline: Pipeline, view: "View", report: Report) -> Mapping[str, 
     return {LOCATIONS: dg.MetadataValue.json(found)} if found else {}
 
 
-def known(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:
+def find_location(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:
     """Return the path of a Delta source; None for one declared by name that no refresh has found yet."""
     declared = pipeline.declaration.sources[source]
     if declared.delta:

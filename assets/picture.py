@@ -29,13 +29,13 @@ def cost_picture(history: Sequence[Report], title: str) -> str:
         {"refresh": [report.seconds for report in shown]},
         title,
     )
-    return _embedded(f"{title}: seconds of the last {len(shown)} refreshes", image)
+    return _embed(f"{title}: seconds of the last {len(shown)} refreshes", image)
 
 
 def rounds_picture(report: Report) -> str:
     """Draw the rows that each round of a refresh's loops moved, and their residuals, as Markdown with a PNG inside."""
-    return _embedded(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
+    return _embed(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
 
 
-def _embedded(text: str, image: bytes) -> str:
+def _embed(text: str, image: bytes) -> str:
     return f"![{text}](data:image/png;base64,{base64.b64encode(image).decode()})"

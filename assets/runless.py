@@ -72,7 +72,7 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
     At least one event if the table has another version than Dagster knows, because of a compaction or another landing.
     """
     key, details = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
-    tags = epochs.made(str(landing.version), descriptions.digest(pipeline), {})
+    tags = epochs.version_tags(str(landing.version), descriptions.digest(pipeline), {})
     missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
     if landing.source not in pipeline.partitioned:
         if landing.landed or landing.removed or missed:

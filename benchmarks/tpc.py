@@ -45,8 +45,8 @@ def benchmark(name: str) -> Benchmark:
     return Benchmark(spark_sql, tables)
 
 
-def generated(name: str, scale: float, folder: Path) -> dict[str, Path]:
-    """All rows of a benchmark's tables at a scale factor, as Parquet files in a folder."""
+def generate(name: str, scale: float, folder: Path) -> dict[str, Path]:
+    """Write all rows of a benchmark's tables at a scale factor, as Parquet files in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / "generator.duckdb"
     database.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from benchmarks.tpc import ORDERS, benchmark, generated
+from benchmarks.tpc import ORDERS, benchmark, generate
 from incremental.api import Delta, Policy, View, Warehouse
 from incremental.spark.cache import cache_folder
 
@@ -53,7 +53,7 @@ def one_scale(
 ) -> list[View]:
     """Load every view, then some rounds of refresh functions."""
     folder = cache_folder("benchmarks", "tpch", f"{scale:g}")
-    names = prepared(spark, folder, scale, rounds)
+    names = prepare(spark, folder, scale, rounds)
     warehouse = Warehouse(spark, folder / "warehouse")
     for name in names:
         warehouse.source(name, Delta(str(folder / "run" / name)))
@@ -82,11 +82,11 @@ def recompute(view: View, tables: dict[str, DataFrame], folder: Path) -> None:
     )
 
 
-def prepared(spark: SparkSession, folder: Path, scale: float, rounds: int) -> list[str]:
+def prepare(spark: SparkSession, folder: Path, scale: float, rounds: int) -> list[str]:
     """Generate the tables once; link them for this run; keep a thousandth of the orders back for each RF1."""
     made = folder / "generated"
     if not (made / "done").exists():
-        for name, parquet in generated("tpch", scale, folder / "parquet").items():
+        for name, parquet in generate("tpch", scale, folder / "parquet").items():
             writer = spark.read.parquet(str(parquet)).write.format("delta").mode("overwrite")
             writer = writer.option("delta.enableDeletionVectors", "true").option("maxRecordsPerFile", ROWS_OF_A_FILE)
             writer.save(str(made / name))

@@ -27,7 +27,7 @@ from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.loops.functions import fixpoint, iterate, nearest
-from incremental.language.monoids.registration import checked, register
+from incremental.language.monoids.registration import check_monoid, register
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
@@ -90,7 +90,7 @@ class Warehouse:
         """
         if name.lower() in self._catalog.monoids:
             raise QueryError(f"monoid {name} is declared twice (names differ by more than case). Choose another name.")
-        declared = checked(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
+        declared = check_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
         register(self.spark, [declared])
         self._catalog.monoids[name.lower()] = declared
 

@@ -37,7 +37,7 @@ from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, evaluate
-from incremental.language.reading import ColumnTypes, citing_moved_columns, releases, translated, types_of
+from incremental.language.reading import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
@@ -180,7 +180,7 @@ class Compilation:
         """The query in the algebra; raises as `analysis`, and QueryError for an operator that a view cannot have."""
         analysis = self.analysis
         with citing_moved_columns(self._types, self.kept):
-            return translated(analysis, self.kept)
+            return translate_analysis(analysis, self.kept)
 
     @property
     def partition_key(self) -> str | None:
@@ -218,7 +218,7 @@ class Compilation:
         )  # fmt: skip
         return Current(recipe, self._types)
 
-    def ordered(self, answer: DataFrame) -> DataFrame:
+    def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""
         keys = [order(key) for key in self.query.ordering]
         return answer.orderBy(*keys) if keys else answer

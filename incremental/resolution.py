@@ -270,7 +270,7 @@ class ResolvedView:
             store = each.view.store
             entry = Published(store).entry
             if found := redefinition(store.view, store.journal, entry, each.compilation.current):
-                raise found.refused("Rebuild the view before it is verified, or restore what changed")
+                raise found.refuse("Rebuild the view before it is verified, or restore what changed")
 
     @cached_property
     def _chain(self) -> tuple[ResolvedView, ...]:

@@ -93,11 +93,11 @@ class View:
         they read. Raises RefusedError, SourceError, BusyError, ChangedQueryError; all of them leave the old answer.
         """
         check_versions(versions)
-        return self._run(versions, progress, False, checked(chunk))
+        return self._run(versions, progress, False, check_chunk(chunk))
 
     def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
         """Rebuild the state as the next generation; readers keep the old one until it is complete."""
-        return self._run(None, progress, True, checked(chunk))
+        return self._run(None, progress, True, check_chunk(chunk))
 
     def _run(
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
@@ -108,15 +108,15 @@ class View:
 
     def answer(self) -> DataFrame:
         """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""
-        return self._answered(self._resolved, *self._published.read_consistently())
+        return self._answer_rows(self._resolved, *self._published.read_consistently())
 
-    def _answered(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
+    def _answer_rows(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
         """Return the answer in the table of an epoch."""
         built = self.store.journal.recipe(entry.intent.fingerprint)
         if built is not None and not resolved.is_of(built):
             return rows.select(*(quoted(name) for name, _ in built.columns))
         compilation = resolved.compilation
-        return compilation.ordered(rows.select(*(quoted(column.name) for column in compilation.columns)))
+        return compilation.order(rows.select(*(quoted(column.name) for column in compilation.columns)))
 
     @property
     def address(self) -> Address:
@@ -158,7 +158,7 @@ class View:
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
         points = resolved.measured_points(entry)
         expected = resolved.batch(versions, points)
-        return verify(intent, versions, expected, self._answered(resolved, entry, rows), sample, points.measured)
+        return verify(intent, versions, expected, self._answer_rows(resolved, entry, rows), sample, points.measured)
 
     def history(self) -> tuple[Report, ...]:
         """Return the reports of all finished epochs, oldest first."""
@@ -259,7 +259,7 @@ def check_versions(versions: object) -> None:
         )
 
 
-def checked(chunk: int | None) -> int | None:
+def check_chunk(chunk: int | None) -> int | None:
     """Return the bytes of a part; raises QueryError for less than 1."""
     if chunk is not None and chunk < 1:
         raise QueryError(f"invalid chunk of {chunk} bytes. Give 1 or more, or None for no limit.")

@@ -180,7 +180,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
         warehouse = Warehouse(spark, pipeline.warehouse)
         for name, source in pipeline.declaration.sources.items():
             below = pipeline.below.get(name)
-            warehouse.source(name, open(below, spark, opened)[1] if below else _declared(source))
+            warehouse.source(name, open(below, spark, opened)[1] if below else _declare(source))
         for name, monoid in pipeline.declaration.monoids.items():
             warehouse.monoid(name, **monoid.model_dump())
         options: Any = pipeline.declaration.model_dump(include={"policy", "publish", "on_change", "publish_as"})
@@ -209,10 +209,10 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
 
 def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) -> tuple[Landing, ...]:
     """Land quarantined rows again, of one source or of all, by the current schema."""
-    return tuple(warehouse.replay(name) for name in ([quarantining(pipeline, source)] if source else pipeline.landed))
+    return tuple(warehouse.replay(name) for name in ([require_landed(pipeline, source)] if source else pipeline.landed))
 
 
-def quarantining(pipeline: Pipeline, source: str) -> str:
+def require_landed(pipeline: Pipeline, source: str) -> str:
     """Return the source if it is landed from dropped files. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
         raise DeclarationError(
@@ -276,7 +276,7 @@ def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
     return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}
 
 
-def _declared(source: Source) -> Any:
+def _declare(source: Source) -> Any:
     from incremental.api import Delta, Expire, Files, ForeignKey
 
     keys: Any = {

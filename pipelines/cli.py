@@ -183,7 +183,7 @@ def show(
         if quarantine is None:
             answer = opened.view.answer()
         else:
-            answer = opened.warehouse.quarantine(catalogue.quarantining(opened.pipeline, quarantine))
+            answer = opened.warehouse.quarantine(catalogue.require_landed(opened.pipeline, quarantine))
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]

@@ -66,7 +66,7 @@ def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> I
     yield Arrival(f"first {first} days", order[:first], flights)
     for day in order[first : first + single]:
         yield Arrival(day, [day], flights)
-    yield Arrival(f"{CORRECTED} again", [CORRECTED], {CORRECTED: flight_files.corrected(flights[CORRECTED])})
+    yield Arrival(f"{CORRECTED} again", [CORRECTED], {CORRECTED: flight_files.correct_day(flights[CORRECTED])})
     yield Arrival(f"{LATE}, late", [LATE], flights)
 
 
@@ -89,7 +89,7 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
         steps.append(_step(pipeline, warehouse, view, arrival.what, home / "recomputed"))
     _summary(home, steps)
     _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
-    loops = demo_loops.opened(PROJECT / "pipelines", warehouse.spark, _show_progress)
+    loops = demo_loops.open_pipelines(PROJECT / "pipelines", warehouse.spark, _show_progress)
     demo_loops.cancel(home, landed, Opened(pipeline, warehouse, view, _show_progress), loops)
     return _verify([Opened(pipeline, warehouse, view, _show_progress), *loops])
 

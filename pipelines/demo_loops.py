@@ -42,7 +42,7 @@ class Opened:
         orchestrator.send(orchestrator.report_refresh(self.pipeline, self.view, report))
 
 
-def opened(folder: Path, spark: SparkSession, show: Callable[[str], None]) -> list[Opened]:
+def open_pipelines(folder: Path, spark: SparkSession, show: Callable[[str], None]) -> list[Opened]:
     """Open the pipelines with loops, and load their views."""
     pipelines = [catalogue.load(name, folder) for name in NAMES]
     found = [Opened(each, *catalogue.open(each, spark), show) for each in pipelines]

@@ -58,7 +58,7 @@ def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[st
         fresh.replace(home / "flights.csv")
 
 
-def corrected(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
+def correct_day(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
     """Return a corrected day: one flight in ten removed, one in ten delayed, a few cancelled."""
     chance = random.Random(seed)
     departure, delay = COLUMNS.index("dep_time"), COLUMNS.index("dep_delay")

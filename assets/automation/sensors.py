@@ -71,7 +71,7 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     )
     def tables(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         before: dict[str, int] = json.loads(context.cursor or "{}")
-        paths = {name: locations.known(pipeline, name, context.instance) for name in watched}
+        paths = {name: locations.find_location(pipeline, name, context.instance) for name in watched}
         seen = {name: delta_version(path) for name, path in paths.items() if path is not None}
         after = {name: version for name, version in seen.items() if version is not None}
         events = [

@@ -49,7 +49,7 @@ def materialisations(
     for spec in specs(pipeline, description):
         inputs = {key: given.get(key) or _input(instance, key) for key in _inputs_of(spec)}
         sentence = report.sentence if spec.key == keys.view(pipeline.name) else None
-        made_from = made(version, descriptions.digest(pipeline), inputs)
+        made_from = version_tags(version, descriptions.digest(pipeline), inputs)
         yield dg.AssetMaterialization(spec.key, description=sentence, metadata=shown[spec.key], tags=made_from)
         given[spec.key] = (version, None)
 
@@ -111,7 +111,7 @@ def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMateriali
     )
 
 
-def made(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
+def version_tags(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
     """Return the tags of a materialisation: its data version, and those of its inputs."""
     found = {
         tags.DATA_VERSION_TAG: version,

@@ -38,7 +38,7 @@ class Product:
     conditions: tuple[Scalar, ...]
     equalities: tuple[Equality, ...]
 
-    def needed(self, columns: Sequence[Column]) -> frozenset[str]:
+    def find_needed(self, columns: Sequence[Column]) -> frozenset[str]:
         """Return the names of the given columns and of those that the conditions test."""
         return frozenset(column.name for column in columns).union(*(c.columns for c in self.conditions))
 

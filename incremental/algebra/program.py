@@ -29,7 +29,7 @@ class Slot:
     call: Call
     accumulator: Accumulator
 
-    def stored(self, component: Component) -> str:
+    def stored_name(self, component: Component) -> str:
         """Return the name of a component's column in the state table."""
         return f"{RESERVED}{self.call.column.name}_{component.name}"
 

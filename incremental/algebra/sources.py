@@ -249,7 +249,7 @@ def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def declared(name: str, declaration: object) -> SourceDeclaration:
+def check_source(name: str, declaration: object) -> SourceDeclaration:
     """Return the declaration, unchanged; raises SourceError for something else, such as a bare path."""
     if isinstance(declaration, Delta | Files):
         return declaration

@@ -170,7 +170,7 @@ class _CostModel:
                 others += self._stored_bytes(tested)
             if of_tested:
                 others += self._stored_bytes(kept) + self._both_versions(tested, of_tested)
-        return left[1] + right[1], left[2] + right[2] + _unskipped(join) * others
+        return left[1] + right[1], left[2] + right[2] + _read_share(join) * others
 
     def _both_versions(self, plan: Plan, change: float) -> float:
         """Return the bytes read for a plan before and after a change of it."""
@@ -186,7 +186,7 @@ class _CostModel:
         empty = {referred for _, referred, fact in product.references(facts) if AppendOnlyFact(fact.to) in facts}
         terms = [sum(stored) - own if change else 0.0 for own, (change, _) in zip(stored, found, strict=True)]
         others = sum(read for position, read in enumerate(terms) if position not in empty)
-        return sum(change for change, _ in found), _unskipped(join) * others + sum(read for _, read in found)
+        return sum(change for change, _ in found), _read_share(join) * others + sum(read for _, read in found)
 
     def _terms(self, plan: Plan) -> int:
         """Return the number of joins and groupwise operators that are planned for a change."""
@@ -200,6 +200,6 @@ class _CostModel:
                 return below
 
 
-def _unskipped(join: Join) -> float:
+def _read_share(join: Join) -> float:
     """Return the share of a join's other inputs that is read for a change."""
     return UNSKIPPED if join.keys else 1.0

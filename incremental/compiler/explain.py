@@ -38,14 +38,14 @@ def explain_refusal(name: str, refusals: Sequence[Refusal], policy: str = "incre
 def explain_passes(draft: Draft) -> str:
     """Return the plan of a translated query, and the plan after each pass; a refused query ends at its refusal."""
     shown = draft_lines(draft)
-    lines, pending = ["translated:", *_indented(shown)], [each.__name__ for each in PASSES]
+    lines, pending = ["translated:", *_indent(shown)], [each.__name__ for each in PASSES]
     try:
         for name, after in run_passes(draft):
             pending.remove(name)
             before, shown = shown, draft_lines(after)
-            lines += [f"{name}: no change"] if shown == before else [f"{name}:", *_indented(shown)]
+            lines += [f"{name}: no change"] if shown == before else [f"{name}:", *_indent(shown)]
     except RefusedError as error:
-        lines += [f"{pending[0]}: refused", *_indented([str(refusal) for refusal in error.refusals])]
+        lines += [f"{pending[0]}: refused", *_indent([str(refusal) for refusal in error.refusals])]
     return "\n".join(lines)
 
 
@@ -55,19 +55,19 @@ def draft_lines(draft: Draft) -> list[str]:
     for stage in draft.stages:
         if isinstance(stage, State):
             lines.append(f"{stage.name} by ({', '.join(key.name for key in stage.keys)}):")
-            lines += _indented(plan_lines(stage.input))
+            lines += _indent(plan_lines(stage.input))
         else:
             lines.append(f"{stage.name}:")
             for part, plan in (("init", stage.init), ("step", stage.step)):
-                lines += _indented([f"{part}:", *_indented(plan_lines(plan))])
+                lines += _indent([f"{part}:", *_indent(plan_lines(plan))])
             for side in stage.sides:
-                lines += _indented([f"{side.given.name}:", *_indented(plan_lines(side.plan))])
+                lines += _indent([f"{side.given.name}:", *_indent(plan_lines(side.plan))])
     if draft.publication is not None:
         lines.append(f"publish {_publication_text(draft.publication)}")
     return [*lines, *plan_lines(draft.plan)]
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indent(lines: Iterable[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 

@@ -72,11 +72,11 @@ class DeltaRules:
         self._repeats, self._known = repeats, dict[Plan, Relation]()
         self._inner = InnerJoins(lowering, self, pruning, facts)
 
-    def changed(self, plan: Plan) -> bool:
+    def has_changed(self, plan: Plan) -> bool:
         """Return whether any leaf of the plan changed."""
         if isinstance(plan, SourceRead | StateRead | Given):
-            return self._leaves.changed(plan)
-        return any(self.changed(child) for child in plan.children)
+            return self._leaves.has_changed(plan)
+        return any(self.has_changed(child) for child in plan.children)
 
     def before(self, plan: Plan) -> Relation:
         """Return the rows before this refresh."""
@@ -96,16 +96,16 @@ class DeltaRules:
         """Return the Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
         if self._leaves.initial:
             return self.after(plan)
-        if not self.changed(plan):
+        if not self.has_changed(plan):
             return None
         if not self._repeats or plan not in self._repeats:
-            return self._changed_rows(plan)
-        if plan not in self._known and (change := self._changed_rows(plan)) is not None:
+            return self._change_rows(plan)
+        if plan not in self._known and (change := self._change_rows(plan)) is not None:
             self._known[plan] = self._pruning.change_once(plan, change)
         return self._known.get(plan)
 
-    def _changed_rows(self, plan: Plan) -> Relation | None:
-        """The change of a plan that reads something that changed."""
+    def _change_rows(self, plan: Plan) -> Relation | None:
+        """Return the change of a plan that reads something that changed."""
         match plan:
             case SourceRead() | StateRead() | Given():
                 return self._leaves.change(plan)
@@ -147,42 +147,42 @@ class DeltaRules:
             case "inner":
                 raise TypeError("the change of an inner join is that of its product")
             case "right":
-                mirrored = replace(node, left=node.right, right=node.left, kind="left", keys=swapped(node.keys))
-                return self._preserved(mirrored, right, left, node.columns)
+                mirrored = replace(node, left=node.right, right=node.left, kind="left", keys=swap_sides(node.keys))
+                return self._preserve_left(mirrored, right, left, node.columns)
             case "full":
                 terms = self._full(node, left, right)
             case _:
-                return self._preserved(node, left, right, node.columns)
+                return self._preserve_left(node, left, right, node.columns)
         return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
 
     def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:
         """Return the change of a full join: a left join, and the right side's rows without a match."""
         left = None if left is None else self._pruning.once(node.left.columns, left)
         right = None if right is None else self._pruning.once(node.right.columns, right)
-        matched = self._preserved(replace(node, kind="left"), left, right, node.columns)
-        lonely = replace(node, left=node.right, right=node.left, kind="anti", keys=swapped(node.keys))
-        single = self._preserved(lonely, right, left, lonely.columns)
+        matched = self._preserve_left(replace(node, kind="left"), left, right, node.columns)
+        lonely = replace(node, left=node.right, right=node.left, kind="anti", keys=swap_sides(node.keys))
+        single = self._preserve_left(lonely, right, left, lonely.columns)
         if single is not None:
             items = [Item(column, Sql("NULL", column.type)) for column in node.left.columns]
             items += [Item(column, Reference(column)) for column in node.right.columns]
             single = self._lowering.linear(Project(lonely, tuple(items)), single)
         return [term for term in (matched, single) if term is not None]
 
-    def _preserved(
+    def _preserve_left(
         self, node: Join, left: Relation | None, right: Relation | None, columns: tuple[Column, ...]
     ) -> Relation | None:
         """Return J(Δl, before(r)) + J(l', after(r)) − J(l', before(r))."""
         terms: list[Term] = []
         direction = self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
         if left is not None:
-            sides = self._pruning.left_change(node, left, self._joined_with_left_change(node, direction))
+            sides = self._pruning.left_change(node, left, self._right_for_left_change(node, direction))
             terms.append((columns, self._lowering.join(node, *sides)))
         if right is not None and direction is None:
             terms += self._right_terms(node, right, columns)
         return self._lowering.union(columns, terms) if terms else None
 
-    def _joined_with_left_change(self, node: Join, direction: Direction | None) -> Relation:
-        """Return J(Δl, r) with before(r), or with the side that a foreign key allows instead."""
+    def _right_for_left_change(self, node: Join, direction: Direction | None) -> Relation:
+        """Return the r of J(Δl, r): before(r), or the side that a foreign key allows instead."""
         if direction == "added":
             return self.after(node.right)
         mirrored = [(other, one) for one, other, _ in node.keys]
@@ -201,7 +201,7 @@ class DeltaRules:
             node.right, change, reach.right, self.after(node.right), lambda: self.before(node.right)
         )
         new, old = (self._lowering.join(node, left, side) for side in (after, before))
-        return [(columns, new), self._lowering.negated(columns, old)]
+        return [(columns, new), self._lowering.negate(columns, old)]
 
     def _groupwise(self, node: GroupwiseOp, change: Relation) -> Relation | None:
         """Return F(after ⋉ K) − F(before ⋉ K); over all rows if F has no key."""
@@ -218,9 +218,9 @@ class DeltaRules:
                 child, change, reach, self.after(child), lambda: self.before(child)
             )
         new, old = (self._lowering.key_local(node, side) for side in (after, before))
-        return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negated(node.columns, old)])
+        return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negate(node.columns, old)])
 
 
-def swapped(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:
+def swap_sides(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:
     """Return the equalities of a join with left and right exchanged."""
     return tuple((right, left, null_safe) for left, right, null_safe in keys)

@@ -75,7 +75,7 @@ class InnerJoins:
         self, node: Join, joined: Product, rank: tuple[int, ...], start: int, change: Relation
     ) -> Relation | None:
         """Join Δ of one input with `after` of the inputs before it and with `before` of those behind it."""
-        needed = joined.needed(node.columns)
+        needed = joined.find_needed(node.columns)
         columns = [column for column in joined.inputs[start].columns if column.name in needed]
         steps = joined.steps(start)
         term = self._pruning.product_term(columns, [joined.inputs[step.position] for step in steps], change)
@@ -88,6 +88,6 @@ class InnerJoins:
                 return None
             inside = all_column_names(plan) | (inside if found[0].rows is term.rows else frozenset[str]())
             term, side = found
-            term = term.joined(self._lowering.product(term.rows, side, step.conditions))
+            term = term.join(self._lowering.product(term.rows, side, step.conditions))
             columns += [column for column in plan.columns if column.name in needed]
         return term.rows

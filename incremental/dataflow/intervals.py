@@ -16,7 +16,7 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.spark.checkpoint import measured
+from incremental.spark.checkpoint import compute_measures
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 EPOCH = date(1970, 1, 1).toordinal()
@@ -98,7 +98,7 @@ def range_of(key: Column, type_: str, least: str, greatest: str, slices: int) ->
 
 def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list[tuple[Interval, ...]]:
     """Find the intervals of each key, at most `most`, in one Spark job over computed rows."""
-    row = measured(frame, [each.slices.alias(f"slices_{i}") for i, each in enumerate(ranges)])
+    row = compute_measures(frame, [each.slices.alias(f"slices_{i}") for i, each in enumerate(ranges)])
     return [each.intervals(row[f"slices_{i}"], most) for i, each in enumerate(ranges)]
 
 

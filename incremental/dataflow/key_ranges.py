@@ -97,7 +97,7 @@ def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
     return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
 
 
-def hinted(lowering: Lowering, plan: J) -> J:
+def hint_broadcast(lowering: Lowering, plan: J) -> J:
     """Ask Spark to broadcast a plan."""
     logical = lowering.catalyst.plans.logical
     strategy = catalyst.some(lowering.spark, catalyst.module(logical, "BROADCAST"))

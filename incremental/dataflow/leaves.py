@@ -20,7 +20,7 @@ class Leaves(Protocol):
         """True if no epoch precedes this one."""
         ...
 
-    def changed(self, leaf: Leaf) -> bool:
+    def has_changed(self, leaf: Leaf) -> bool:
         """Return whether its rows may differ between before and after."""
         ...
 

@@ -97,8 +97,8 @@ class Lowering:
             items.append(catalyst.alias(self.spark, given[WEIGHT], self.weight))
         return Relation(self.project(items, plan), weighted)
 
-    def computed(self, frame: DataFrame, items: Iterable[tuple[Column, J]]) -> Relation:
-        """Expressions over a DataFrame's column names, under the plan's attributes."""
+    def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]]) -> Relation:
+        """Compute expressions over a DataFrame's column names, under the plan's attributes."""
         named = [catalyst.alias(self.spark, expression, self.attribute(column)) for column, expression in items]
         return Relation(self.project(named, catalyst.analysed(frame)))
 
@@ -140,12 +140,12 @@ class Lowering:
         plans = [self.project(items, relation.plan)]
         for others_columns, other in others:
             given = [self.attribute(column) for column in others_columns]
-            plans.append(self._renewed(given, other, weighted))
+            plans.append(self._renew(given, other, weighted))
         return Relation(
             plans[0] if len(plans) == 1 else self._logical.Union(self._vector(plans), False, False), weighted
         )
 
-    def negated(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
+    def negate(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
         """Return rows with weight -1 each, as a term of a union."""
         minus = catalyst.alias(self.spark, catalyst.parsed(self.spark, "-1L"), self.weight)
         plan = self.project([*(self.attribute(column) for column in columns), minus], rows.plan)
@@ -158,15 +158,15 @@ class Lowering:
             join_type = self.catalyst.plans.ExistenceJoin(self.attribute(node.exists))
         else:
             join_type = catalyst.module(self.catalyst.plans, JOIN_TYPES[node.kind])
-        return self.joined(left, right, join_type, [] if node.condition is None else [self.expression(node.condition)])
+        return self.join_on(left, right, join_type, [] if node.condition is None else [self.expression(node.condition)])
 
     def product(self, left: Relation, right: Relation, conditions: Sequence[Scalar]) -> Relation:
         """Return an inner join of which at most one side is weighted."""
         inner = catalyst.module(self.catalyst.plans, "Inner")
-        return self.joined(left, right, inner, [self.expression(each) for each in conditions])
+        return self.join_on(left, right, inner, [self.expression(each) for each in conditions])
 
-    def joined(self, left: Relation, right: Relation, join_type: J, conditions: Sequence[J]) -> Relation:
-        """Spark's join on all of the conditions; at most one side is weighted."""
+    def join_on(self, left: Relation, right: Relation, join_type: J, conditions: Sequence[J]) -> Relation:
+        """Return Spark's join on all of the conditions; at most one side is weighted."""
         if left.weighted and right.weighted:
             raise TypeError("the product of two changes never occurs in the bilinear rule")
         condition = catalyst.none(self.spark)
@@ -230,7 +230,7 @@ class Lowering:
             items.append(catalyst.alias(self.spark, self.weight, self.fresh(WEIGHT, self.weight.dataType())))
         return catalyst.frame(self.spark, self.project(items, relation.plan))
 
-    def substituted(self, scalar: Scalar, values: Mapping[str, J]) -> J:
+    def substitute(self, scalar: Scalar, values: Mapping[str, J]) -> J:
         """Return a scalar with columns replaced by expressions."""
 
         def replace(node: J) -> J | None:
@@ -258,7 +258,7 @@ class Lowering:
             return self._as(self.weight, target)
         return catalyst.alias(self.spark, catalyst.parsed(self.spark, "1L"), target)
 
-    def _renewed(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
+    def _renew(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
         """Return the relation with new attribute ids, so that two terms of a union never share one."""
         items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
         if weighted:

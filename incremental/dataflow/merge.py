@@ -34,12 +34,12 @@ class Merge:
 
     def first(self, table: Table, homomorphic: DataFrame, mark: Mark, name_mapping: bool) -> None:
         """Write the first epoch: the table is h of all rows."""
-        table.append(self._written(self._complete(homomorphic)), mark, BUCKET, name_mapping)
+        table.append(self._arrange(self._complete(homomorphic)), mark, BUCKET, name_mapping)
 
     def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark) -> None:
         """Merge the touched buckets by a Delta MERGE."""
-        update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merged(n)) for n in self._stored}}
-        update |= self._answers(self._merged)
+        update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merge_sql(n)) for n in self._stored}}
+        update |= self._answers(self._merge_sql)
         insert = {
             BUCKET: f"u.{BUCKET}",
             ROWS: f"u.{ROWS}",
@@ -85,7 +85,7 @@ class Merge:
         columns |= answers
         rows = kept.select(*(columns[name].alias(name) for name in self.layout.columns))
         if not few:
-            return self._written(rows)
+            return self._arrange(rows)
         order = [BUCKET, *self.layout.keys] if self.layout.buckets > 1 else self.layout.keys
         return planned_at_once(sorted_by(rows.coalesce(1), order))
 
@@ -93,9 +93,9 @@ class Merge:
         """Return the keys of groups that still have rows and whose value a deletion may have changed."""
         tests = [
             condition.format(
-                t={c.name: f"t.{quoted(slot.stored(c))}" for c in slot.accumulator.components},
+                t={c.name: f"t.{quoted(slot.stored_name(c))}" for c in slot.accumulator.components},
                 u={
-                    c.name: f"u.{quoted(slot.stored(c))}"
+                    c.name: f"u.{quoted(slot.stored_name(c))}"
                     for c in (*slot.accumulator.components, *slot.accumulator.watched)
                 },
             )
@@ -134,7 +134,7 @@ class Merge:
         new = f"t.{ROWS} IS NULL AND u.{ROWS} > 0"
         return f"u.{ROWS} IS NULL OR ({new}) OR (t.{ROWS} IS NOT NULL AND NOT ({self._gone}))"
 
-    def _merged(self, name: str) -> str:
+    def _merge_sql(self, name: str) -> str:
         """Return SQL for a stored column of a group that both sides have."""
         if name in self.layout.keys or name == BUCKET:
             return f"t.{quoted(name)}"
@@ -142,13 +142,14 @@ class Merge:
             return self._rows
         slot, part = next((slot, part) for slot, part, stored in self.layout.parts if stored == name)
         sides = {
-            side: {p.name: f"{side}.{quoted(slot.stored(p))}" for p in slot.accumulator.components} for side in "tu"
+            side: {p.name: f"{side}.{quoted(slot.stored_name(p))}" for p in slot.accumulator.components}
+            for side in "tu"
         }
         return f"CAST(if(u.{REPLACE}, u.{quoted(name)}, {part.merge.format(**sides)}) AS {part.type})"
 
     def _either(self, name: str) -> str:
         """Return SQL for a stored column of a group that one side or both have."""
-        one, other, both = f"t.{quoted(name)}", f"u.{quoted(name)}", self._merged(name)
+        one, other, both = f"t.{quoted(name)}", f"u.{quoted(name)}", self._merge_sql(name)
         return f"CASE WHEN u.{ROWS} IS NULL THEN {one} WHEN t.{ROWS} IS NULL THEN {other} ELSE {both} END"
 
     def _answers(self, sql_of: Callable[[str], str]) -> dict[str, Column]:
@@ -162,7 +163,7 @@ class Merge:
         rows = homomorphic.where(f"{ROWS} > 0") if self.layout.keys else homomorphic
         return rows.select(*(columns[name].alias(name) for name in self.layout.columns))
 
-    def _written(self, rows: DataFrame) -> DataFrame:
+    def _arrange(self, rows: DataFrame) -> DataFrame:
         return arranged(rows, self.layout.buckets, self.layout.keys)
 
     @staticmethod

@@ -138,8 +138,8 @@ def may_recompute(slot: Slot) -> str:
     accumulator = slot.accumulator
     if isinstance(accumulator, Monoid) and accumulator.may_recompute_sql:
         columns = (*accumulator.components, *accumulator.watched)
-        return accumulator.may_recompute_sql.format(u={part.name: quoted(slot.stored(part)) for part in columns})
-    return " OR ".join(f"NOT ({quoted(slot.stored(part))} <=> {part.zero})" for part in accumulator.watched)
+        return accumulator.may_recompute_sql.format(u={part.name: quoted(slot.stored_name(part)) for part in columns})
+    return " OR ".join(f"NOT ({quoted(slot.stored_name(part))} <=> {part.zero})" for part in accumulator.watched)
 
 
 def touched_groups(found: Mapping[str, Any], most: int) -> TouchedGroups:

@@ -23,7 +23,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.dataflow.key_ranges import (
     KeyRanges,
     expected_bytes,
-    hinted,
+    hint_broadcast,
     key_ranges,
     range_measures,
     restrict_to_ranges,
@@ -32,7 +32,7 @@ from incremental.dataflow.leaves import Leaves
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import unit_weights
 from incremental.dataflow.semijoin import Semijoin
-from incremental.spark.checkpoint import Checkpoints, measured
+from incremental.spark.checkpoint import Checkpoints, compute_measures
 
 EXACT_TYPES = (
     T.IntegralType,
@@ -75,7 +75,7 @@ class ProductTerm:
     rows: Relation
     few: bool
 
-    def joined(self, rows: Relation) -> ProductTerm:
+    def join(self, rows: Relation) -> ProductTerm:
         """Return the term after one more input."""
         return ProductTerm(rows, self.few)
 
@@ -117,7 +117,7 @@ class Pruning:
             )  # Spark confuses columns that both sides produce
             return (self.once(node.left.columns, change) if mixed else change), right
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
-        rows, ranges = self._computed(frame, [one for one, _ in plain], narrow=True)
+        rows, ranges = self._compute(frame, [one for one, _ in plain], narrow=True)
         right = restrict_to_ranges(self._lowering, right, [other for _, other in plain], ranges)
         mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
         others = [self._lowering.expression(other) for _, other, _ in node.keys]
@@ -126,12 +126,15 @@ class Pruning:
 
     def right_change(self, node: Join, change: Relation) -> JoinReach | None:
         """Return the rows that a join's right side affects; None if it has no changed rows after all."""
-        touched = self._semijoin.touched(node, change)
+        touched = self._semijoin.touched_rows(node, change)
         plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
         left_keys, right_keys = [one for one, _ in plain], [other for _, other in plain]
         measures = range_measures(self._lowering, touched, right_keys)
         ranges = self._ranges(
-            touched, right_keys, measured(touched, measures), self.pays_off(node.left) or self.pays_off(node.right)
+            touched,
+            right_keys,
+            compute_measures(touched, measures),
+            self.pays_off(node.left) or self.pays_off(node.right),
         )
         if not ranges.rows:
             return None
@@ -140,7 +143,7 @@ class Pruning:
         def left(side: Relation) -> Relation:
             near = restrict_to_ranges(self._lowering, side, left_keys, ranges)
             return self.once(
-                node.left.columns, self._semijoin.matched(node, near, touched, few), self.is_small(node.left)
+                node.left.columns, self._semijoin.matched_rows(node, near, touched, few), self.is_small(node.left)
             )
 
         def right(side: Relation) -> Relation:
@@ -162,7 +165,7 @@ class Pruning:
     ) -> tuple[DataFrame, KeyRanges]:
         """Keys of some groups of a plan, computed once, and their ranges; groups: the keys under the plan's names."""
         references = [Reference(key) for key in keys]
-        return self._computed(groups, references, self.pays_off(plan), small, nulls_match=True)
+        return self._compute(groups, references, self.pays_off(plan), small, nulls_match=True)
 
     def of_keys(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> Restrict:
         """Restricts rows to those whose keys are among the touched ones, NULL equal to NULL."""
@@ -209,13 +212,13 @@ class Pruning:
         if not prunes:
             known = self._relation(columns, self._checkpoints.keep(frame), term.rows.weighted)
             return ProductTerm(known, term.few), side
-        rows, ranges = self._computed(frame, [one for one, _ in step.equalities], narrow=True)
+        rows, ranges = self._compute(frame, [one for one, _ in step.equalities], narrow=True)
         known = self._relation(columns, rows, term.rows.weighted)
         if not ranges.rows:
             return None
         few = self._few(ranges)
         if few:
-            known = Relation(hinted(self._lowering, known.plan), known.weighted)
+            known = Relation(hint_broadcast(self._lowering, known.plan), known.weighted)
         return ProductTerm(known, few), restrict_to_ranges(
             self._lowering, side, [other for _, other in step.equalities], ranges
         )
@@ -227,12 +230,12 @@ class Pruning:
         leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead | Given))
         return sum(self._leaves.bytes(leaf) for leaf in leaves)
 
-    def _computed(
+    def _compute(
         self, frame: DataFrame, keys: Sequence[Scalar], narrow: bool, small: bool = False, nulls_match: bool = False
     ) -> tuple[DataFrame, KeyRanges]:
         """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
-        rows, found = self._checkpoints.measured(frame, measures, small)
+        rows, found = self._checkpoints.measure(frame, measures, small)
         return rows, self._ranges(rows, keys, found, narrow, nulls_match)
 
     def _ranges(

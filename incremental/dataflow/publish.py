@@ -61,8 +61,8 @@ class Bag:
         self._spark, self._table, self._columns, self._buckets = spark, table, columns, buckets
         self._partition_key, self._tuning = partition_key, tuning
 
-    def consolidated(self, change: DataFrame) -> DataFrame:
-        """Equal rows summed, rows that cancel dropped; one row per distinct row with its weight."""
+    def consolidate(self, change: DataFrame) -> DataFrame:
+        """Sum equal rows and drop those that cancel; one row per distinct row with its weight."""
         columns = [F.col(quoted(name)) for name in self._columns]
         weight = F.sum(WEIGHT) if WEIGHT in change.columns else F.count(F.lit(1))
         summed = change.groupBy(*columns).agg(weight.cast("bigint").alias(WEIGHT))
@@ -74,9 +74,9 @@ class Bag:
 
         Returns False if an existing table was written by Delta's writer instead of a direct commit.
         """
-        inserted = self._inserted(change, mark.epoch)
+        inserted = self._number_copies(change, mark.epoch)
         if before is None or not moved.deleted:
-            direct = self._table.append(self._written(inserted), mark, BUCKET, name_mapping)
+            direct = self._table.append(self._arrange(inserted), mark, BUCKET, name_mapping)
             return direct or before is None
         stored, rewrites = self._table.at(before), self.small
         few = rewrites and moved.rows <= self._tuning.local_rows
@@ -84,7 +84,7 @@ class Bag:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
             counted = [F.count(F.lit(1)).alias("rows")]
             checkpoints = Checkpoints(block, self._tuning.local_rows)
-            deleted, found = checkpoints.measured(self._deleted(near, change, few), counted, few)
+            deleted, found = checkpoints.measure(self._choose_copies(near, change, few), counted, few)
             if found["rows"] != moved.deleted:
                 raise StateError(
                     f"the view table {self._table.path} lacks {moved.deleted - found['rows']} of the rows to delete: "
@@ -101,12 +101,12 @@ class Bag:
             stored, deleted = in_one_task(stored, deleted)
         same = F.expr(self._same("t", "u", COPY, BUCKET))
         kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
-        rows = self._written(kept.unionByName(inserted))
+        rows = self._arrange(kept.unionByName(inserted))
         return self._table.overwrite(planned_at_once(rows) if few else rows, mark, BUCKET)
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
         """Replace all rows of the table by those of a consolidated answer, in one commit."""
-        self._table.overwrite(self._written(self._inserted(answer, mark.epoch)), mark, BUCKET)
+        self._table.overwrite(self._arrange(self._number_copies(answer, mark.epoch)), mark, BUCKET)
 
     @property
     def measures(self) -> list[Column]:
@@ -118,7 +118,7 @@ class Bag:
             partitions(self._partition_key, self._tuning.reported_partitions).alias("partitions"),
         ]
 
-    def moved(self, found: Mapping[str, Any]) -> BagChange:
+    def summarise(self, found: Mapping[str, Any]) -> BagChange:
         """Return the size of a consolidated change from the values of its measures."""
         named = known_partitions(found["partitions"], self._tuning.reported_partitions)
         return BagChange(found["rows"], found["deleted"], tuple(sorted(found["buckets"])), named)
@@ -129,7 +129,7 @@ class Bag:
         files, size = self._table.size()
         return files <= self._tuning.rewrite_files and size <= self._tuning.rewrite_bytes
 
-    def _inserted(self, change: DataFrame, epoch: int) -> DataFrame:
+    def _number_copies(self, change: DataFrame, epoch: int) -> DataFrame:
         added = change.where(F.col(WEIGHT) > 0).withColumn("__n", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
         numbered = added.withColumn(COPY, F.lit(epoch * COPIES_PER_EPOCH) + F.col("__n"))
         return numbered.select(*self._fields)
@@ -138,8 +138,8 @@ class Bag:
     def _fields(self) -> list[str]:
         return [*(quoted(name) for name in self._columns), COPY, BUCKET]
 
-    def _deleted(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
-        """As many stored copies of each row as its negative weight says, the oldest first."""
+    def _choose_copies(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
+        """Return as many stored copies of each row as its negative weight says, the oldest first."""
         gone = change.where(F.col(WEIGHT) < 0)
         if few:
             stored, gone = in_one_task(stored, gone)
@@ -160,5 +160,5 @@ class Bag:
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
         self._table.merge(source, condition, clauses, mark)
 
-    def _written(self, rows: DataFrame) -> DataFrame:
+    def _arrange(self, rows: DataFrame) -> DataFrame:
         return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.coalesce(1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from incremental.algebra.plan import Join
-from incremental.dataflow.key_ranges import hinted
+from incremental.dataflow.key_ranges import hint_broadcast
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -24,47 +24,47 @@ class Semijoin:
         self._lowering = lowering
         self._expressions = lowering.catalyst.expressions
 
-    def touched(self, node: Join, change: Relation) -> DataFrame:
+    def touched_rows(self, node: Join, change: Relation) -> DataFrame:
         """Return the rows of a join's right side that were added or removed, without their weights."""
         named = [(column, column.name) for column in node.right.columns]
         return self._lowering.frame(Relation(change.plan), named)
 
-    def matched(self, node: Join, left: Relation, touched: DataFrame, few: bool) -> Relation:
+    def matched_rows(self, node: Join, left: Relation, touched: DataFrame, few: bool) -> Relation:
         """Return the rows of the left side that some touched row of the right side matches; few: broadcast them."""
         plan, by_name = self._right_side(node, touched, few)
         if node.condition is None:
             return self._semi(left, plan, [])
-        return self._semi(left, plan, [self._lowering.substituted(node.condition, by_name)])
+        return self._semi(left, plan, [self._lowering.substitute(node.condition, by_name)])
 
     def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
         """Return the right rows that can match those of `matched`; all of them if the join has no equality."""
         if not node.keys:
             return right
         plan, by_name = self._right_side(node, touched, few)
-        pairs = [(self._lowering.expression(k), self._lowering.substituted(k, by_name)) for _, k, _ in node.keys]
+        pairs = [(self._lowering.expression(k), self._lowering.substitute(k, by_name)) for _, k, _ in node.keys]
         return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs])
 
     def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, few: bool = False) -> Relation:
         """Return the rows whose key is among the touched ones; `touched` has the keys in the same order."""
         if not keys:
             return relation
-        plan, renamed = self._renamed(touched, few)
+        plan, renamed = self._rename(touched, few)
         equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
         return self._semi(relation, plan, equals)
 
     def _right_side(self, node: Join, touched: DataFrame, few: bool) -> tuple[J, dict[str, J]]:
-        plan, renamed = self._renamed(touched, few)
+        plan, renamed = self._rename(touched, few)
         return plan, {column.name: a for column, a in zip(node.right.columns, renamed, strict=True)}
 
-    def _renamed(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
+    def _rename(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
         """Return a frame's plan under new attributes, and these."""
         plan = catalyst.analysed(frame)
         given = catalyst.sequence(plan.output())
         fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]
         items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(given, fresh, strict=True)]
         renamed = self._lowering.project(items, plan)
-        return hinted(self._lowering, renamed) if few else renamed, fresh
+        return hint_broadcast(self._lowering, renamed) if few else renamed, fresh
 
     def _semi(self, relation: Relation, other: J, conditions: Sequence[J]) -> Relation:
         semi = catalyst.module(self._lowering.catalyst.plans, "LeftSemi")
-        return self._lowering.joined(relation, Relation(other), semi, conditions)
+        return self._lowering.join_on(relation, Relation(other), semi, conditions)

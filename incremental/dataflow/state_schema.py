@@ -79,7 +79,7 @@ class Layout:
     def parts(self) -> tuple[tuple[Slot, Component, str], ...]:
         """Every stored monoid column with its name."""
         return tuple(
-            (slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.accumulator.components
+            (slot, part, slot.stored_name(part)) for slot in self.state.slots for part in slot.accumulator.components
         )
 
     @property
@@ -90,7 +90,9 @@ class Layout:
     @property
     def watched(self) -> tuple[tuple[Slot, Component, str], ...]:
         """Every column of the change that only shows whether a deletion may change a group's value."""
-        return tuple((slot, part, slot.stored(part)) for slot in self.state.slots for part in slot.accumulator.watched)
+        return tuple(
+            (slot, part, slot.stored_name(part)) for slot in self.state.slots for part in slot.accumulator.watched
+        )
 
     @property
     def answer_items(self) -> tuple[Item, ...]:
@@ -114,7 +116,7 @@ class Layout:
         """Return the answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""
         values: dict[str, J] = {}
         for slot in self.state.slots:
-            parts = {part.name: sql_of(slot.stored(part)) for part in slot.accumulator.components}
+            parts = {part.name: sql_of(slot.stored_name(part)) for part in slot.accumulator.components}
             if isinstance(slot.accumulator, Recomputed):
                 stored = parts[slot.accumulator.answer.name]
                 values[slot.call.column.name] = catalyst.parsed(lowering.spark, stored)
@@ -124,7 +126,7 @@ class Layout:
                 for buffer, template in zip(slot.call.buffers, slot.accumulator.buffers, strict=True)
             }
             assert slot.call.answer is not None
-            values[slot.call.column.name] = lowering.substituted(slot.call.answer, buffers)
+            values[slot.call.column.name] = lowering.substitute(slot.call.answer, buffers)
         return values
 
     def answer_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
@@ -133,4 +135,4 @@ class Layout:
             return {}
         values = self.call_values(lowering, sql_of)
         values |= {key.name: catalyst.parsed(lowering.spark, sql_of(name)) for key, name in self._keys.items()}
-        return {item.column.name: lowering.substituted(item.scalar, values) for item in self.answer_items}
+        return {item.column.name: lowering.substitute(item.scalar, values) for item in self.answer_items}

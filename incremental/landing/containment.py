@@ -83,11 +83,11 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
         shown = printable(path)
         raise SourceError(f"source {source}: {shown} leads out of {root}, and is not read. Put the file itself there.")
     *folders, name = real.relative_to(base).parts
-    with _named(source, path):
+    with _name_errors(source, path):
         descriptor = os.open(base, OPEN_FOLDER)
     try:
         for folder in folders:
-            with _named(source, path):
+            with _name_errors(source, path):
                 inner = os.open(folder, OPEN_FOLDER, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
@@ -99,26 +99,26 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
 @contextmanager
 def open_file_within(source: str, root: Path, path: Path) -> Generator[BufferedReader]:
     """Open a file below the source's folder for reading, as `open_folder_of` does; it is a regular file."""
-    with open_folder_of(source, root, path) as (folder, name), _named(source, path):
+    with open_folder_of(source, root, path) as (folder, name), _name_errors(source, path):
         descriptor = os.open(name, OPEN_FILE, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _replaced(source, path)
+            raise _refuse_replaced(source, path)
         yield file
 
 
 @contextmanager
-def _named(source: str, path: Path) -> Generator[None]:
+def _name_errors(source: str, path: Path) -> Generator[None]:
     """Name the whole path in an error of the system; a link that appeared is an error of the source."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _replaced(source, path) from error
+            raise _refuse_replaced(source, path) from error
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def _replaced(source: str, path: Path) -> SourceError:
+def _refuse_replaced(source: str, path: Path) -> SourceError:
     return SourceError(
         f"source {source} was not landed: {printable(path)} was replaced by a link or a pipe meanwhile. Land again."
     )

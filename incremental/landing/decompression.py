@@ -67,15 +67,15 @@ def _read(stream: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: stream.read(CHUNK_BYTES), b"")
 
 
-def _gunzipped(file: BinaryIO) -> Iterator[bytes]:
+def _gunzip(file: BinaryIO) -> Iterator[bytes]:
     return _read(cast(BinaryIO, gzip.GzipFile(fileobj=file)))
 
 
-def _bunzipped(file: BinaryIO) -> Iterator[bytes]:
+def _bunzip(file: BinaryIO) -> Iterator[bytes]:
     return _read(cast(BinaryIO, bz2.BZ2File(file)))
 
 
-def _inflated(file: BinaryIO) -> Iterator[bytes]:
+def _inflate(file: BinaryIO) -> Iterator[bytes]:
     stream, given = zlib.decompressobj(), file.read(CHUNK_BYTES)
     while given:
         yield stream.decompress(given, CHUNK_BYTES)
@@ -94,7 +94,7 @@ def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
     return _read(cast(Any, pyarrow).CompressedInputStream(file, "zstd"))
 
 
-def _unblocked(file: BinaryIO, codec: str) -> Iterator[bytes]:
+def _unblock(file: BinaryIO, codec: str) -> Iterator[bytes]:
     """Yield the parts of Hadoop's blocks; Hadoop stops at a block of no bytes, whatever follows."""
     import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 
@@ -157,10 +157,10 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 
 
 READERS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
-    ".gz": _gunzipped,
-    ".bz2": _bunzipped,
-    ".deflate": _inflated,
+    ".gz": _gunzip,
+    ".bz2": _bunzip,
+    ".deflate": _inflate,
     ".zst": _unzstandard,
-    ".lz4": lambda file: _unblocked(file, "lz4_raw"),
-    ".snappy": lambda file: _unblocked(file, "snappy"),
+    ".lz4": lambda file: _unblock(file, "lz4_raw"),
+    ".snappy": lambda file: _unblock(file, "snappy"),
 }

@@ -48,7 +48,7 @@ from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import Records, declared_schema
 from incremental.landing.staging import Staging
 from incremental.landing.writer import Replacement, Written
-from incremental.telemetry.events import logged
+from incremental.telemetry.events import log_work
 
 LOCK_SECONDS = 600.0
 
@@ -96,15 +96,15 @@ class Landings:
         return self._land(None, replay=True)
 
     def _land(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
-        with logged("landing", {"source": self.name, "table": self.table.path}) as work:
+        with log_work("landing", {"source": self.name, "table": self.table.path}) as work:
             work.result = landing = self._replace_changed(partitions, replay)
         return landing
 
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
-            reshaped, quarantined = self._reshaped(replay), self.quarantine.counts()
-            found = self._found(partitions, quarantined, replay, reshaped)
+            reshaped, quarantined = self._is_reshaped(replay), self.quarantine.counts()
+            found = self._find_changes(partitions, quarantined, replay, reshaped)
             written = Written(0)
             if found.changed or found.removed or found.whole:
                 self._check_keys(found.present)
@@ -150,10 +150,10 @@ class Landings:
     def _root(self) -> Path:
         return Path(self.files.path)
 
-    def _found(
+    def _find_changes(
         self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
     ) -> Found:
-        """Return what is to be written: what changed, what was left out and should not be, or all.
+        """Return the partitions to write: those that changed, those that were left out wrongly, or all.
 
         A value is landed in all its spellings: who names one of them means its rows, and removing one takes them all.
         """
@@ -165,19 +165,21 @@ class Landings:
         if replay and known and not whole:
             wanted = [p for p in quarantined if p in present or p in known]
         else:
-            wanted = self._wanted(None if whole else partitions, present, known)
-        meant = self._meant(present, known)
+            wanted = self._select_partitions(None if whole else partitions, present, known)
+        meant = self._find_values(present, known)
         named = {meant[p] for p in wanted}
         wanted = dict.fromkeys([*wanted, *(p for p in meant if meant[p] in named)])
         removed = tuple(p for p in wanted if p not in present)
         cleared = {meant[p] for p in removed}
         again |= {p for p in wanted if meant[p] in cleared}
         anyway = whole or partitions is not None
-        seen = {p: self._seen(present[p], None if anyway else known.get(p)) for p in wanted if p in present}
+        seen = {
+            p: self._describe_partition(present[p], None if anyway else known.get(p)) for p in wanted if p in present
+        }
         changed = tuple(p for p in seen if whole or p in again or seen[p].digest != known.get(p, PENDING).digest)
         return Found(present, known, seen, changed, removed, anew, whole)
 
-    def _meant(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
+    def _find_values(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
         """Return the value of each partition; its key if all landed ones exist, so that none can be respelt."""
         keys = [*present, *(key for key in known if key not in present)]
         if not present or len(keys) == len(present):
@@ -208,7 +210,7 @@ class Landings:
             )
         return schema
 
-    def _reshaped(self, replay: bool) -> bool:
+    def _is_reshaped(self, replay: bool) -> bool:
         """Return whether the landed table has another schema or partitioning; raises SourceError where that is not
         allowed.
         """
@@ -224,7 +226,7 @@ class Landings:
         columns = [] if self.files.partition_by is None else [self.files.partition_by]
         return landed != declared or self.table.partitioned_by(version) != columns
 
-    def _wanted(
+    def _select_partitions(
         self, partitions: Sequence[str] | None, present: Mapping[str, Partition], known: Mapping[str, Known]
     ) -> list[str]:
         if partitions is None:
@@ -235,7 +237,7 @@ class Landings:
                 raise SourceError(f"source {self.name} has no partition {partition!r}. Put its files at {where}.")
         return list(dict.fromkeys(partitions))
 
-    def _seen(self, partition: Partition, known: Known | None) -> Known:
+    def _describe_partition(self, partition: Partition, known: Known | None) -> Known:
         """Return the manifest's entry of a partition; known: the old one, kept if name, size and time of its files are
         the same.
 

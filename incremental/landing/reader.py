@@ -69,17 +69,17 @@ class Records:
         """Return the rows of some partitions, possibly none; reading them fails at a malformed row."""
         if not partitions:
             return cast(DataFrame, cast(Any, self.spark).createDataFrame([], self.schema))
-        return self._typed(self._partitions(partitions, {}), partitions)
+        return self._cast(self._partitions(partitions, {}), partitions)
 
     def fitting(self, partitions: Sequence[Partition]) -> DataFrame:
         """Return the well-formed rows."""
-        return self._typed(self._partitions(partitions, PERMISSIVE).where(F.col(CORRUPT).isNull()), partitions)
+        return self._cast(self._partitions(partitions, PERMISSIVE).where(F.col(CORRUPT).isNull()), partitions)
 
     def placed(self, partitions: Sequence[Partition], permissive: bool) -> DataFrame:
         """Return the rows, or if permissive the well-formed ones, with PARTITION, FILE and PLACE."""
         read = self._partitions(partitions, PERMISSIVE if permissive else {}, places=True)
         read = read.where(F.col(CORRUPT).isNull()) if permissive else read
-        return self._typed(read.withColumn(PARTITION, self._partition_text(partitions)), partitions, PLACED)
+        return self._cast(read.withColumn(PARTITION, self._partition_text(partitions)), partitions, PLACED)
 
     def malformed(self, partitions: Sequence[Partition]) -> DataFrame:
         """Return the malformed rows: partition, file, row (as in the file), reason, and in PLACE their order."""
@@ -159,7 +159,7 @@ class Records:
             return F.lit(UNPARTITIONED)
         return F.coalesce(self._key(partitions), F.lit(HIVE_NULL))
 
-    def _typed(self, frame: DataFrame, partitions: Sequence[Partition], also: Sequence[str] = ()) -> DataFrame:
+    def _cast(self, frame: DataFrame, partitions: Sequence[Partition], also: Sequence[str] = ()) -> DataFrame:
         """Return the declared columns in their order, and some others of the frame."""
         column, values = self.files.partition_by, {f.name: F.col(quoted(f.name)) for f in self.schema}
         if self.files.format == "binary" and "path" in values:
@@ -185,7 +185,7 @@ class Records:
     def _reason(self) -> Column:
         """Return why a row is malformed: read again as text, a value that is present has become NULL."""
         fields = [(field.name, field.dataType.simpleString()) for field in self._own]
-        texts = self._parsed("STRING")
+        texts = self._parse_again("STRING")
         _, whole = row_parser(self.files.format)
         faults = [
             F.when(
@@ -196,7 +196,7 @@ class Records:
         ]
         return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
 
-    def _parsed(self, kind: str) -> Column:
+    def _parse_again(self, kind: str) -> Column:
         """Read a malformed row again, every value as one type; the whole row as text if it is no record.
 
         A row that was read has an end, and each of the parsers here would hold a value of the longest length.
@@ -212,7 +212,7 @@ class Records:
         plain = [texts[field.name] for field in self._own]
         if self.files.format != "json":
             return plain
-        values = self._parsed("VARIANT")
+        values = self._parse_again("VARIANT")
         return [
             F.when(F.schema_of_variant(values[name]) == "STRING", F.to_json(values[name])).otherwise(text)
             for name, text in zip((field.name for field in self._own), plain, strict=True)

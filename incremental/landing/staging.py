@@ -47,7 +47,7 @@ class Staging:
         for path in paths:
             target = self.folder / path.relative_to(self.root)
             make_private(target.parent)
-            if not self._linked(path, target):
+            if not self._link(path, target):
                 with open_file_within(self.source, self.root, path) as file, target.open("xb") as copy:
                     shutil.copyfileobj(file, copy, 1 << 20)
 
@@ -55,7 +55,7 @@ class Staging:
         """Remove our folder, with what a crash left in it."""
         Folder(self.folder).remove()
 
-    def _linked(self, path: Path, target: Path) -> bool:
+    def _link(self, path: Path, target: Path) -> bool:
         """Return whether the file could be linked; refuses a name that became a link or a pipe meanwhile."""
         with open_folder_of(self.source, self.root, path) as (folder, name), suppress(OSError):
             os.link(name, target, src_dir_fd=folder, follow_symlinks=False)

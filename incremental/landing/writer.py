@@ -70,13 +70,13 @@ class Replacement:
         except JavaError as error:
             if self.records.files.malformed == "fail" or not self.changed:
                 raise self._complaint(error) from error
-            return self._quarantining(error)
+            return self._quarantine_and_land(error)
         if sum(self.quarantined.values()) > self._others:
             self.quarantine.clear(self._quarantine_condition)
         return rows
 
-    def _quarantining(self, error: Exception) -> int:
-        """Land what fits, after what does not is in quarantine; error: what was said of the first row that does not."""
+    def _quarantine_and_land(self, error: Exception) -> int:
+        """Land the rows that fit, after the others are in quarantine; error: Spark's error for the first of these."""
         most = self.quarantine.files.quarantine_limit - self._others
         try:
             with computed_once(self.records.malformed(self.changed).limit(max(most, 0) + 1)) as malformed:
@@ -121,7 +121,7 @@ class Replacement:
     def _take_in(self, horizon: Horizon) -> None:
         """Put malformed and late rows in quarantine, in place of those of their partitions."""
         most = self.quarantine.files.quarantine_limit - self._others
-        late = horizon.quarantined(self.records.placed(self.changed, True))
+        late = horizon.late_rows(self.records.placed(self.changed, True))
         with computed_once(self.records.malformed(self.changed).unionByName(late).limit(max(most, 0) + 1)) as found:
             count = found.count()
             if refusal := self.quarantine.refusal(found, count + self._others):
@@ -133,7 +133,7 @@ class Replacement:
 
     def _too_late(self, horizon: Horizon, count: int) -> SourceError:
         """Return the error for late rows, which cites the first one."""
-        late = horizon.quarantined(self.records.placed(self.changed, False)).orderBy("file", PLACE)
+        late = horizon.late_rows(self.records.placed(self.changed, False)).orderBy("file", PLACE)
         (row,) = late.limit(1).collect()
         what = f"source {self.name} was not landed: {count:,} of its rows are late, the first one in "
         what += self.records.with_original_paths(str(row["file"]))

@@ -89,12 +89,12 @@ def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
         match kind:
             case "UnresolvedRelation":
                 *schema, name = map(str, catalyst.sequence(node.multipartIdentifier()))
-                if schema or folded(name, case_sensitive) not in common:
+                if schema or fold_case(name, case_sensitive) not in common:
                     yield name.lower()
             case "UnresolvedWith":
                 for each in catalyst.sequence(node.cteRelations()):
                     waiting.append((each._2(), common))
-                    common = common | {folded(str(each._1()), case_sensitive)}
+                    common = common | {fold_case(str(each._1()), case_sensitive)}
                 waiting += [(child, common) for child in children]
             case _ if kind in AT_A_VERSION:
                 waiting.append((node.relation(), common))
@@ -105,12 +105,12 @@ def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
                 waiting += [(each, common) for each in (*children, *inner)]
 
 
-def folded(name: str, case_sensitive: bool) -> str:
+def fold_case(name: str, case_sensitive: bool) -> str:
     """Return a name as Spark compares it with that of a common table expression."""
     return name if case_sensitive else name.lower()
 
 
-def called(
+def call_query(
     spark: SparkSession,
     query: Callable[..., DataFrame],
     declared: Iterable[str],
@@ -128,12 +128,12 @@ def called(
             break  # by position, as far as given: Python's error names a missing one
         given.append(named.pop(name))
     if any(map(is_rest, parameters(query).values())):
-        named |= {name: awaited(spark, name, frame) for name in declared if name not in explicit}
+        named |= {name: defer_source(spark, name, frame) for name in declared if name not in explicit}
     return query(*given, **named)
 
 
-def awaited(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
-    """The frame of a source, made when the query function uses it; that raises NoDataError where it has no schema."""
+def defer_source(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
+    """Return the frame of a source, created at its first use, which raises NoDataError without a schema."""
 
     def made() -> DataFrame:
         found = frame(name)
@@ -141,7 +141,7 @@ def awaited(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | N
             raise NoDataError(name)
         return found
 
-    return catalyst.deferred(spark, made)
+    return catalyst.defer(spark, made)
 
 
 def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:

@@ -41,11 +41,11 @@ class Names:
     def fresh(self, wish: str) -> str:
         """Return an unused name: the wish itself, else with a number; only letters, digits and underscores."""
         self.created.append(
-            self._given[len(self.created)] if len(self.created) < len(self._given) else self._unused(wish)
+            self._given[len(self.created)] if len(self.created) < len(self._given) else self._choose_name(wish)
         )
         return self.created[-1]
 
-    def _unused(self, wish: str) -> str:
+    def _choose_name(self, wish: str) -> str:
         wish = re.sub(r"^(_\w+?)_\d+$", r"\1", wish)  # Catalyst numbers its own names by process
         stem = re.sub(r"\W+", "_", wish).strip("_").lower() or "c"
         stem = stem if stem[0].isalpha() else f"c{stem}"

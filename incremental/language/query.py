@@ -27,8 +27,8 @@ from incremental.language.determinism.tie_breaking import break_ties_before_tran
 from incremental.language.loops.options import evaluated_by
 from incremental.language.loops.recording import LoopRecorder, RecordedLoops
 from incremental.language.loops.recursion import run_sql
-from incremental.language.mentions import NoDataError, called, mentions
-from incremental.language.monoids.registration import named_in, register
+from incremental.language.mentions import NoDataError, call_query, mentions
+from incremental.language.monoids.registration import find_named, register
 from incremental.language.mrql.program.inputs import NoSchemaError
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.mrql.program.running import run_program
@@ -146,7 +146,7 @@ class Analysis:
         """The answer's columns under the user's names."""
         return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
 
-    def translated(self, names: Sequence[str] = ()) -> Query:
+    def translate(self, names: Sequence[str] = ()) -> Query:
         """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
         translation = Translation(self.spark, self.relations, names, self.loops, self.monoids)
         algebra = translation.translate_query(self.normal)
@@ -176,7 +176,7 @@ def read_query(
 
     Raises QueryError when Spark cannot analyse it, and when it is a command.
     """
-    return analyse(spark, query, schemas, schemas.get, monoids).translated(names)
+    return analyse(spark, query, schemas, schemas.get, monoids).translate(names)
 
 
 def analyse(
@@ -248,10 +248,10 @@ def evaluate(
     spark: for a query text, a session of its own. frame: that of a source, None where it has none. monoids: by their
     names in lower case; their functions are created in the session.
     """
-    register(spark, named_in(query, monoids) if isinstance(query, str) else monoids.values())
+    register(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
     try:
         if callable(query):
-            return answered(called(spark, query, declared, frame))
+            return require_frame(call_query(spark, query, declared, frame))
         schemas = dict[str, StructType]()
         for name in mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
@@ -274,7 +274,7 @@ def evaluate(
         ) from error
 
 
-def answered(found: object) -> DataFrame:
+def require_frame(found: object) -> DataFrame:
     """Return the DataFrame of a query function; raises QueryError if it returned anything else."""
     if not isinstance(found, DataFrame):
         raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame. Return the answer.")

@@ -48,12 +48,12 @@ def types_of(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
-def translated(analysis: Analysis, kept: Recipe | None) -> Query:
+def translate_analysis(analysis: Analysis, kept: Recipe | None) -> Query:
     """Translate a query, under the names of the stored state if it is the same query. Raises QueryError."""
-    query = analysis.translated()
+    query = analysis.translate()
     if kept is None or query.fingerprint == kept.fingerprint:
         return query
-    named = analysis.translated(kept.names)
+    named = analysis.translate(kept.names)
     return named if named.fingerprint == kept.fingerprint else query
 
 

@@ -51,23 +51,23 @@ class Scalars:
 
     def opaque(self, expression: J) -> Opaque:
         """Return an opaque scalar of any expression, its attributes renamed."""
-        renamed = self._renamed(expression)
+        renamed = self._rename(expression)
         self._check(renamed)
         columns = frozenset(str(attribute.name()) for attribute in self._references(renamed))
         return Opaque(self._text_of(renamed), type_text(renamed.dataType()), columns, renamed)
 
     def operator_text(self, expression: J) -> str:
         """Return the text of an expression within an operator of Spark's; its row-wise parts are checked."""
-        renamed = self._renamed(expression)
+        renamed = self._rename(expression)
         for part in rowwise_parts(renamed):
             self._check(part)
         return self._text_of(renamed)
 
     def text(self, expression: J) -> str:
         """Return the text of an expression without checking it."""
-        return self._text_of(self._renamed(expression))
+        return self._text_of(self._rename(expression))
 
-    def _renamed(self, expression: J) -> J:
+    def _rename(self, expression: J) -> J:
         """Return the expression over the plan's unique names."""
 
         def replace(node: J) -> J | None:

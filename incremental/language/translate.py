@@ -80,7 +80,7 @@ class Translation:
         self._aggregates = Aggregates(spark, self.names, self.scalars, monoids or {})
         self._used: set[int] = set()
         recorded = recorded or RecordedLoops()
-        self.loops = LoopTranslation(spark, self.names, recorded, self._ordered, self._translate_ordered)
+        self.loops = LoopTranslation(spark, self.names, recorded, self._order_columns, self._translate_ordered)
 
     def translate_query(self, node: J) -> Plan:
         """Return the plan of a query or subquery; its sources have only the columns that it uses."""
@@ -90,7 +90,7 @@ class Translation:
     def _translate_ordered(self, node: J) -> Plan:
         """Return the plan of a query of its own, with its columns in the order of Spark's output."""
         self._used |= used_attributes(node)
-        return self._ordered(node)
+        return self._order_columns(node)
 
     def plan(self, node: J) -> Plan:
         """Return the plan of a Catalyst node and all below it."""
@@ -98,10 +98,10 @@ class Translation:
         if name in TRANSPARENT:
             return self.plan(node.child())
         if name not in WITH_SUBQUERIES and (inner := inner_plans(self._spark, node)):
-            return self._unsupported(node, "subquery", name, inner)
+            return self._refuse(node, "subquery", name, inner)
         rule = getattr(self, f"_translate_{name.lower()}", None)
         if rule is None:
-            return self._unsupported(node, "operator", name)
+            return self._refuse(node, "operator", name)
         return rule(node)
 
     def _translate_logicalrdd(self, node: J) -> Plan:
@@ -160,9 +160,9 @@ class Translation:
         return Expand(child, projections, tuple(self.names.column(a) for a in catalyst.sequence(node.output())))
 
     def _translate_union(self, node: J) -> Plan:
-        return Union(tuple(self._ordered(child) for child in catalyst.sequence(node.children())))
+        return Union(tuple(self._order_columns(child) for child in catalyst.sequence(node.children())))
 
-    def _ordered(self, node: J) -> Plan:
+    def _order_columns(self, node: J) -> Plan:
         """Return the plan of a node with its columns in the order of Spark's output."""
         plan = self.plan(node)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
@@ -173,18 +173,18 @@ class Translation:
         keys = catalyst.sequence(node.groupingExpressions())
         keys_of_rows = [key for key in keys if not is_session(key)]
         if len(keys_of_rows) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):
-            return self._grouped(node, keys_of_rows, node.aggregateExpressions())
+            return self._recompute_groups(node, keys_of_rows, node.aggregateExpressions())
         return self._aggregates.translate(node, self.plan(node.child()), self._join_subqueries)
 
     def _translate_flatmapgroupsinpandas(self, node: J) -> Plan:
         function = catalyst.vector(self._spark, [node.functionExpr()])
-        return self._grouped(node, catalyst.sequence(node.groupingAttributes()), function)
+        return self._recompute_groups(node, catalyst.sequence(node.groupingAttributes()), function)
 
     _translate_flatmapgroupsinarrow = _translate_flatmapgroupsinpandas
 
-    def _grouped(self, node: J, keys: list[J], computed: J) -> Plan:
+    def _recompute_groups(self, node: J, keys: list[J], computed: J) -> Plan:
         """Return an operator of Spark's on each group, which recomputes touched groups."""
-        child = self._ordered(node.child())
+        child = self._order_columns(node.child())
         scalars = [self.scalars.scalar(key) for key in keys]
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         text = "; ".join(self.scalars.opaque(without_alias(e)).text for e in catalyst.sequence(computed))
@@ -200,7 +200,7 @@ class Translation:
         else:
             kind = JOINS.get(catalyst.kind(join_type).rstrip("$"))
         if kind is None:
-            return self._unsupported(node, "join type", str(join_type.sql()))
+            return self._refuse(node, "join type", str(join_type.sql()))
         condition, own = catalyst.option(node.condition()), left
         if condition is not None:
             left, (condition,) = self._join_subqueries(left, [condition])
@@ -242,7 +242,7 @@ class Translation:
         stack = limit_stack(node)
         for each in stack:
             if inner := row_dependent_plans(self._spark, each):
-                return self._unsupported(node, "subquery in a limit", inner=inner)
+                return self._refuse(node, "subquery in a limit", inner=inner)
         child = self.plan(stack[-1].child())
         text = limit_text(stack, self.scalars, self.names)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
@@ -265,7 +265,7 @@ class Translation:
     def _translate_unionloopref(self, node: J) -> Plan:
         return self.loops.union_loop_rows(node)
 
-    def _unsupported(self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = ()) -> Plan:
+    def _refuse(self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = ()) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
         children = tuple(self.plan(child) for child in catalyst.sequence(node.children()))
         children += tuple(self.translate_query(normal_form(self._spark, plan)) for plan in inner)
@@ -285,7 +285,7 @@ class Translation:
             normal = one_row(self._spark, normal_form(self._spark, node.plan()))
             self._used |= used_attributes(normal)
             value = self.names.column(catalyst.sequence(normal.output())[0])
-            joined = Join(joined, self._ordered(normal), "inner", None)
+            joined = Join(joined, self._order_columns(normal), "inner", None)
             return self.names.attribute(value)
 
         replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]

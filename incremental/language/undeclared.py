@@ -52,7 +52,7 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
         name = table_name(leaf)
         if name and (source := missing.get(name[-1].lower())) is not None:
             raise NoDataError(source)
-    raise QueryError(" Also, ".join(dict.fromkeys(sentence(spark, leaf, view) for leaf, view in found)))
+    raise QueryError(" Also, ".join(dict.fromkeys(refuse_read(spark, leaf, view) for leaf, view in found)))
 
 
 def reads_views(plan: J, sources: Collection[str]) -> bool:
@@ -97,14 +97,14 @@ def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, st
         yield from leaves_by_view(children, through)
 
 
-def sentence(spark: SparkSession, leaf: J, view: str) -> str:
+def refuse_read(spark: SparkSession, leaf: J, view: str) -> str:
     """Return the error for an undeclared read, with its fix; view: the one that it is read through, if any."""
-    what, instead = described(spark, leaf)
+    what, instead = describe_read(spark, leaf)
     through = f" (read through the view {view})" if view else ""
     return f"{what}{through} is not a declared source. {instead[0].upper()}{instead[1:]}."
 
 
-def described(spark: SparkSession, leaf: J) -> tuple[str, str]:
+def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
     """Return the description of an undeclared read, and its fix."""
     if name := table_name(leaf):
         shown, format_ = ".".join(name), str(catalyst.option(leaf.catalogTable().get().provider()) or "")
@@ -115,7 +115,7 @@ def described(spark: SparkSession, leaf: J) -> tuple[str, str]:
         return f"table {shown}", COPY.format(f"what it holds ({format_ or 'not a Delta table'})")
     match catalyst.kind(leaf):
         case "LogicalRelation":
-            return of_relation(spark, leaf.relation())
+            return describe_relation(spark, leaf.relation())
         case "LogicalRDD":
             return "an RDD (createDataFrame, a checkpoint)", (
                 "write constant rows as VALUES in SQL, and declare the table or the files that others come from"
@@ -128,7 +128,7 @@ def described(spark: SparkSession, leaf: J) -> tuple[str, str]:
             return f"what Spark's {kind} gives", COPY.format("it")
 
 
-def of_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
+def describe_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
     """Return the description of a relation that is not a catalog table, and its fix."""
     files = catalyst.jvm(spark).java.lang.Class.forName("org.apache.spark.sql.execution.datasources.HadoopFsRelation")
     if not files.isInstance(relation):

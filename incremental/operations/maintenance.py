@@ -34,7 +34,7 @@ from incremental.store.journal import Entry
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now, seconds_since
-from incremental.telemetry.events import logged
+from incremental.telemetry.events import log_work
 
 WEEK_HOURS = 168.0
 KEPT_ENTRIES = 200  # entries of the journal
@@ -134,13 +134,13 @@ class MaintenanceRun:
         removed: list[int] = []
         for folder in sorted(self.store.folder.glob("g*")):
             number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
-            if number in needed or not self._superseded(number):
+            if number in needed or not self._is_superseded(number):
                 continue
             Folder(folder).remove()
             removed.append(number)
         return tuple(removed)
 
-    def _superseded(self, generation: int) -> bool:
+    def _is_superseded(self, generation: int) -> bool:
         """Return whether readers moved to a later generation before the retention began."""
         since = superseded_since(self.store.folder, generation)
         return since is not None and seconds_since(since) / HOUR >= self.hours
@@ -166,7 +166,7 @@ def upkeep(
 
     Raises StateError if an epoch is unfinished or there is none, BusyError if another process works on the view.
     """
-    with update_metrics(store, inputs, attempt=False), logged("upkeep", {"view": store.view}) as work:
+    with update_metrics(store, inputs, attempt=False), log_work("upkeep", {"view": store.view}) as work:
         work.result = done = maintain_locked(store, mode_policy, hours, progress)
     return done
 
@@ -184,7 +184,7 @@ def maintain_locked(store: Store, mode_policy: ModePolicy, hours: float, progres
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted. Refresh it first.")
         maintenance = mode_policy.of(last.intent.mode)
         if found := redefinition(view, store.journal, last, mode_policy.current, maintenance):
-            raise found.refused("Rebuild the view, or restore what changed")
+            raise found.refuse("Rebuild the view, or restore what changed")
         Publisher(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:
             return MaintenanceRun(store, maintenance, hours, progress).run(last)

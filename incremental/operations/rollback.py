@@ -33,7 +33,7 @@ from incremental.refresh.upstream import Inputs, Progress
 from incremental.store.journal import Entry, Intent
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
-from incremental.telemetry.events import Work, logged
+from incremental.telemetry.events import Work, log_work
 
 ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
 MOST_BUCKETS = 4096  # each is a folder and a file
@@ -55,7 +55,7 @@ class Rollback:
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
             raise StateError(f"view {view} cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
-        with self._locked("rebucket") as work:
+        with self._lock("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
                 raise StateError(f"view {view} has no finished epoch. Refresh it first.")
@@ -69,7 +69,7 @@ class Rollback:
 
         Raises StateError if there is no such epoch or its files are gone, ChangedQueryError if another query made it.
         """
-        with self._locked("rollback") as work:
+        with self._lock("rollback") as work:
             entry = self._find_entry(epoch, generation)
             work.result = report = self._start_generation(
                 entry, f"go back to {describe_epoch(entry)}", entry.intent.buckets, progress
@@ -77,11 +77,11 @@ class Rollback:
         return report
 
     @contextmanager
-    def _locked(self, what: str) -> Generator[Work]:
+    def _lock(self, what: str) -> Generator[Work]:
         """Take the view's lock, log the work, and write the view's metrics after it."""
         store = self._store
         held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
-        with update_metrics(store, self._inputs), logged(what, {"view": store.view}) as work, held:
+        with update_metrics(store, self._inputs), log_work(what, {"view": store.view}) as work, held:
             yield work
 
     def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
@@ -90,7 +90,7 @@ class Rollback:
         maintenance = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
         if found := self._planner.redefinition(entry):
-            raise found.refused(f"To {what}, restore what was; else rebuild the view")
+            raise found.refuse(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, maintenance)
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}

@@ -21,7 +21,7 @@ from incremental.algebra.sqltext import quoted, simple_types
 from incremental.operations.sampling import Sample
 from incremental.spark.checkpoint import computed_once
 from incremental.store.journal import Intent
-from incremental.telemetry.events import logged
+from incremental.telemetry.events import log_work
 
 DIGITS = 9
 SAMPLE = 5
@@ -111,7 +111,7 @@ def verify(
 
     points: what one batch step found of the loops to a tolerance, whose stored answers the batch query read.
     """
-    with logged("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
+    with log_work("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
         work.result = verification = compare(intent, versions, expected, actual, sample, points)
     return verification
 

@@ -21,7 +21,7 @@ class Redefinition:
     what: str
     lines: tuple[str, ...]
 
-    def refused(self, instead: str) -> ChangedQueryError:
+    def refuse(self, instead: str) -> ChangedQueryError:
         """Return the error that refuses the change; instead: the fix."""
         return ChangedQueryError("\n  ".join([f"{self.what}. {instead}.", *self.lines]))
 
@@ -37,7 +37,7 @@ def redefinition(
     if maintenance is None:
         return None
     kept, now = set(entry.after or entry.intent.tables), set(maintenance.tables)
-    if (not kept or kept == now) and (entry.report is not None or begun_as(entry.intent, maintenance)):
+    if (not kept or kept == now) and (entry.report is not None or would_write_same(entry.intent, maintenance)):
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
@@ -47,7 +47,7 @@ def redefinition(
     )
 
 
-def begun_as(intent: Intent, maintenance: Maintenance) -> bool:
+def would_write_same(intent: Intent, maintenance: Maintenance) -> bool:
     """Return whether an unfinished epoch would write the states that it began with, if they were recorded."""
     columns = {name: set(stored[1:]) for name, stored in maintenance.states.items()}
     return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}

@@ -97,7 +97,7 @@ class Checks:
             case PrimaryKeyFact():
                 return self._key(fact, new)
             case ForeignKeyFact():
-                return self._dangling(fact, new) + (() if new else self._orphaned(fact))
+                return self._dangling(fact, new) + (() if new else self._find_orphans(fact))
             case AppendOnlyFact():
                 return self._append_only(fact)
             case _:
@@ -119,7 +119,7 @@ class Checks:
         return offences
 
     def _key(self, fact: PrimaryKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
-        if not new and not self._changed(fact.source):
+        if not new and not self._has_changed(fact.source):
             return ()
         names, width = key_names(fact.columns), len(fact.columns)
         missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
@@ -146,7 +146,7 @@ class Checks:
 
     def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
         """Find added references to keys that do not exist."""
-        if not new and not self._changed(fact.source):
+        if not new and not self._has_changed(fact.source):
             return ()
         names, width = key_names(fact.columns), len(fact.columns)
         sentence = (
@@ -158,7 +158,7 @@ class Checks:
             rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
             return (Offence(sample_texts(rest, names), fact.columns, sentence),)
         rest = self._referring(fact, False)
-        if self._changed(fact.to):
+        if self._has_changed(fact.to):
             rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
         rest = self._hold(rest)
 
@@ -168,9 +168,9 @@ class Checks:
 
         return (Suspect(rest, width, look),)
 
-    def _orphaned(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
+    def _find_orphans(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
         """Find removed keys that are still referenced."""
-        if not self._changed(fact.to) or not self._epoch.differences[fact.to].removed:
+        if not self._has_changed(fact.to) or not self._epoch.differences[fact.to].removed:
             return ()
         names, width = key_names(fact.key), len(fact.key)
         removed = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*names)
@@ -221,7 +221,7 @@ class Checks:
     def _after(self, source: str) -> DataFrame:
         return self._epoch.sources[source].at(self._epoch.intent.sources[source].after)
 
-    def _changed(self, source: str) -> bool:
+    def _has_changed(self, source: str) -> bool:
         return not self._epoch.differences[source].empty
 
     def _at(self, source: str) -> str:

@@ -78,17 +78,17 @@ class Epoch:
         """Return the mark of this epoch's write to a table."""
         return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
 
-    def written(self, table: str) -> bool:
+    def is_written(self, table: str) -> bool:
         """Return whether an earlier attempt at this epoch wrote the table."""
-        return self.resumed and self.marked(table)
+        return self.resumed and self.is_marked(table)
 
-    def marked(self, table: str) -> bool:
+    def is_marked(self, table: str) -> bool:
         """Return whether the table has the mark of this epoch, or of a later one: Delta skips further writes."""
         return is_marked(self.tables[table], self.intent, table)
 
-    def reached(self, table: str) -> bool:
+    def has_reached(self, table: str) -> bool:
         """Return whether the table was written in this epoch; on a first attempt from its version, without a job."""
-        return self.marked(table) if self.resumed else self.tables[table].version() != self.before(table)
+        return self.is_marked(table) if self.resumed else self.tables[table].version() != self.before(table)
 
     def before(self, table: str) -> int | None:
         """Return a table's version when the epoch began."""
@@ -165,7 +165,7 @@ class EpochLeaves:
         """Whether there is no epoch before this one."""
         return self.epoch.initial
 
-    def changed(self, leaf: Leaf) -> bool:
+    def has_changed(self, leaf: Leaf) -> bool:
         """Return whether files of the source were added or removed, or the state or the loop was written."""
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
@@ -245,7 +245,7 @@ class EpochLeaves:
             Semijoin(self.lowering).of_keys(side, keys, state.touched, few)
             for side in (self._state(leaf, version, buckets) for version in (state.before, state.after))
         )
-        terms = [(leaf.columns, new), self.lowering.negated(leaf.columns, old)]
+        terms = [(leaf.columns, new), self.lowering.negate(leaf.columns, old)]
         return self.lowering.union(leaf.columns, terms)
 
     def _source(self, leaf: SourceRead, table: VersionedTable, version: int | None) -> Relation:
@@ -279,7 +279,7 @@ class EpochLeaves:
         rows = self._at(state.table, version)
         if buckets is not None and layout.buckets > 1:
             rows = rows.where(F.col(BUCKET).isin(list(buckets)))
-        return self.lowering.computed(rows, items)
+        return self.lowering.compute(rows, items)
 
 
 def stored_leaf(leaf: Leaf) -> SourceRead | StateRead:

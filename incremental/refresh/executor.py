@@ -19,14 +19,14 @@ from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import EpochPlan
 from incremental.refresh.reporting import report_of, unaffected_report, with_choice, with_reason
-from incremental.refresh.state_reuse import reused
+from incremental.refresh.state_reuse import find_reusable
 from incremental.refresh.upstream import Inputs, Progress
 from incremental.spark.java_errors import explain_errors
 from incremental.spark.job_stats import Measure
 from incremental.store.journal import Intent
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
-from incremental.telemetry.events import logged
+from incremental.telemetry.events import log_work
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Executor:
         then the journal entry of an epoch that wrote nothing is removed.
         """
         intent = plan.intent
-        with logged("epoch", {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}) as work:
-            epoch, effect = self._written(plan, progress)
-            work.result = report = self._finished(plan, epoch, effect)
+        with log_work("epoch", {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}) as work:
+            epoch, effect = self._write(plan, progress)
+            work.result = report = self._finish(plan, epoch, effect)
         self.publisher.point()
         return report
 
@@ -65,15 +65,15 @@ class Executor:
             with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
                 yield
         except DeltafoldError as error:
-            self._failed(epoch, error)
+            self._fail(epoch, error)
             raise
 
-    def _written(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
+    def _write(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
         sources = slice_tables(whole.sources, intent.sources, intent.part)
-        epoch = replace(whole, sources=sources, reused=reused(self.store, intent))
+        epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check_constraints(whole, plan.maintenance.constraints)
@@ -81,7 +81,7 @@ class Executor:
             self.store.journal.begin(intent)
             return epoch, plan.maintenance.run(epoch)
 
-    def _finished(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:
+    def _finish(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:
         """Complete the journal entry; if no table changed, the last epoch is kept, at the new versions."""
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
@@ -91,7 +91,7 @@ class Executor:
             journal.finish(kept, report, last.after)
             journal.remove(intent)
             return unaffected_report(last, intent.sources, cost)
-        if not epoch.reached(plan.maintenance.tables[-1]):
+        if not epoch.has_reached(plan.maintenance.tables[-1]):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}. Rebuild the view.")
         choice = plan.choice if intent.part is None else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
@@ -99,9 +99,9 @@ class Executor:
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
-    def _failed(self, epoch: Epoch, error: DeltafoldError) -> None:
+    def _fail(self, epoch: Epoch, error: DeltafoldError) -> None:
         """Remove the entry of an epoch that wrote nothing, so the next can differ; else add the fix to the error."""
-        if not epoch.resumed and not any(epoch.marked(table) for table in epoch.tables):
+        if not epoch.resumed and not any(epoch.is_marked(table) for table in epoch.tables):
             self.store.journal.remove(epoch.intent)
             return
         begun = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun"

@@ -22,7 +22,7 @@ from incremental.dataflow.state_schema import Stored
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.incremental_refresh import no_partition_key
-from incremental.spark.checkpoint import computed_once, measured
+from incremental.spark.checkpoint import compute_measures, computed_once
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -65,13 +65,13 @@ class Recomputed:
 
     def run(self, epoch: Epoch) -> EpochResult:
         """Run the query, and publish the difference."""
-        if epoch.written(VIEW):
+        if epoch.is_written(VIEW):
             return EpochResult()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
-        with epoch.measure.phase("recompute"), computed_once(bag.consolidated(self._answer(epoch))) as new:
+        with epoch.measure.phase("recompute"), computed_once(bag.consolidate(self._answer(epoch))) as new:
             if before is None:
-                moved = bag.moved(measured(new, bag.measures))
+                moved = bag.summarise(compute_measures(new, bag.measures))
                 bag.publish(new, moved, None, epoch.mark(VIEW), needs_mapping(self.columns))
             else:
                 moved = self._exchange(new, bag, epoch, before)
@@ -84,12 +84,14 @@ class Recomputed:
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
             few = new.count() <= epoch.tuning.broadcast_rows  # quicker in one task than with a shuffle
-            moved = bag.moved(measured(bag.consolidated(change.coalesce(1) if few else change), bag.measures))
+            moved = bag.summarise(
+                compute_measures(bag.consolidate(change.coalesce(1) if few else change), bag.measures)
+            )
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
             return moved
-        with computed_once(bag.consolidated(change)) as difference:
-            moved = bag.moved(measured(difference, bag.measures))
+        with computed_once(bag.consolidate(change)) as difference:
+            moved = bag.summarise(compute_measures(difference, bag.measures))
             if moved.rows or epoch.resumed:
                 bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
             return moved

@@ -121,12 +121,12 @@ class CostBased:
     def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:
         whole = {name: float(sources[name].size()[1]) for name in pins}
         change = {
-            name: self._changed(name, pin, sources[name], whole[name] * tuning.change_share)
+            name: self._changed_bytes(name, pin, sources[name], whole[name] * tuning.change_share)
             for name, pin in pins.items()
         }
         return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
 
-    def _changed(self, name: str, pin: Pin, table: VersionedTable, expected: float) -> float:
+    def _changed_bytes(self, name: str, pin: Pin, table: VersionedTable, expected: float) -> float:
         if name in self.incremental.invariant:
             return 0.0
         if pin.before is None:

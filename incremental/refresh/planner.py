@@ -63,7 +63,7 @@ class Planner:
         kept_by = self.mode_policy.of(last.intent.mode)
         return redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
 
-    def resumed(self, last: Entry) -> EpochPlan:
+    def resume(self, last: Entry) -> EpochPlan:
         """Return the plan of an interrupted epoch, from its pinned versions; raises SourceError if these are gone."""
         self.inputs.check(last.intent.sources)
         return EpochPlan(self.mode_policy.of(last.intent.mode), last.intent, RESUMED)

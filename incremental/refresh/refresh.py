@@ -15,11 +15,11 @@ from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
 from incremental.refresh.reporting import merge_part_reports, unchanged_report, with_resumed, with_upstream
-from incremental.refresh.upstream import Done, Inputs, Progress, Targets, UpstreamState, locked
+from incremental.refresh.upstream import Done, Inputs, Progress, Targets, UpstreamState, lock_chain
 from incremental.store.journal import Entry, Pin
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
-from incremental.telemetry.events import logged
+from incremental.telemetry.events import log_work
 
 
 class Refresh:
@@ -47,8 +47,8 @@ class Refresh:
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
         store = self._store
-        locks = locked(store.folder, self.inputs, store.tuning.lock_seconds)
-        with logged("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
+        locks = lock_chain(store.folder, self.inputs, store.tuning.lock_seconds)
+        with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
             self._publisher.begin()
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)
@@ -74,7 +74,7 @@ class Refresh:
         if last is not None:
             self._check_query(last)
             self.inputs.check(last.intent.sources)
-        if last is not None and self.inputs.passed(last.intent.sources, targets):
+        if last is not None and self.inputs.find_passed(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
             sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the requested versions"
             report = replace(unchanged_report(self._store.view, entry, entry.intent.sources), sentence=sentence)
@@ -92,7 +92,7 @@ class Refresh:
         if last is None or rebuild or last.complete:
             return None
         self._check_query(last)
-        plan = self._planner.resumed(last)
+        plan = self._planner.resume(last)
         resumed = None if last.report is not None else self._executor.run(plan, progress)
         return self._finish_parts(progress, resumed)
 
@@ -141,7 +141,7 @@ class Refresh:
     def _check_query(self, last: Entry) -> None:
         """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
         if found := self._planner.redefinition(last):
-            raise found.refused("Rebuild the view, or restore what changed")
+            raise found.refuse("Rebuild the view, or restore what changed")
         self._store.journal.record(self._mode_policy.current.recipe)  # earlier releases did not record it
 
     def _replaces(self, progress: Progress | None) -> bool:

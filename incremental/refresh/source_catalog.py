@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint, collect_facts
 from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Delta, Files, SourceDeclaration, declared
+from incremental.algebra.sources import Delta, Files, SourceDeclaration, check_source
 from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
 from incremental.lake.protocol import Lake, Table
 from incremental.landing.landing import Landings, types
@@ -40,7 +40,7 @@ class Declared:
         """
         path = declaration.path if isinstance(declaration, Delta) else declaration
         check_is_path(self.spark, name, path)
-        known = declared(name, declaration)
+        known = check_source(name, declaration)
         if isinstance(known, Delta) and known.table is not None:
             known = replace(known, table=full_name(self.spark, known.table))
         self.sources[name] = known

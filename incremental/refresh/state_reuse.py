@@ -40,7 +40,7 @@ class Reused:
         return self.rows.select(*columns).withColumn(BUCKET, F.expr(layout.bucket_sql))
 
 
-def reused(store: Store, intent: Intent) -> Mapping[str, Reused]:
+def find_reusable(store: Store, intent: Intent) -> Mapping[str, Reused]:
     """Return the states of an epoch that the generation before has at the same versions."""
     begins = intent.epoch == 1 and intent.part is None and intent.states
     entries = store.journal.entries() if begins else ()

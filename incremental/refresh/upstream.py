@@ -161,7 +161,7 @@ class Inputs:
         if name not in self.views:
             table = self.tables[name]
             if known is not None and not is_pinned(known, table):
-                raise recreated(self.view, name, table)
+                raise refuse_recreated(self.view, name, table)
             target = targets[self.places[name]]
             return Pin(before, target, table.identity(), commit=table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
@@ -177,10 +177,10 @@ class Inputs:
         if known is None or known.identity == pin.identity:
             return pin
         if known.place in (None, place):
-            raise recreated(self.view, name, table)
+            raise refuse_recreated(self.view, name, table)
         old = self._table(name, known)
         if old.version() is None or old.identity() != known.identity:
-            raise recreated(self.view, name, old)
+            raise refuse_recreated(self.view, name, old)
         return Pin(before, version, pin.identity, place, known.place, bases)
 
     def check(self, pins: Mapping[str, Pin]) -> None:
@@ -191,7 +191,7 @@ class Inputs:
             if name in self.tables and table.version() is None:
                 raise SourceError(no_data(name, table))
             if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
-                raise recreated(self.view, name, table)
+                raise refuse_recreated(self.view, name, table)
 
     def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
         """Raise SourceError for versions that lack a column that the query reads, or have it with another type."""
@@ -207,7 +207,7 @@ class Inputs:
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
 
-    def passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
+    def find_passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
         """Return the base sources that an epoch has at later versions than requested."""
         consumed = base_versions(pins)
         return [way for way, place in self.places.items() if consumed.get(way, 0) > targets[place]]
@@ -259,7 +259,7 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
     return found in ("", pin.commit)
 
 
-def recreated(view: str, name: str, table: VersionedTable) -> SourceError:
+def refuse_recreated(view: str, name: str, table: VersionedTable) -> SourceError:
     """Return the error for a table with another identity than before."""
     other = "" if table.label == table.path else f", or its name now refers to another table, at {table.path}"
     return SourceError(
@@ -274,7 +274,7 @@ def prefixed_progress(below: UpstreamView, progress: Progress | None) -> Progres
 
 
 @contextmanager
-def locked(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
+def lock_chain(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
     """Lock a view and all views below it, in a fixed order, so that two refreshes cannot deadlock.
 
     Yields an object whose `close` frees the locks of those below early.

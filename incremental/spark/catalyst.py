@@ -282,7 +282,7 @@ def explicit_settings(spark: SparkSession) -> dict[str, str]:
     return {key: value for key, _, value in (line.partition(" -> ") for line in lines)}
 
 
-def deferred(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
+def defer(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
     """Return a DataFrame that `make` creates at its first use."""
     return Deferred(spark, make)
 

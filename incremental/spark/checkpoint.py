@@ -46,26 +46,24 @@ class Checkpoints:
 
     def small(self, frame: DataFrame) -> DataFrame:
         """Compute the frame now in one task; the driver keeps its rows if they are few."""
-        return self.measured(frame, [F.count(F.lit(1)).alias("rows")], True)[0]
+        return self.measure(frame, [F.count(F.lit(1)).alias("rows")], True)[0]
 
-    def measured(
-        self, frame: DataFrame, measures: Sequence[Column], small: bool
-    ) -> tuple[DataFrame, Mapping[str, Any]]:
+    def measure(self, frame: DataFrame, measures: Sequence[Column], small: bool) -> tuple[DataFrame, Mapping[str, Any]]:
         """Return the frame computed once, and aggregates over it by name; small: try the driver first."""
-        if small and (local := collected(frame.coalesce(1), measures, self.most)) is not None:
+        if small and (local := collect_rows(frame.coalesce(1), measures, self.most)) is not None:
             return local
         kept = self.keep(frame)
-        return kept, measured(kept, measures)
+        return kept, compute_measures(kept, measures)
 
 
-def measured(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
+def compute_measures(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
     """Compute aggregates over a frame's computed rows by name, in a Spark job of their own."""
     row = planned_at_once(frame.agg(*measures)).first()
     assert row is not None
     return row.asDict()
 
 
-def collected(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[DataFrame, Mapping[str, Any]] | None:
+def collect_rows(frame: DataFrame, measures: Sequence[Column], most: int) -> tuple[DataFrame, Mapping[str, Any]] | None:
     """Collect a frame's rows in the driver, with aggregates over them by name, in one Spark job.
 
     Returns None if there are more rows than `most`. The values have JSON's types.

@@ -75,18 +75,18 @@ def _takes_loopback(address: str) -> bool:
 
 
 def _start_by_ps(process: int) -> str | None:
-    shown = _shown("ps", "-o", "uid=", "-o", "stat=", "-o", "lstart=", "-p", str(process)).split(maxsplit=2)
+    shown = _run("ps", "-o", "uid=", "-o", "stat=", "-o", "lstart=", "-p", str(process)).split(maxsplit=2)
     if len(shown) < 3 or shown[0] != str(os.geteuid()) or shown[1][0] in ENDED:
         return None
     return " ".join(shown[2].split())
 
 
 def _listens_by_lsof(process: int, port: int) -> bool:
-    shown = _shown("lsof", "-nP", "-a", "-p", str(process), f"-iTCP:{port}", "-sTCP:LISTEN", "-Fn")
+    shown = _run("lsof", "-nP", "-a", "-p", str(process), f"-iTCP:{port}", "-sTCP:LISTEN", "-Fn")
     return re.search(rf"^n(127\.0\.0\.1|\[::ffff:127\.0\.0\.1\]):{port}$", shown, re.MULTILINE) is not None
 
 
-def _shown(*command: str) -> str:
+def _run(*command: str) -> str:
     """Return the output of a command in the C locale and UTC; empty if it cannot run."""
     environment = os.environ | {"LC_ALL": "C", "TZ": "UTC0"}
     try:

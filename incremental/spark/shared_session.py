@@ -74,7 +74,7 @@ def attach(file: Path) -> SparkSession:
         java = gateway.jvm.org.apache.spark
         context = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
     except (OSError, Py4JError) as error:
-        raise _gone(file, f"it ended during the connection ({type(error).__name__})") from error
+        raise _refuse_host(file, f"it ended during the connection ({type(error).__name__})") from error
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     attached = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
@@ -98,14 +98,14 @@ def read_host(file: Path) -> Host:
             known = json.loads(content.read(LARGEST_FILE))
         return Host(int(known["process"]), str(known["started"]), int(known["port"]), str(known["secret"]))
     except FileNotFoundError:
-        raise _gone(file, "there is no such file") from None
+        raise _refuse_host(file, "there is no such file") from None
     except OSError as error:
         raise SetupError(
             f"Spark host {file}: it cannot be opened ({error.strerror}). Remove it, link or file, and start a host "
             f"with {COMMAND} {file}."
         ) from None
     except (ValueError, KeyError, TypeError):  # truncated by a full disk, or of another release
-        raise _gone(file, "it is not a host's file") from None
+        raise _refuse_host(file, "it is not a host's file") from None
 
 
 def greet(file: Path, host: Host) -> None:
@@ -114,17 +114,17 @@ def greet(file: Path, host: Host) -> None:
     The owner of the port is checked again after connecting, since only then no other process can take it.
     """
     if fault := host.fault:
-        raise _gone(file, fault)
+        raise _refuse_host(file, fault)
     try:
         with socket.create_connection(("127.0.0.1", host.port), timeout=ANSWER_SECONDS) as link:
             if fault := host.fault:
-                raise _gone(file, fault)
+                raise _refuse_host(file, fault)
             link.sendall(f"{AUTH_COMMAND_NAME}\n{host.secret}\n".encode())
             answer = link.recv(len(OUTPUT_VOID_COMMAND)).decode(errors="replace")
     except OSError as error:
-        raise _gone(file, f"it does not answer ({error})") from None
+        raise _refuse_host(file, f"it does not answer ({error})") from None
     if not OUTPUT_VOID_COMMAND.startswith(answer) or not answer:
-        raise _gone(file, "it rejects the secret")
+        raise _refuse_host(file, "it rejects the secret")
 
 
 def publish(spark: SparkSession, file: Path) -> Host:
@@ -229,13 +229,13 @@ def _check_connections(gateway: Any, file: Path, host: Host) -> None:
 
     def checked() -> Any:
         if fault := host.fault:
-            raise _gone(file, fault)
+            raise _refuse_host(file, fault)
         return connect()
 
     setattr(client, name, checked)
 
 
-def _gone(file: Path, reason: str) -> NoHostError:
+def _refuse_host(file: Path, reason: str) -> NoHostError:
     return NoHostError(f"Spark host {file}: {reason}. Start it with {COMMAND} {file}")
 
 

@@ -21,7 +21,7 @@ from incremental.store.journal import Journal
 from incremental.store.snapshot import answer_table
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now
-from incremental.telemetry.events import logged
+from incremental.telemetry.events import log_work
 
 OWNER = "deltafold.owner"
 
@@ -99,7 +99,7 @@ class Publisher:
         about = {"view": address.view, "generation": address.generation, "epoch": address.epoch, "as": name}
         sql_view, replaces = self._sql_view(name), self._sql_query is not None
         try:
-            with logged("publish", about):
+            with log_work("publish", about):
                 sql_view.write(shown, names, comment, properties, replaces)
         except CatalogError as error:
             raise CatalogError(

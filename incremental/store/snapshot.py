@@ -32,7 +32,7 @@ class Published:
     @property
     def entry(self) -> Entry:
         """The last complete epoch; raises StateError if there is none yet."""
-        return self._found()[0]
+        return self._find_epoch()[0]
 
     @property
     def exists(self) -> bool:
@@ -46,18 +46,18 @@ class Published:
 
     def read_consistently(self) -> tuple[Entry, DataFrame]:
         """Return the epoch and its table as of that epoch, consistent even while the view is refreshed."""
-        entry, following = self._found()
+        entry, following = self._find_epoch()
         table = self._table(entry)
         version = (
             table.version() if following is None else following.intent.tables.get(answer_table(self.store.view, entry))
         )
-        if following is None and self._found() != (entry, None):
+        if following is None and self._find_epoch() != (entry, None):
             return self.read_consistently()  # an epoch began or ended meanwhile, and the version may belong to it
         if version is None:
             raise StateError(f"the table {table.path} of view {self.store.view} is gone. Rebuild the view.")
         return entry, table.at(version)
 
-    def _found(self) -> tuple[Entry, Entry | None]:
+    def _find_epoch(self) -> tuple[Entry, Entry | None]:
         """Return the epoch, and the one that continued from its tables, if there is one."""
         entries = self.store.journal.entries()
         for number in range(len(entries) - 1, -1, -1):

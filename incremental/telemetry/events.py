@@ -75,7 +75,7 @@ def switch_on() -> None:
 
 
 @contextmanager
-def logged(work: str, subject: Mapping[str, object]) -> Generator[Work]:
+def log_work(work: str, subject: Mapping[str, object]) -> Generator[Work]:
     """Log the begin and the end of some work; subject: fields of all its events, such as the view."""
     switch_on()
     fields, start, done = {"work": uuid.uuid4().hex[:12], **subject}, time.monotonic(), Work()

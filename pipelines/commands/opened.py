@@ -34,23 +34,25 @@ class Opened:
     def land(self, partitions: Sequence[str]) -> tuple[Landing, ...]:
         """Land the changed partitions, or just these."""
         self.step("landing files")
-        return self._landed(self.pipeline, catalogue.land(self.pipeline, self.warehouse, partitions))
+        return self._record_landings(self.pipeline, catalogue.land(self.pipeline, self.warehouse, partitions))
 
     def land_below(self) -> dict[str, tuple[Landing, ...]]:
         """Land the changed partitions of every pipeline below, by name, the lowest first."""
         if not self.pipeline.chain:
             return {}
         found = catalogue.land_below(self.pipeline, self.warehouse.spark)
-        return {each.name: self._landed(each, found[each.name]) for each in self.pipeline.chain}
+        return {each.name: self._record_landings(each, found[each.name]) for each in self.pipeline.chain}
 
     def backfill(self, first: str, last: str) -> tuple[Landing, ...]:
         """Land a range of partitions."""
-        return self._landed(self.pipeline, backfill.backfill(self.pipeline, self.warehouse, first, last, self.say))
+        return self._record_landings(
+            self.pipeline, backfill.backfill(self.pipeline, self.warehouse, first, last, self.say)
+        )
 
     def replay(self, source: str | None) -> tuple[Landing, ...]:
         """Land partitions with quarantined rows again."""
         self.step("landing quarantined partitions again")
-        return self._landed(self.pipeline, catalogue.replay(self.pipeline, self.warehouse, source))
+        return self._record_landings(self.pipeline, catalogue.replay(self.pipeline, self.warehouse, source))
 
     def refresh(self, chunk: str | None, rebuild: bool = False) -> Report:
         """Refresh or rebuild the view."""
@@ -76,7 +78,7 @@ class Opened:
         self.works.append(Verified(self.pipeline, self.view, found))
         return found
 
-    def _landed(self, pipeline: catalogue.Pipeline, landings: tuple[Landing, ...]) -> tuple[Landing, ...]:
+    def _record_landings(self, pipeline: catalogue.Pipeline, landings: tuple[Landing, ...]) -> tuple[Landing, ...]:
         self.works.extend(Landed(pipeline, landing) for landing in landings)
         return landings
 

@@ -102,10 +102,10 @@ def verification(found: Verification) -> str:
 def catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
     """Render one row per pipeline; for an invalid one the reason."""
     headers = ("pipeline", "policy", "sources", "schedule", "description")
-    return table(headers, (_declared(name, found) for name, found in pipelines.items()))
+    return table(headers, (_describe(name, found) for name, found in pipelines.items()))
 
 
-def _declared(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
+def _describe(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
     if isinstance(found, Exception):
         return (name, "-", "-", "-", first_line(found))
     declared = found.declaration

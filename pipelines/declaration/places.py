@@ -22,12 +22,12 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
-def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
+def locate(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     """Return a declared path as an absolute one: variables substituted, relative to `folder`; URIs unchanged.
 
     ValueError if a variable is not set or nothing is left.
     """
-    text = _filled(path, environment)
+    text = _fill(path, environment)
     if not text.strip():
         raise ValueError("the path is empty. Name a folder")
     if CONTROL.search(text):
@@ -41,7 +41,7 @@ def located(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     return os.path.normpath(folder / Path(text).expanduser())
 
 
-def _filled(text: str, environment: Mapping[str, str]) -> str:
+def _fill(text: str, environment: Mapping[str, str]) -> str:
     """Substitute the variables in a text; raises ValueError for one that is not set."""
     filled = _VARIABLE.sub(lambda found: _variable(found, environment), text)
     if "${" in filled:
@@ -57,9 +57,9 @@ def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
     return value
 
 
-def _located(path: str, info: ValidationInfo) -> str:
+def _locate(path: str, info: ValidationInfo) -> str:
     context: Mapping[str, Any] = info.context or {}
-    return located(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
+    return locate(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
 
 
 def _local(path: str) -> str:
@@ -70,7 +70,7 @@ def _local(path: str) -> str:
 
 def _table(name: str, info: ValidationInfo) -> str:
     context: Mapping[str, Any] = info.context or {}
-    filled = _filled(name, context.get("environment", os.environ))
+    filled = _fill(name, context.get("environment", os.environ))
     if fault := table_name_fault(filled):
         raise ValueError(f"{fault}, in `delta:`")
     return filled
@@ -82,7 +82,7 @@ def _sql_name(name: str) -> str:
     return name
 
 
-Location = Annotated[str, AfterValidator(_located)]
+Location = Annotated[str, AfterValidator(_locate)]
 Folder = Annotated[Location, AfterValidator(_local)]
 TableName = Annotated[str, AfterValidator(_table)]
 SqlName = Annotated[str, AfterValidator(_sql_name)]

@@ -25,7 +25,7 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
 
     Each entry must be one column: a type that would add columns raises ValueError.
     """
-    ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+    ddl = ", ".join(f"{_quote(name)} {kind}" for name, kind in columns.items())
     if schema_columns(ddl) != tuple(columns):
         raise ValueError(
             "a column's type is not one type. Write each column as `name: type`, for example `amount: DOUBLE`"
@@ -63,5 +63,5 @@ def fields(ddl: str) -> list[tuple[str, str]]:
     return found
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -117,7 +117,7 @@ class Wide:
     def bag(self, name: str, slot: Slot) -> dict[str, str]:
         """SQL of each part of a bag; an empty bag is zero."""
         return {
-            p.name: f"CAST(coalesce(`{name}.{slot.stored(p)}`, {p.zero}) AS {p.type})"
+            p.name: f"CAST(coalesce(`{name}.{slot.stored_name(p)}`, {p.zero}) AS {p.type})"
             for p in slot.accumulator.components
         }
 
@@ -211,7 +211,7 @@ def test_h_of_no_rows_is_zero(laboratory: Laboratory) -> None:
     frame = laboratory.spark.createDataFrame([], f"{laboratory.kind.schema}, {WEIGHT} bigint")
     h = laboratory.homomorphic(frame, Layout(total, None, 1))
     tests = [
-        F.expr(f"`{slot.stored(part)}` <=> CAST({part.zero} AS {part.type})").alias(slot.stored(part))
+        F.expr(f"`{slot.stored_name(part)}` <=> CAST({part.zero} AS {part.type})").alias(slot.stored_name(part))
         for slot in total.slots
         for part in (*slot.accumulator.components, *slot.accumulator.watched)
     ]

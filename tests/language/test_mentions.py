@@ -119,7 +119,7 @@ def test_a_function_gets_what_it_has_parameters_for(spark: SparkSession) -> None
 
     def sources(query: Any) -> tuple[tuple[str, ...], list[str]]:
         asked.clear()
-        return analyse(spark, query, declared, schema).translated().sources, sorted(asked)
+        return analyse(spark, query, declared, schema).translate().sources, sorted(asked)
 
     def everything(flights: DataFrame, **rest: DataFrame) -> DataFrame:
         assert set(rest) == set(declared) - {"flights"}

@@ -84,12 +84,12 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
 
 def test_what_is_done_with_malformed_rows_reaches_the_warehouse(tmp_path: Path) -> None:
     text = MINIMAL + "      malformed: quarantine\n      quarantine_limit: 7\n"
-    files = catalogue._declared(read(tmp_path, text).sources["sales"])
+    files = catalogue._declare(read(tmp_path, text).sources["sales"])
     assert (files.malformed, files.quarantine_limit) == ("quarantine", 7)
 
 
 def test_expire_reaches_the_warehouse(tmp_path: Path) -> None:
-    files = catalogue._declared(
+    files = catalogue._declare(
         read(tmp_path, MINIMAL + "      expire: {column: day, after: 2 weeks}\n").sources["sales"]
     )
     assert files.expire == Expire("day", "2 weeks")
@@ -101,7 +101,7 @@ def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
     source = read(tmp_path, text).sources["sales"]
     key = ForeignKey(("id",), "sales")
     assert (source.primary_key, source.append_only) == (("id",), True)
-    files = catalogue._declared(source)
+    files = catalogue._declare(source)
     assert (files.primary_key, files.foreign_keys, files.append_only) == (("id",), (key,), True)
 
 

@@ -38,8 +38,8 @@ def test_days_are_dropped_as_partitions(flights: dict[str, list[Row]], tmp_path:
 
 def test_a_correction_changes_some_rows_and_removes_some(flights: dict[str, list[Row]]) -> None:
     before = flights["2013-03-05"]
-    after = flight_files.corrected(before)
-    assert after == flight_files.corrected(before)
+    after = flight_files.correct_day(before)
+    assert after == flight_files.correct_day(before)
     assert 0 < len(before) - len(after) < len(before) / 4
     assert 0 < len(set(after) - set(before)) < len(before) / 4
 

@@ -30,7 +30,7 @@ class Calls:
         self.looked_up = Counter[str]()
         analyse, translated, schema, log = (
             compilation.analyse,
-            Analysis.translated,
+            Analysis.translate,
             Declared.schema,
             DeltaTable.log.fget,
         )
@@ -53,7 +53,7 @@ class Calls:
             return log(table)
 
         patch.setattr(compilation, "analyse", analysing)
-        patch.setattr(Analysis, "translated", translating)
+        patch.setattr(Analysis, "translate", translating)
         patch.setattr(Declared, "schema", looking_up)
         patch.setattr(DeltaTable, "log", property(looking_at))
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from incremental.dataflow.intervals import find_intervals, range_of
 from incremental.spark import catalyst
 from incremental.spark.catalyst import isolated
-from incremental.spark.checkpoint import collected, measured
+from incremental.spark.checkpoint import collect_rows, compute_measures
 from incremental.spark.job_stats import Measure
 
 VALUES = (
@@ -35,12 +35,12 @@ def measures() -> list[Column]:
 def test_rows_and_measures(spark: SparkSession, count: int) -> None:
     """Protects from a type that does not survive the driver, and from measures of rows that were never read."""
     frame = spark.range(0, count, 1, 3).selectExpr(*(f"{value} AS c{i}" for i, value in enumerate(VALUES)))
-    local = collected(frame.coalesce(1), measures(), 9)
+    local = collect_rows(frame.coalesce(1), measures(), 9)
     assert local is not None
     rows, found = local
     assert Counter(map(repr, rows.collect())) == Counter(map(repr, frame.collect()))
     assert [(f.name, f.dataType) for f in rows.schema] == [(f.name, f.dataType) for f in frame.schema]
-    expected = measured(frame, measures())
+    expected = compute_measures(frame, measures())
     assert {**found, "kinds": sorted(found["kinds"])} == {**expected, "kinds": sorted(expected["kinds"])}
     assert rows.alias("a").join(rows.alias("b"), F.expr("a.c0 = b.c0")).count() == count
 
@@ -48,14 +48,14 @@ def test_rows_and_measures(spark: SparkSession, count: int) -> None:
 def test_too_many_rows(spark: SparkSession) -> None:
     """Protects from a driver that holds more than it was told."""
     frame = spark.range(0, 10, 1, 3).selectExpr("id c0")
-    assert collected(frame.coalesce(1), measures(), 9) is None
+    assert collect_rows(frame.coalesce(1), measures(), 9) is None
 
 
 def test_one_job(spark: SparkSession) -> None:
     """Protects from measures that are a second pass."""
     measure = Measure(spark)
     with measure.all("one"):
-        assert collected(spark.range(5).selectExpr("id c0").coalesce(1), measures(), 9) is not None
+        assert collect_rows(spark.range(5).selectExpr("id c0").coalesce(1), measures(), 9) is not None
     assert measure.cost.jobs == 1
 
 
@@ -66,7 +66,7 @@ def test_measures_of_computed_rows_take_one_job(spark: SparkSession) -> None:
     rows = adaptive.range(0, 99, 1, 3).selectExpr("id c0").localCheckpoint()
     measure = Measure(spark)
     with measure.all("measures"):
-        found = measured(rows, measures())
+        found = compute_measures(rows, measures())
     assert (found["rows"], found["large"], measure.cost.jobs) == (99, True, 1)
     measure = Measure(spark)
     with measure.all("intervals"):
@@ -87,7 +87,7 @@ def test_tasks_see_the_settings_of_the_frames_session(spark: SparkSession, compi
     catalyst.activate(spark)
     context = catalyst.context(spark)
     before = context.getLocalProperties()
-    assert (local := collected(days, [F.count("day").alias("days")], 9)) is not None
+    assert (local := collect_rows(days, [F.count("day").alias("days")], 9)) is not None
     assert ([str(row.day) for row in local[0].collect()], local[1]) == (["2024-01-01", "2024-01-02"], {"days": 2})
     assert before.equals(context.getLocalProperties())
     assert catalyst.sql(spark).classic.SparkSession.active().equals(catalyst.session(spark))

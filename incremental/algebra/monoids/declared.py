@@ -61,25 +61,25 @@ class DeclaredMonoid:
     @property
     def zero_sql(self) -> str:
         """The zero with its type."""
-        return self._typed(self.zero)
+        return self._cast(self.zero)
 
     def fold_sql(self, xs: str) -> str:
         """Return the fold of an array of collected values."""
-        values = xs if self.unit is None else f"transform({xs}, x -> {self._typed(self.unit)})"
-        return f"aggregate({values}, {self.zero_sql}, (a, b) -> {self._typed(self.plus)})"
+        values = xs if self.unit is None else f"transform({xs}, x -> {self._cast(self.unit)})"
+        return f"aggregate({values}, {self.zero_sql}, (a, b) -> {self._cast(self.plus)})"
 
     def plus_sql(self, one: str, other: str) -> str:
         """Return the merge of two values."""
-        return f"aggregate(array({other}), {one}, (a, b) -> {self._typed(self.plus)})"
+        return f"aggregate(array({other}), {one}, (a, b) -> {self._cast(self.plus)})"
 
     def unit_sql(self, x: str) -> str:
         """Return the value of one collected value."""
-        return self._typed(x) if self.unit is None else f"transform(array({x}), x -> {self._typed(self.unit)})[0]"
+        return self._cast(x) if self.unit is None else f"transform(array({x}), x -> {self._cast(self.unit)})[0]"
 
     def inverse_sql(self, value: str) -> str:
         """Return the value that cancels another one."""
         assert self.inverse is not None
-        return f"transform(array({value}), a -> {self._typed(self.inverse)})[0]"
+        return f"transform(array({value}), a -> {self._cast(self.inverse)})[0]"
 
     def accumulator(self) -> Mergeable:
         """Return how a state keeps the merged value; the one buffer is the answer."""
@@ -100,6 +100,6 @@ class DeclaredMonoid:
         sql = {field: getattr(self, field) for field in ("type", "zero", "plus", "unit", "inverse", "of")}
         return replace(self, **{k: v and v.replace("{", "{{").replace("}", "}}") for k, v in sql.items()})
 
-    def _typed(self, sql: str) -> str:
+    def _cast(self, sql: str) -> str:
         end = "\n" if "--" in sql else ""  # a comment ends with its line
         return f"CAST(({sql}{end}) AS {self.type})"

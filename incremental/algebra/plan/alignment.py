@@ -93,7 +93,7 @@ class Aligner:
         """Return the equal columns of two plans with the same rows; None if these are not known to be the same."""
         if isinstance(one, Project) and only_chooses(one.items):
             below = self.align(one.child, other)
-            return None if below is None else _composed(one.items, below)
+            return None if below is None else _compose(one.items, below)
         if isinstance(other, Project) and only_chooses(other.items):
             below = self.align(one, other.child)
             shown = {item.scalar.column: item.column for item in other.items if isinstance(item.scalar, Reference)}
@@ -223,7 +223,7 @@ class Aligner:
         return {**kept, **_by_position(one.produced, other.produced)}
 
 
-def _composed(items: Sequence[Item], below: Alignment) -> Alignment:
+def _compose(items: Sequence[Item], below: Alignment) -> Alignment:
     chosen = [(item.column.name, item.scalar.column.name) for item in items if isinstance(item.scalar, Reference)]
     return {name: below[own] for name, own in chosen if own in below}
 

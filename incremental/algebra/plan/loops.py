@@ -93,7 +93,7 @@ class Loop:
                 raise ValueError(
                     f"the {part} of {self.name} has the columns {_types(plan.columns)}, not {_types(self.columns)}"
                 )
-        for given in _given(self.step, self.name):
+        for given in _find_given(self.step, self.name):
             if [column.type for column in given.columns] != types:
                 raise ValueError(f"the step of {self.name} reads {_types(given.columns)}, not {_types(self.columns)}")
         if not set(self.keys) <= set(self.columns):
@@ -114,11 +114,11 @@ class Loop:
         return (self.init, self.step)
 
 
-def _given(plan: Plan, name: str) -> list[Given]:
+def _find_given(plan: Plan, name: str) -> list[Given]:
     """Return the occurrences of a loop in its step."""
     if isinstance(plan, Given):
         return [plan] if plan.name == name else []
-    return [found for child in plan.children for found in _given(child, name)]
+    return [found for child in plan.children for found in _find_given(child, name)]
 
 
 def _types(columns: tuple[Column, ...]) -> str:

@@ -39,7 +39,7 @@ Levelled = tuple[Plan, Column | None]
 
 def add_levels(loop: Loop) -> Plan:
     """Return the step with the level as its last column, one above that of the rows that it was derived from."""
-    plan, level = _Levels(loop).carried(loop.step)
+    plan, level = _Levels(loop).carry_level(loop.step)
     assert level is not None
     above = Item(Column(LEVEL, "int"), Sql(f"{level.name} + 1", "int", frozenset({level.name})))
     return Project(plan, (*(Item(column, Reference(column)) for column in loop.step.columns), above))
@@ -54,11 +54,11 @@ class _Levels:
     def __post_init__(self) -> None:
         self._numbers = count(1)
 
-    def carried(self, plan: Plan) -> Levelled:
+    def carry_level(self, plan: Plan) -> Levelled:
         if isinstance(plan, Given) and plan.name == self.loop.name:
             level = self._fresh()
             return Given(plan.name, (*plan.columns, level)), level
-        found = [self.carried(child) for child in plan.children]
+        found = [self.carry_level(child) for child in plan.children]
         levels = [level for _, level in found if level is not None]
         if not levels:
             return plan, None

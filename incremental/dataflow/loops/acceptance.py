@@ -54,7 +54,7 @@ class RetractThenInsert:
 
     candidates: Candidates
 
-    def judged(self, touched: DataFrame) -> DataFrame:
+    def judge(self, touched: DataFrame) -> DataFrame:
         """Add what is to be retracted and inserted."""
         window = f"OVER (PARTITION BY {', '.join(map(quoted, self.candidates.key))})"
         least = f"min(if({ROWS} > 0, {LEVEL}, NULL)) {window}"
@@ -91,7 +91,7 @@ class ByLevel:
     candidates: Candidates
     within: bool
 
-    def judged(self, touched: DataFrame) -> DataFrame:
+    def judge(self, touched: DataFrame) -> DataFrame:
         """Add how often each candidate is to be accepted, as far as the counts at lower levels are final."""
         found = self._targets(touched)
         lowest = F.expr(f"min(if({TARGET} <> {KNOWN}, {LEVEL}, NULL)) OVER ()").alias(LOWEST)

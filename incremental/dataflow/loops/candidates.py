@@ -114,7 +114,7 @@ class Candidates:
         """SQL: how often a candidate is in the answer."""
         return f"if({accepted} = {ANSWER}, {rows if self.counts_rows else '1L'}, 0L)"
 
-    def repeated(self, candidates: DataFrame, times: str) -> DataFrame:
+    def repeat_rows(self, candidates: DataFrame, times: str) -> DataFrame:
         """Return the identity of candidates, each as often as an expression says."""
         names = [F.col(quoted(name)) for name in self.identity]
         if not self.counts_rows:
@@ -122,22 +122,22 @@ class Candidates:
         copies = F.expr(f"explode(array_repeat(true, CAST({times} AS INT)))").alias("__copy")
         return candidates.select(*names, copies).drop("__copy")
 
-    def accepted(self, table: DataFrame) -> DataFrame:
+    def accepted_rows(self, table: DataFrame) -> DataFrame:
         """Return the rows that the step reads, with their levels, of a version of the table."""
-        return self.repeated(table, self.accepted_rows_sql(ROWS, ACCEPTED))
+        return self.repeat_rows(table, self.accepted_rows_sql(ROWS, ACCEPTED))
 
     def answer(self, table: DataFrame) -> DataFrame:
         """Return the loop's answer of a version of the table."""
-        return self.repeated(table, self.answer_rows_sql(ROWS, ACCEPTED)).drop(LEVEL)
+        return self.repeat_rows(table, self.answer_rows_sql(ROWS, ACCEPTED)).drop(LEVEL)
 
     def difference(self, versions: Difference) -> DataFrame:
         """Return the change of the answer between two versions of the table, from their files."""
         names = (*self.identity, ROWS, ACCEPTED)
         change = versions.frame(names, consolidate=True)
         weight = WEIGHT if WEIGHT in change.columns else "1L"
-        return self.summed(change, f"{weight} * {self.answer_rows_sql(ROWS, ACCEPTED)}")
+        return self.sum_by_row(change, f"{weight} * {self.answer_rows_sql(ROWS, ACCEPTED)}")
 
-    def summed(self, candidates: DataFrame, weight: str) -> DataFrame:
+    def sum_by_row(self, candidates: DataFrame, weight: str) -> DataFrame:
         """Return the rows of candidates with the sum of a weight over their levels, zeros left out."""
         total = F.expr(f"sum({weight})").cast("bigint").alias(WEIGHT)
         return candidates.groupBy(*(F.col(quoted(name)) for name in self.row)).agg(total).where(f"{WEIGHT} <> 0")

@@ -49,7 +49,7 @@ class Pile:
                 1 if self.small else max(1, together.sparkSession.sparkContext.defaultParallelism)
             )
             counted = [F.count(F.lit(1)).alias("rows")]
-            kept, _ = Checkpoints(own, self.most).measured(together, counted, self.small)
+            kept, _ = Checkpoints(own, self.most).measure(together, counted, self.small)
             self.free()
             self.parts = [(kept, own)]
 
@@ -70,9 +70,9 @@ class FromNothing:
     def run(self) -> tuple[DataFrame, tuple[Round, ...]]:
         """All candidates as they are to be stored, and the rounds; raises NotConvergedError beyond the loop's limit."""
         rounds, loop, sides = list[Round](), self._candidates.loop, self._step.sides
-        change, block = self._step.summed([self._step.init(sides.rules.after(loop.init))]), ExitStack()
+        change, block = self._step.sum_weights([self._step.init(sides.rules.after(loop.init))]), ExitStack()
         while change is not None:
-            level, found = self._accepted(change, block)
+            level, found = self._accept(change, block)
             self._pile.add(level, found)
             number, fixed = int(self.found["accepted"]), loop.has_fixed_rows and not rounds
             if not number and not fixed:
@@ -80,21 +80,21 @@ class FromNothing:
             if number and len(rounds) >= loop.limit:
                 raise beyond_limit(self._candidates)
             rounds.append(Round("levels", number))
-            change, block = self._derived(level, len(rounds) - 1, fixed)
-        return self._stored(), tuple(rounds)
+            change, block = self._derive(level, len(rounds) - 1, fixed)
+        return self._collect(), tuple(rounds)
 
-    def _accepted(self, change: DataFrame, block: ExitStack) -> tuple[DataFrame, ExitStack]:
-        """The candidates of one level, computed, with those accepted that are."""
-        own, judged = ExitStack(), self._judged(change)
+    def _accept(self, change: DataFrame, block: ExitStack) -> tuple[DataFrame, ExitStack]:
+        """Compute the candidates of one level, with their acceptance."""
+        own, judged = ExitStack(), self._judge(change)
         measures = [F.expr(f"count_if({ACCEPTED} > 0)").alias("accepted")]
         with block:
-            frame, self.found = Checkpoints(own, self._tuning.local_rows).measured(
+            frame, self.found = Checkpoints(own, self._tuning.local_rows).measure(
                 judged, measures, self._step.is_small()
             )
         return frame, own
 
-    def _judged(self, change: DataFrame) -> DataFrame:
-        """Which candidates of a new level are accepted, as 1."""
+    def _judge(self, change: DataFrame) -> DataFrame:
+        """Return the candidates of a new level, with 1 for those that are accepted."""
         candidates = self._candidates
         names = [F.col(quoted(name)) for name in candidates.identity]
         rows = change.select(*names, F.col(WEIGHT).alias(ROWS))
@@ -120,23 +120,23 @@ class FromNothing:
         best = f"{value} <=> {least}({value}) OVER (PARTITION BY {key})"
         return rows.withColumn(ACCEPTED, F.expr(f"if({best}, {ACCEPTED}, 0)"))
 
-    def _derived(self, level: DataFrame, number: int, fixed: bool) -> tuple[DataFrame | None, ExitStack]:
-        """What follows from the rows that a level accepted; fixed: with what the step gives of an empty loop."""
+    def _derive(self, level: DataFrame, number: int, fixed: bool) -> tuple[DataFrame | None, ExitStack]:
+        """Return the candidates derived from the accepted rows of a level; fixed: from an empty loop, too."""
         block, candidates = ExitStack(), self._candidates
         times = f"{ACCEPTED} * {ROWS if candidates.counts_rows else 1}"
         frontier = level.where(f"{ACCEPTED} > 0").withColumn(WEIGHT, F.expr(f"CAST({times} AS BIGINT)"))
         frontier = frontier.select(*map(quoted, candidates.identity), WEIGHT)
 
         def rows(moved: bool) -> DataFrame:
-            known = candidates.repeated(self._pile.frame, times)
+            known = candidates.repeat_rows(self._pile.frame, times)
             return known if moved else known.where(f"{LEVEL} < {number}")
 
         leaves = FrontierChange(candidates, self._step.sides, self._step.size, frontier, rows)
-        derived = self._step.after(leaves, block) if fixed else self._step.change(leaves, block)
-        return self._step.summed([] if derived is None else [derived]), block
+        derived = self._step.after(leaves, block) if fixed else self._step.derive_change(leaves, block)
+        return self._step.sum_weights([] if derived is None else [derived]), block
 
-    def _stored(self) -> DataFrame:
-        """All candidates under the columns of the table."""
+    def _collect(self) -> DataFrame:
+        """Return all candidates under the columns of the table."""
         candidates, accepted = self._candidates, f"{ACCEPTED} * {ANSWER}"
         if candidates.loop.kind == "best":
             accepted = candidates.last_accepted_sql(ACCEPTED)

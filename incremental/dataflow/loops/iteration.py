@@ -69,7 +69,7 @@ class Iteration:
 
     def run(self, stored: DataFrame | None) -> Iterated:
         """Compute the answer; stored: the last one. Raises NotConvergedError, and QueryError for repeated keys."""
-        return self._replayed() if self.loop.tolerance is None else self._converged(stored)
+        return self._replay() if self.loop.tolerance is None else self._converge(stored)
 
     def start(self) -> DataFrame:
         """The rows of init."""
@@ -77,28 +77,28 @@ class Iteration:
 
     def step(self, rows: DataFrame) -> DataFrame:
         """One step over these rows."""
-        return self._frame(self._evaluated(self.loop.step, rows), self.loop.step.columns)
+        return self._frame(self._evaluate(self.loop.step, rows), self.loop.step.columns)
 
-    def _replayed(self) -> Iterated:
+    def _replay(self) -> Iterated:
         held, rows = ExitStack(), self.start()
         steps = list[int]()
         for number in range(self.loop.limit + 1):
             rows = self.step(rows) if number else rows
             after = ExitStack()
-            rows, found = self._computed(rows, [F.count(F.lit(1)).alias("rows")], after)
+            rows, found = self._compute(rows, [F.count(F.lit(1)).alias("rows")], after)
             held.close()
             held = after
             steps.append(int(found["rows"]))
         self.block.push(held.pop_all())
         return Iterated(rows, tuple(steps[1:]))
 
-    def _converged(self, stored: DataFrame | None) -> Iterated:
+    def _converge(self, stored: DataFrame | None) -> Iterated:
         point, held = self._warm(stored), ExitStack()
-        point, _ = self._computed(point, [F.count(F.lit(1)).alias("rows")], held)
+        point, _ = self._compute(point, [F.count(F.lit(1)).alias("rows")], held)
         steps, residuals = list[int](), list[float]()
         for _ in range(self.loop.limit):
             after = ExitStack()
-            pair, found = self._computed(self._paired(point, self.step(point)), self._measures(), after)
+            pair, found = self._compute(self._pair(point, self.step(point)), self._measures(), after)
             self._check_keys(found)
             steps.append(int(found["rows"]))
             residuals.append(float(found["residual"]))
@@ -108,7 +108,7 @@ class Iteration:
                 return Iterated(point, tuple(steps), tuple(residuals))
             self._check_contraction(residuals)
             held.close()
-            point, held = self._moved(pair), after
+            point, held = self._take_new(pair), after
         held.close()
         raise NotConvergedError(
             f"{self.loop.name} did not converge in {self.loop.limit} steps: the last ones changed the answer by "
@@ -137,8 +137,8 @@ class Iteration:
         values = {n: F.when(F.col(OLD).isNull(), F.col(quoted(n))).otherwise(F.col(OLD)[n]).alias(n) for n in warm}
         return joined.select(*(values.get(name, F.col(quoted(name))) for name in self.names))
 
-    def _paired(self, old: DataFrame, new: DataFrame) -> DataFrame:
-        """The rows of two points by their keys, beside each other, with the number of rows of each."""
+    def _pair(self, old: DataFrame, new: DataFrame) -> DataFrame:
+        """Return the rows of two points by their keys, beside each other, with the number of rows of each."""
         keys = [quoted(key.name) for key in self.loop.keys]
         values = F.struct(*(F.col(quoted(c.name)) for c in self.loop.columns if c not in self.loop.keys))
         sides = [
@@ -169,8 +169,8 @@ class Iteration:
             F.count(NEW).alias("rows"),
         ]
 
-    def _moved(self, pairs: DataFrame) -> DataFrame:
-        """The new point of pairs."""
+    def _take_new(self, pairs: DataFrame) -> DataFrame:
+        """Return the new point of pairs."""
         keys = {key.name for key in self.loop.keys}
         columns = (F.col(quoted(n)) if n in keys else F.col(NEW)[n].alias(n) for n in self.names)
         return pairs.where(F.col(NEW).isNotNull()).select(*columns)
@@ -191,12 +191,12 @@ class Iteration:
             "difference, which is more. Declare a greater contraction, or use residual instead of error."
         )
 
-    def _evaluated(self, plan: Plan, rows: DataFrame) -> Relation:
+    def _evaluate(self, plan: Plan, rows: DataFrame) -> Relation:
         if isinstance(plan, Given):
-            return self._given(plan, rows)
-        return self.lowering.rows(plan, [self._evaluated(child, rows) for child in plan.children])
+            return self._read_given(plan, rows)
+        return self.lowering.rows(plan, [self._evaluate(child, rows) for child in plan.children])
 
-    def _given(self, leaf: Given, rows: DataFrame) -> Relation:
+    def _read_given(self, leaf: Given, rows: DataFrame) -> Relation:
         if leaf.name == self.loop.name:
             rows = (
                 rows.coalesce(1) if self.small else rows
@@ -215,8 +215,8 @@ class Iteration:
         """A plan's rows under the names of the loop's columns."""
         return self.lowering.frame(relation, list(zip(columns, self.names, strict=True)))
 
-    def _computed(self, frame: DataFrame, measures: list[SparkColumn], block: ExitStack) -> tuple[DataFrame, Any]:
-        return Checkpoints(block, self.most).measured(frame, measures, self.small)
+    def _compute(self, frame: DataFrame, measures: list[SparkColumn], block: ExitStack) -> tuple[DataFrame, Any]:
+        return Checkpoints(block, self.most).measure(frame, measures, self.small)
 
 
 def _difference(name: str) -> SparkColumn:

@@ -31,8 +31,8 @@ from incremental.spark.checkpoint import Checkpoints
 class Rules(Protocol):
     """Before, after and change of plans over sources and states in an epoch."""
 
-    def changed(self, plan: Plan) -> bool:
-        """True if anything that the plan reads changed."""
+    def has_changed(self, plan: Plan) -> bool:
+        """Return whether anything that the plan reads changed."""
         ...
 
     def before(self, plan: Plan) -> Relation:
@@ -71,15 +71,15 @@ class SideInputs:
         """True if one task computes what init and a step read sooner than several that exchange rows."""
         return sum(map(self.bytes_of, self.loop.inputs)) <= self.tuning.local_bytes
 
-    def renamed(self, given: Given, relation: Relation) -> Relation:
-        """The rows of a side input's plan under the columns of the leaf."""
+    def rename(self, given: Given, relation: Relation) -> Relation:
+        """Return the rows of a side input's plan under the columns of the leaf."""
         return self.lowering.union(given.columns, [(self.plan(given).columns, relation)])
 
     def after(self, given: Given) -> Relation:
         """The rows of a side input after the epoch."""
         plan = self.plan(given)
         if self.bytes_of(plan) > self.tuning.prune_above_bytes:
-            return self.renamed(given, self.rules.after(plan))
+            return self.rename(given, self.rules.after(plan))
         if given.name not in self._kept:
             named = [(column, column.name) for column in plan.columns]
             frame = self.lowering.frame(self.rules.after(plan), named)
@@ -108,7 +108,7 @@ class StepLeaves:
 
     def bytes(self, leaf: Leaf) -> int:
         """The approximate size of what the leaf stands for."""
-        return self.size if self.is_loop(leaf) else self.sides.bytes_of(self.sides.plan(given(leaf)))
+        return self.size if self.is_loop(leaf) else self.sides.bytes_of(self.sides.plan(require_given(leaf)))
 
     def bytes_read(self, plan: Plan) -> int:
         """Return the approximate size of all that a plan over the leaves reads."""
@@ -126,28 +126,28 @@ class SideChange(StepLeaves):
 
     accepted: Callable[[], DataFrame]
 
-    def changed(self, leaf: Leaf) -> bool:
-        """True of a side input that changed."""
-        return not self.is_loop(leaf) and self.sides.rules.changed(self.sides.plan(given(leaf)))
+    def has_changed(self, leaf: Leaf) -> bool:
+        """Return whether the leaf is a side input that changed."""
+        return not self.is_loop(leaf) and self.sides.rules.has_changed(self.sides.plan(require_given(leaf)))
 
     def before(self, leaf: Leaf) -> Relation:
         """The rows before the epoch."""
         if self.is_loop(leaf):
             return self.relation(leaf, self.accepted())
-        return self.sides.renamed(given(leaf), self.sides.rules.before(self.sides.plan(given(leaf))))
+        return self.sides.rename(require_given(leaf), self.sides.rules.before(self.sides.plan(require_given(leaf))))
 
     def after(self, leaf: Leaf) -> Relation:
         """The rows after the epoch."""
         if self.is_loop(leaf):
             return self.relation(leaf, self.accepted())
-        return self.sides.renamed(given(leaf), self.sides.rules.after(self.sides.plan(given(leaf))))
+        return self.sides.rename(require_given(leaf), self.sides.rules.after(self.sides.plan(require_given(leaf))))
 
     def change(self, leaf: Leaf) -> Relation:
         """The change of a side input."""
-        found = self.sides.rules.change(self.sides.plan(given(leaf)))
+        found = self.sides.rules.change(self.sides.plan(require_given(leaf)))
         if found is None:
             return self.sides.lowering.empty(leaf.columns)
-        return self.sides.renamed(given(leaf), found)
+        return self.sides.rename(require_given(leaf), found)
 
 
 @dataclass(frozen=True)
@@ -157,24 +157,24 @@ class FrontierChange(StepLeaves):
     frontier: DataFrame
     rows: Callable[[bool], DataFrame]
 
-    def changed(self, leaf: Leaf) -> bool:
-        """True of the loop."""
+    def has_changed(self, leaf: Leaf) -> bool:
+        """Return whether the leaf is the loop."""
         return self.is_loop(leaf)
 
     def before(self, leaf: Leaf) -> Relation:
         """The rows before the move."""
-        return self.relation(leaf, self.rows(False)) if self.is_loop(leaf) else self.sides.after(given(leaf))
+        return self.relation(leaf, self.rows(False)) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
 
     def after(self, leaf: Leaf) -> Relation:
         """The rows once the move is made."""
-        return self.relation(leaf, self.rows(True)) if self.is_loop(leaf) else self.sides.after(given(leaf))
+        return self.relation(leaf, self.rows(True)) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
 
     def change(self, leaf: Leaf) -> Relation:
         """The frontier."""
         return self.relation(leaf, self.frontier)
 
 
-def given(leaf: Leaf) -> Given:
+def require_given(leaf: Leaf) -> Given:
     """Return a leaf of a step, which reads nothing else."""
     assert isinstance(leaf, Given)
     return leaf

@@ -65,30 +65,33 @@ class Step:
     def __init__(self, candidates: Candidates, sides: SideInputs, tuning: Tuning, size: int) -> None:
         self.candidates, self.sides, self._tuning, self.size = candidates, sides, tuning, size
 
-    def change(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DataFrame | None:
-        """The change of the step, one row a candidate, unsummed; None for none. block: what it is computed from."""
+    def derive_change(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DataFrame | None:
+        """Return the derivations that the step adds and removes, not yet summed by candidate; None if there are none.
+
+        block: frees what they are computed from.
+        """
         found = self._rules(leaves, block).change(self.candidates.loop.step)
-        return None if found is None else self._derived(found)
+        return None if found is None else self._derive(found)
 
     def after(self, leaves: FrontierChange, block: ExitStack) -> DataFrame:
         """All that the step gives once a move is made, as `change`."""
-        return self._derived(self._rules(leaves, block).after(self.candidates.loop.step))
+        return self._derive(self._rules(leaves, block).after(self.candidates.loop.step))
 
     def _rules(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DeltaRules:
         lowering = self.sides.lowering
         pruning = Pruning(lowering, leaves, Checkpoints(block, self._tuning.local_rows), self._tuning)
         return DeltaRules(lowering, leaves, pruning)
 
-    def _derived(self, rows: Relation) -> DataFrame:
-        return self.named(self.candidates.loop.step.columns, self.candidates.identity, rows)
+    def _derive(self, rows: Relation) -> DataFrame:
+        return self.as_candidates(self.candidates.loop.step.columns, self.candidates.identity, rows)
 
-    def named(self, columns: Sequence[Column], names: Sequence[str], rows: Relation) -> DataFrame:
-        """Rows as candidates with a weight."""
+    def as_candidates(self, columns: Sequence[Column], names: Sequence[str], rows: Relation) -> DataFrame:
+        """Return rows as candidates with a weight."""
         frame = self.sides.lowering.frame(rows, list(zip(columns, names, strict=True)))
         return frame if rows.weighted else frame.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    def summed(self, parts: Sequence[DataFrame]) -> DataFrame | None:
-        """Weights summed by candidate, zeros left out."""
+    def sum_weights(self, parts: Sequence[DataFrame]) -> DataFrame | None:
+        """Sum weights by candidate, without the sums that are 0; None for no parts."""
         if not parts:
             return None
         names = [F.col(quoted(name)) for name in self.candidates.identity]
@@ -102,7 +105,7 @@ class Step:
 
     def init(self, rows: Relation) -> DataFrame:
         """Rows of the loop's init, or their change, at level 0."""
-        named = self.named(self.candidates.loop.init.columns, self.candidates.row, rows)
+        named = self.as_candidates(self.candidates.loop.init.columns, self.candidates.row, rows)
         return named.withColumn(LEVEL, F.lit(0))
 
 
@@ -149,10 +152,12 @@ class Rounds:
         sides, loop = self._step.sides, self._candidates.loop
         init = sides.rules.change(loop.init)
         leaves = SideChange(
-            self._candidates, sides, self._step.size, lambda: self._candidates.accepted(self.touched.stored.rows)
+            self._candidates, sides, self._step.size, lambda: self._candidates.accepted_rows(self.touched.stored.rows)
         )
-        step = self._step.change(leaves, block)
-        return self._step.summed(([] if init is None else [self._step.init(init)]) + ([] if step is None else [step]))
+        step = self._step.derive_change(leaves, block)
+        return self._step.sum_weights(
+            ([] if init is None else [self._step.init(init)]) + ([] if step is None else [step])
+        )
 
     def _next(self, touched: Touched) -> Touched:
         """Make a move, and add what follows from it; with the plan of the last such move, if it fits."""
@@ -168,11 +173,11 @@ class Rounds:
             self._step.sides,
             self._step.size,
             frontier,
-            lambda moved: self.touched.accepted(touched, moved),
+            lambda moved: self.touched.accepted_rows(touched, moved),
         )
-        derived = self._step.change(leaves, block)
-        after = self.touched.after(touched, self._step.summed([] if derived is None else [derived]), block)
-        if not block.used and (repeated := self.touched.repeated(touched, after)) is not None:
+        derived = self._step.derive_change(leaves, block)
+        after = self.touched.after(touched, self._step.sum_weights([] if derived is None else [derived]), block)
+        if not block.used and (repeated := self.touched.repeat_move(touched, after)) is not None:
             self._again[touched.move.sql] = repeated
         touched.free()
         return after

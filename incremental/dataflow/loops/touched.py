@@ -105,18 +105,18 @@ class TouchedCandidates:
             checkpoints = Checkpoints(block, self.most)
             entries = [] if change is None else self._entries(change, checkpoints)
             if last is not None:
-                entries = [*entries, self._moved(last)]
+                entries = [*entries, self._apply_move(last)]
             together = reduce(DataFrame.unionByName, entries)
-            summed = self._summed(together.coalesce(1) if self.stored.small else together)
-            own, judged = ExitStack(), self.acceptance.judged(summed)
+            summed = self._sum(together.coalesce(1) if self.stored.small else together)
+            own, judged = ExitStack(), self.acceptance.judge(summed)
             plan = LocalPlan(judged.coalesce(1), self._measures, self.most) if self.stored.small else None
             local = None if plan is None else plan.run()
             if local is not None:
-                return self._checked(*local, own, plan)
-            frame, found = Checkpoints(own, self.most).measured(judged, self._measures, False)
-            return self._checked(frame, found, own)
+                return self._check(*local, own, plan)
+            frame, found = Checkpoints(own, self.most).measure(judged, self._measures, False)
+            return self._check(frame, found, own)
 
-    def repeated(self, last: Touched, after: Touched) -> Again | None:
+    def repeat_move(self, last: Touched, after: Touched) -> Again | None:
         """Return what makes the move that led from one result to another again, from a later one, with the same plan.
 
         None where the driver does not hold the rows of `last`. It returns None for more rows than the driver holds.
@@ -129,14 +129,14 @@ class TouchedCandidates:
 
         def again(touched: Touched) -> Touched | None:
             found = run(touched.frame)
-            return None if found is None else self._checked(*found, ExitStack(), plan)
+            return None if found is None else self._check(*found, ExitStack(), plan)
 
         return again
 
-    def _checked(
+    def _check(
         self, frame: DataFrame, found: Mapping[str, Any], own: ExitStack, plan: LocalPlan | None = None
     ) -> Touched:
-        """The result of a round; raises StateError where a count is negative."""
+        """Return the result of a round; raises StateError where a count is negative."""
         if found["least"] is not None and int(found["least"]) < 0:
             raise StateError(
                 f"the table of {self.candidates.loop.name} does not match its sources: a row would have a negative "
@@ -150,13 +150,13 @@ class TouchedCandidates:
         moved = touched.frame.withColumn(WEIGHT, F.expr(touched.move.sql)).where(f"{WEIGHT} <> 0")
         return moved.select(*self._identity, WEIGHT)
 
-    def accepted(self, touched: Touched, moved: bool) -> DataFrame:
-        """All that the step reads before a move, or once it is made (`moved`)."""
+    def accepted_rows(self, touched: Touched, moved: bool) -> DataFrame:
+        """Return all rows that the step reads before a move, or once it is made (`moved`)."""
         here = f"{KNOWN} + {touched.move.sql}" if moved and touched.move is not None else KNOWN
-        names, rows = self.candidates.reached_by, self.candidates.accepted(self.stored.rows)
+        names, rows = self.candidates.reached_by, self.candidates.accepted_rows(self.stored.rows)
         reached = touched.frame.select(*map(quoted, names)).distinct()
         kept = rows.alias("t").join(reached.alias("u"), F.expr(self.candidates.same(names)), "left_anti")
-        return kept.unionByName(self.candidates.repeated(touched.frame, here))
+        return kept.unionByName(self.candidates.repeat_rows(touched.frame, here))
 
     def to_write(self, touched: Touched) -> DataFrame:
         """The touched candidates as they are to be stored, beside what is stored; those that differ."""
@@ -170,7 +170,7 @@ class TouchedCandidates:
         """The change of the loop's answer."""
         new = self.candidates.answer_rows_sql(ROWS, ACCEPTED)
         old = self.candidates.answer_rows_sql(ROWS_BEFORE, ACCEPTED_BEFORE)
-        return self.candidates.summed(self.to_write(touched), f"{new} - {old}")
+        return self.candidates.sum_by_row(self.to_write(touched), f"{new} - {old}")
 
     @property
     def _identity(self) -> list[Column]:
@@ -199,9 +199,9 @@ class TouchedCandidates:
     def _entries(self, change: DataFrame, checkpoints: Checkpoints) -> list[DataFrame]:
         """The change, and what is stored of its keys."""
         if self.stored.small:
-            return [self._looked_up_at_once(change)]
+            return [self._look_up_at_once(change)]
         buckets = F.collect_set(F.expr(self.candidates.bucket_sql)).alias("buckets")
-        rows, found = checkpoints.measured(change, [buckets, F.count(F.lit(1)).alias("rows")], False)
+        rows, found = checkpoints.measure(change, [buckets, F.count(F.lit(1)).alias("rows")], False)
         near = self.stored.rows
         if self.candidates.buckets > 1:
             near = near.where(F.col(BUCKET).isin(sorted(found["buckets"])))
@@ -214,7 +214,7 @@ class TouchedCandidates:
             self._entry(reached, {STORED_ROWS: ROWS, STORED_ACCEPTED: ACCEPTED}),
         ]
 
-    def _looked_up_at_once(self, change: DataFrame) -> DataFrame:
+    def _look_up_at_once(self, change: DataFrame) -> DataFrame:
         """The same, where one task joins the change, which is computed for it alone, with the whole table.
 
         Each row of the change is there as often as it finds stored candidates: sums take its weight once (`max`).
@@ -231,14 +231,14 @@ class TouchedCandidates:
         both = f"inline(if(t.{LEVEL} IS NULL, array(struct({mine})), array(struct({mine}), struct({theirs}))))"
         return self._entry(joined.select(F.expr(both)), {n: n for n in (WEIGHT, STORED_ROWS, STORED_ACCEPTED)})
 
-    def _moved(self, last: Touched) -> DataFrame:
-        """The touched candidates so far, with the last move made."""
+    def _apply_move(self, last: Touched) -> DataFrame:
+        """Return the touched candidates so far, with the last move made."""
         known = KNOWN if last.move is None else f"{KNOWN} + {last.move.sql}"
         given = {name: name for name in (ROWS_BEFORE, ACCEPTED_BEFORE, ROWS)} | {KNOWN: known}
         return self._entry(last.frame, given)
 
-    def _summed(self, entries: DataFrame) -> DataFrame:
-        """One row a candidate: what was touched before as it was left, else as it is stored, plus the change."""
+    def _sum(self, entries: DataFrame) -> DataFrame:
+        """Return a row for each candidate: as it was left, or else as it is stored, plus the change."""
         stored = f"coalesce(max({STORED_ROWS}), 0L)"
         accepted = self.candidates.accepted_rows_sql(stored, f"coalesce(max({STORED_ACCEPTED}), 0)")
         values = {

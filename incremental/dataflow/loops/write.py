@@ -35,7 +35,7 @@ class CandidateWrite:
 
     def load(self, rows: DataFrame) -> None:
         """Create the table with all candidates, or replace all that it has."""
-        arranged_rows = self._arranged(rows)
+        arranged_rows = self._arrange(rows)
         if self.table.version() is None:
             self.table.append(arranged_rows, self.mark, BUCKET, needs_mapping(self.candidates.columns))
         else:
@@ -44,12 +44,12 @@ class CandidateWrite:
     def merge(self, changed: DataFrame, buckets: Sequence[int]) -> None:
         """A Delta MERGE of the touched buckets."""
         values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
-        update = {quoted(ROWS): F.expr(self._checked(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
+        update = {quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
         condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
         clauses = [
             Clause("delete", f"u.{ROWS} = 0 AND t.{ROWS} = u.{ROWS_BEFORE}", {}),
             Clause("update", None, update),
-            Clause("insert", None, {**values, quoted(ROWS): F.expr(self._checked(f"u.{ROWS}", "0L"))}),
+            Clause("insert", None, {**values, quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}", "0L"))}),
         ]
         self.table.merge(changed, condition, clauses, self.mark)
 
@@ -60,24 +60,24 @@ class CandidateWrite:
             stored, change = in_one_task(stored, change)
         joined = stored.alias("t").join(change.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")
         values = {name: f"coalesce(u.{quoted(name)}, t.{quoted(name)})" for name in self.candidates.columns}
-        values |= {ROWS: f"if(u.{ROWS} IS NULL, t.{ROWS}, {self._checked(f'u.{ROWS}')})"}
+        values |= {ROWS: f"if(u.{ROWS} IS NULL, t.{ROWS}, {self._check_rows(f'u.{ROWS}')})"}
         rows = joined.select(*(F.expr(values[name]).alias(name) for name in self.candidates.columns))
         kept = rows.where(f"{ROWS} > 0")
         if few:
             written = planned_at_once(sorted_by(kept.coalesce(1), self.candidates.stored.sorted_by))
         else:
-            written = self._arranged(kept)
+            written = self._arrange(kept)
         return self.table.overwrite(written, self.mark, BUCKET)
 
     @property
     def _same(self) -> str:
         return self.candidates.same(self.candidates.identity)
 
-    def _checked(self, rows: str, stored: str = f"coalesce(t.{ROWS}, 0L)") -> str:
+    def _check_rows(self, rows: str, stored: str = f"coalesce(t.{ROWS}, 0L)") -> str:
         """Return SQL of the derivations to write, which fails if those stored are not those that were read."""
         message = f"'the table of {self.candidates.loop.name} was changed by somebody. Rebuild the view'"
         differs = f"{stored} <> u.{ROWS_BEFORE}"
         return f"if({differs}, CAST(raise_error({message}) AS BIGINT), {rows})"
 
-    def _arranged(self, rows: DataFrame) -> DataFrame:
+    def _arrange(self, rows: DataFrame) -> DataFrame:
         return arranged(rows, self.candidates.buckets, self.candidates.stored.sorted_by)

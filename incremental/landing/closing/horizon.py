@@ -74,7 +74,7 @@ class Horizon:
         edge = F.expr(f"CAST({literal(self.value)} AS {self._type})")
         return F.coalesce(F.col(quoted(self.expire.column)) < edge, F.lit(False))
 
-    def landed(self) -> DataFrame:
+    def closed_rows(self) -> DataFrame:
         """Return the closed rows among those that are replaced."""
         return self.table.at(self.version).where(self.replaced).where(self.closed).select(*self._columns)
 
@@ -82,7 +82,7 @@ class Horizon:
         """Count late and kept rows, by one job; rows: all that fit in the files."""
         counts = [
             self._as_text(frame).groupBy(ROW).agg(F.count(F.lit(1)).alias(name))
-            for frame, name in ((rows.where(self.closed), IN_FILES), (self.landed(), LANDED))
+            for frame, name in ((rows.where(self.closed), IN_FILES), (self.closed_rows(), LANDED))
         ]
         both = counts[0].join(counts[1], ROW, "full").na.fill(0)
         more, fewer = (F.greatest(F.col(a) - F.col(b), F.lit(0)) for a, b in ((IN_FILES, LANDED), (LANDED, IN_FILES)))
@@ -91,13 +91,13 @@ class Horizon:
 
     def late(self, rows: DataFrame) -> DataFrame:
         """Return the late rows of files, the last ones among equal rows: their columns, FILE, PLACE and ROW."""
-        landed = self._as_text(self.landed()).groupBy(ROW).agg(F.count(F.lit(1)).alias(LANDED))
+        landed = self._as_text(self.closed_rows()).groupBy(ROW).agg(F.count(F.lit(1)).alias(LANDED))
         order = Window.partitionBy(ROW).orderBy(FILE, PLACE)
         numbered = self._as_text(rows.where(self.closed)).withColumn(IN_FILES, F.row_number().over(order))
         joined = numbered.join(landed, ROW, "left")
         return joined.where(F.col(IN_FILES) > F.coalesce(F.col(LANDED), F.lit(0))).drop(IN_FILES, LANDED)
 
-    def quarantined(self, rows: DataFrame) -> DataFrame:
+    def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return the late rows as the quarantine takes them: partition, file, row (as JSON), reason, and PLACE."""
         columns = {
             "partition": F.col(PARTITION),
@@ -109,7 +109,7 @@ class Horizon:
 
     def replacement(self, rows: DataFrame) -> DataFrame:
         """Return the rows to land: open ones of the files, and closed ones as they were landed."""
-        return rows.where(~self.closed).select(*self._columns).unionByName(self.landed())
+        return rows.where(~self.closed).select(*self._columns).unionByName(self.closed_rows())
 
     @property
     def sentence(self) -> str:

@@ -67,7 +67,7 @@ class OrderSensitiveAggregates:
             value, *_ = catalyst.sequence(function.children())
             return self._replace_function(node, self._by_order_and_values(function, [value]))
         if kind in COLLECTIONS and self.is_orderable(function.child()):
-            return self._collected(node, order)
+            return self._sort_collection(node, order)
         if kind in ANY_ROW and self.is_orderable(function.child()):
             return self._of_one_row(node, order)
         if kind == "Mode" and not function.reverseOpt().isDefined() and self.is_orderable(function.child()):
@@ -116,7 +116,7 @@ class OrderSensitiveAggregates:
         field = row.dataType().fields()[position]
         return self._expressions.GetArrayStructFields(self.rewrite_call(shared), field, position, len(values), True)
 
-    def _collected(self, node: J, order: RowOrder) -> J:
+    def _sort_collection(self, node: J, order: RowOrder) -> J:
         """Return a sorted collection; of several lists in a group-by, a column of the group's rows in their order."""
         function, values = node.aggregateFunction(), order.list_values(node)
         if len(values) == 1 or catalyst.kind(function) not in LISTS:

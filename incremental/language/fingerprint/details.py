@@ -75,7 +75,7 @@ class FingerprintDetails:
     def of(self, node: J, kind: str, number: int, typed: bool) -> str:
         """Return the details of an expression; number: its number among its kind; typed: without its type."""
         details, which = "", "" if number == 1 else f" {number}"
-        for position, name in self._asked(node, kind):
+        for position, name in self._find_omitted(node, kind):
             if typed and name in TYPES:
                 continue
             text = self._value_text(node.productElement(position))
@@ -85,7 +85,7 @@ class FingerprintDetails:
             details += f" ~ of {node.child().sql()}"  # the SQL of all such expressions is one word
         return details
 
-    def _asked(self, node: J, kind: str) -> tuple[tuple[int, str], ...]:
+    def _find_omitted(self, node: J, kind: str) -> tuple[tuple[int, str], ...]:
         """Return position and name of the arguments that the SQL may omit; it never omits children."""
         if kind not in ASKED:
             names = [] if kind in COMPLETE else str(node.productElementNames().mkString(" ")).split()

@@ -39,20 +39,20 @@ class Definition:
             case "best":
                 return best_rows(start, named, options)
             case "times":
-                return repeated(start, named, options.limit)
+                return repeat(start, named, options.limit)
             case "converged":
-                return converged(start, named, options)
+                return converge(start, named, options)
             case _:
                 return least_set(start, named, options)
 
 
 def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     """Return the rows of init and of step(found), until no round adds a row."""
-    found = computed(start.distinct())
+    found = compute_once(start.distinct())
     size, rounds = found.count(), 1
     check_rounds(min(size, 1), options)
     while True:
-        grown = computed(found.union(step(found)).distinct())
+        grown = compute_once(found.union(step(found)).distinct())
         if (now := grown.count()) == size:
             return grown
         found, size, rounds = grown, now, rounds + 1
@@ -61,16 +61,16 @@ def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
 
 def best_rows(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     """Return the best row of each key, among the rows that were better than all before when they were found."""
-    accepted = computed(best_of(start, options))
+    accepted = compute_once(best_of(start, options))
     answer, rounds = accepted, 1
     check_rounds(min(accepted.count(), 1), options)
     while True:
         candidates = best_of(step(accepted), options)
-        better = computed(improvements(candidates, answer, options))
+        better = compute_once(improvements(candidates, answer, options))
         if not better.count():
             return answer
-        accepted, rounds = computed(accepted.union(better)), rounds + 1
-        answer = computed(best_of(accepted, options))
+        accepted, rounds = compute_once(accepted.union(better)), rounds + 1
+        answer = compute_once(best_of(accepted, options))
         check_rounds(rounds, options)
 
 
@@ -94,22 +94,22 @@ def improvements(candidates: DataFrame, answer: DataFrame, options: LoopOptions)
     return joined.select(*map(quoted, answer.columns))
 
 
-def repeated(start: DataFrame, step: Step, times: int) -> DataFrame:
+def repeat(start: DataFrame, step: Step, times: int) -> DataFrame:
     """Return the rows after `times` steps."""
-    rows = computed(start)
+    rows = compute_once(start)
     for _ in range(times):
-        rows = computed(step(rows))
+        rows = compute_once(step(rows))
         rows.count()
     return rows
 
 
-def converged(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+def converge(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
     """Return the first point that one more step changes by no more than the tolerance, with the same keys."""
     assert options.tolerance is not None
-    point, residuals = computed(start), list[float]()
+    point, residuals = compute_once(start), list[float]()
     check_unique_keys(point, options)
     for _ in range(options.limit):
-        moved = computed(step(point))
+        moved = compute_once(step(point))
         residual, unmatched = distance(point, moved, options.keys, options.tolerance.norm)
         residuals.append(residual)
         if residual <= options.tolerance.allowed and not unmatched:
@@ -119,7 +119,7 @@ def converged(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
         point = moved
     raise NotConvergedError(
         f"iterate did not converge in {options.limit} steps: one more step still changes the answer by "
-        f"{shown(residuals)}. Raise its limit or its tolerance."
+        f"{show_residuals(residuals)}. Raise its limit or its tolerance."
     )
 
 
@@ -193,12 +193,12 @@ def check_contraction(residuals: Sequence[float], options: LoopOptions) -> None:
     )
 
 
-def shown(residuals: Sequence[float]) -> str:
+def show_residuals(residuals: Sequence[float]) -> str:
     """Return the last residuals as text."""
     return ", ".join(f"{each:.3g}" for each in residuals[-SHOWN:])
 
 
-def computed(frame: DataFrame) -> DataFrame:
+def compute_once(frame: DataFrame) -> DataFrame:
     """Return the rows of a frame, computed once by the action that follows, with ties broken as everywhere.
 
     They are a relation of their own. Under the attributes of a start that selects from a source, a step that joins both

@@ -136,9 +136,9 @@ def nearest(points: DataFrame, centers: DataFrame, on: Names) -> DataFrame:
     def distance(center: Column) -> Column:
         return reduce(Column.__add__, (_square(F.col(quoted(name)) - center[name]) for name in columns))
 
-    listed = _known(centers, columns).agg(F.collect_set(F.struct(*map(quoted, centers.columns))).alias(_CENTERS))
+    listed = _keep_numbers(centers, columns).agg(F.collect_set(F.struct(*map(quoted, centers.columns))).alias(_CENTERS))
     ranked = F.transform(_CENTERS, lambda center: F.struct(distance(center).alias("far"), center.alias(CENTER)))
-    found = _known(points, columns).crossJoin(listed).withColumn(CENTER, F.array_min(ranked)[CENTER])
+    found = _keep_numbers(points, columns).crossJoin(listed).withColumn(CENTER, F.array_min(ranked)[CENTER])
     return found.where(F.col(CENTER).isNotNull()).select(*map(quoted, points.columns), CENTER)
 
 
@@ -147,7 +147,7 @@ def _square(difference: Column) -> Column:
     return value * value
 
 
-def _known(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+def _keep_numbers(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return the rows that have a number in each of the columns."""
     for name in columns:
         frame = frame.where(F.col(quoted(name)).isNotNull() & ~F.isnan(F.col(quoted(name)).cast("double")))
@@ -159,21 +159,21 @@ def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: Loop
     chosen = evaluator() or Definition()
     if isinstance(start, DataFrame):
         _check_keys(start, options)
-        return chosen.evaluate(start, _checked(start, step, options), options)
+        return chosen.evaluate(start, _check_step(start, step, options), options)
     parts = Parts.of(start, options)
-    tagged = parts.tagged(start)
+    tagged = parts.tag(start)
 
     def together(rows: DataFrame) -> DataFrame:
         found = step(*parts.split(rows))
         if not isinstance(found, tuple) or len(cast("tuple[Any, ...]", found)) != len(start):
             raise QueryError(f"the step of {options.function} returned no tuple of {len(start)} frames. Return one.")
-        return parts.tagged(cast(Frames, found))
+        return parts.tag(cast(Frames, found))
 
     keys = (PART, *options.keys) if options.keys else ()
     return parts.split(chosen.evaluate(tagged, together, replace(options, keys=keys)))
 
 
-def _checked(start: DataFrame, step: Callable[..., Any], options: LoopOptions) -> Callable[[DataFrame], DataFrame]:
+def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions) -> Callable[[DataFrame], DataFrame]:
     """Return the step, which fails with a QueryError if it returns other columns than those of the start."""
     wanted = [field.dataType.simpleString() for field in start.schema]
 

@@ -8,7 +8,7 @@ from itertools import count
 from pyspark.sql import DataFrame
 
 from incremental.algebra.results.report import MeasuredPoint
-from incremental.language.loops.definition import Definition, computed, distance
+from incremental.language.loops.definition import Definition, compute_once, distance
 from incremental.language.loops.options import LoopOptions, Step
 
 
@@ -30,14 +30,14 @@ class MeasuredPoints:
         try:
             if stored is None or options.tolerance is None:
                 return Definition().evaluate(start, step, options)
-            return self._measured(stored.toDF(*start.columns), step, options)
+            return self._measure(stored.toDF(*start.columns), step, options)
         finally:
             self._depth -= 1
 
-    def _measured(self, point: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    def _measure(self, point: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
         assert options.tolerance is not None
-        point = computed(point)
-        moved = computed(step(point).toDF(*point.columns))
+        point = compute_once(point)
+        moved = compute_once(step(point).toDF(*point.columns))
         tolerance = options.tolerance
         residual, unmatched = distance(point, moved, options.keys, tolerance.norm)
         shrinks = None if tolerance.contraction is None else 1 - tolerance.contraction

@@ -36,9 +36,9 @@ class _Pushing:
         if any(a is not b for a, b in zip(old, new, strict=True)):
             node = node.withNewChildren(catalyst.vector(self._spark, new))
         node = replace_inner_plans(self._spark, node, lambda plan, _: self.rewrite(plan))
-        return self._pushed(node) if catalyst.kind(node) in ("Project", "Filter") else node
+        return self._push(node) if catalyst.kind(node) in ("Project", "Filter") else node
 
-    def _pushed(self, node: J) -> J:
+    def _push(self, node: J) -> J:
         """Return a projection or a filter that reads the calls from the group-by below it."""
         output, is_filter = node.output(), catalyst.kind(node) == "Filter"
         expressions, child = catalyst.sequence(node.expressions()), node.child()
@@ -46,7 +46,7 @@ class _Pushing:
         for call in calls:
             if (found := self._into(child, call)) is not None:
                 child, value = found
-                expressions = [self._replaced(e, {call: value}) for e in expressions]
+                expressions = [self._replace(e, {call: value}) for e in expressions]
         if child is node.child():
             return node
         if not is_filter:
@@ -62,14 +62,14 @@ class _Pushing:
             case "Project":
                 items = catalyst.sequence(node.projectList())
                 found = self._into(node.child(), self._over(call, items))
-                return found and (self._logical.Project(self._extended(items, found[1]), found[0]), found[1])
+                return found and (self._logical.Project(self._extend(items, found[1]), found[0]), found[1])
             case "Aggregate":
                 items = catalyst.sequence(node.aggregateExpressions())
                 fold = find_fold(self._over(call, items), self._monoids)
                 if fold is None:
                     return None
                 column = catalyst.alias(self._spark, fold.call, self._fresh(fold.monoid.name, fold.call))
-                outputs = self._extended(items, column)
+                outputs = self._extend(items, column)
                 grouped = self._logical.Aggregate(node.groupingExpressions(), outputs, node.child(), node.hint())
                 return grouped, column.toAttribute()
             case _:
@@ -77,15 +77,15 @@ class _Pushing:
 
     def _over(self, call: J, items: Sequence[J]) -> J:
         """Return a call over the definitions of the columns that it reads."""
-        return self._replaced(call, {i.toAttribute(): i.child() for i in items if catalyst.kind(i) == "Alias"})
+        return self._replace(call, {i.toAttribute(): i.child() for i in items if catalyst.kind(i) == "Alias"})
 
-    def _replaced(self, expression: J, values: Mapping[J, J]) -> J:
+    def _replace(self, expression: J, values: Mapping[J, J]) -> J:
         def replace(node: J) -> J | None:
             return next((value for old, value in values.items() if node.semanticEquals(old)), None)
 
         return catalyst.rewrite(self._spark, expression, replace)
 
-    def _extended(self, items: Sequence[J], column: J) -> J:
+    def _extend(self, items: Sequence[J], column: J) -> J:
         return catalyst.vector(self._spark, [*items, column])
 
     def _fresh(self, name: str, like: J) -> J:

@@ -27,13 +27,13 @@ def register(spark: SparkSession, monoids: Iterable[DeclaredMonoid]) -> None:
         cast(Any, spark).sql(monoid.create_sql)
 
 
-def named_in(text: str, monoids: Mapping[str, DeclaredMonoid]) -> tuple[DeclaredMonoid, ...]:
+def find_named(text: str, monoids: Mapping[str, DeclaredMonoid]) -> tuple[DeclaredMonoid, ...]:
     """Return the monoids whose names occur in a query text."""
     words = {word.lower() for word in re.findall(r"\w+", text)}
     return tuple(monoid for name, monoid in monoids.items() if name in words)
 
 
-def checked(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoid:
+def check_monoid(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoid:
     """Return a monoid with its types in Spark's spelling; runs no job.
 
     Raises QueryError for a name that is taken, for SQL that Spark cannot analyse or whose value is not fixed, and for

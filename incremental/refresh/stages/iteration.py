@@ -39,26 +39,26 @@ class IterationStage:
         table, before = self.epoch.tables[loop.name], self.epoch.before(loop.name)
         answer = IteratedAnswer(loop, self.epoch.intent.buckets)
         result, change = LoopResult(), None
-        changed = before is None or any(self.rules.changed(plan) for plan in loop.inputs)
-        if changed and not self.epoch.written(loop.name):
+        changed = before is None or any(self.rules.has_changed(plan) for plan in loop.inputs)
+        if changed and not self.epoch.is_written(loop.name):
             stored = None if before is None else answer.answer(table.at(before))
-            result, change = self._published(answer, self._iterated(loop, stored), stored)
+            result, change = self._publish(answer, self._iterate(loop, stored), stored)
         after = table.version()
         assert after is not None, f"{loop.name} is written in the first epoch"
         self.leaves.loops[loop.name] = LoopVersions(table, answer, before, after, change)
         return result
 
-    def _iterated(self, loop: LoopState, stored: DataFrame | None) -> Iterated:
+    def _iterate(self, loop: LoopState, stored: DataFrame | None) -> Iterated:
         tuning = self.epoch.tuning
         size = sum(bytes_of(plan, self.leaves.bytes) for plan in loop.inputs)
         small = size <= tuning.local_bytes
         iteration = Iteration(loop, self.lowering, self.rules.after, tuning.local_rows, small, self.checkpoints.cached)
         return iteration.run(stored)
 
-    def _published(
+    def _publish(
         self, answer: IteratedAnswer, found: Iterated, stored: DataFrame | None
     ) -> tuple[LoopResult, DataFrame | None]:
-        """Write the difference between the answer and the stored one; the change, None if there is none."""
+        """Write the difference between the answer and the stored one; return it, None if there is none."""
         epoch, loop = self.epoch, answer.loop
         table, before, tuning = epoch.tables[loop.name], epoch.before(loop.name), epoch.tuning
         bag = Bag(epoch.spark, table, answer.row, epoch.intent.buckets, None, tuning)
@@ -67,8 +67,8 @@ class IterationStage:
             old = stored.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
             change = change.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(old)
         small = bool(found.steps) and max(found.steps) <= tuning.local_rows
-        rows, measured = self.checkpoints.measured(bag.consolidated(change), bag.measures, small)
-        moved, rounds = bag.moved(measured), tuple(Round("steps", rows) for rows in found.steps)
+        rows, measured = self.checkpoints.measure(bag.consolidate(change), bag.measures, small)
+        moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in found.steps)
         if before is not None and not moved.rows:
             return LoopResult(None, rounds, 0, found.residuals), None
         direct = bag.publish(rows, moved, before, epoch.mark(loop.name), needs_mapping(answer.row))

@@ -96,7 +96,7 @@ class Run:
         found: TouchedGroups | None = None
         if (changed := self._homomorphic(state, layout)) is not None:
             keys = changed.rows.select(*(F.col(quoted(name)) for name in layout.keys))
-            written = self._epoch.written(state.name)
+            written = self._epoch.is_written(state.name)
             found = None if written else self._merge(state, layout, table, before, changed)
             touched = keys if written or found is not None else None
         after = table.version() if touched is not None else before
@@ -108,7 +108,7 @@ class Run:
         most = self._epoch.tuning.reported_partitions
         measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
-            rows, found = self._checkpoints.measured(reused.under(layout), measures, False)
+            rows, found = self._checkpoints.measure(reused.under(layout), measures, False)
             return Homomorphic(rows, touched_groups(found, most))
         change = self._rules.change(state.input)
         if change is None:
@@ -118,7 +118,7 @@ class Run:
             check_laws(state, frame, self._epoch.tuning)
         small = self._is_small(state.input)
         changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
-        rows, found = self._checkpoints.measured(aggregate_change(layout, changed, self._lowering), measures, small)
+        rows, found = self._checkpoints.measure(aggregate_change(layout, changed, self._lowering), measures, small)
         return Homomorphic(rows, touched_groups(found, most))
 
     def _is_small(self, plan: Plan) -> bool:
@@ -166,7 +166,7 @@ class Run:
     def _view(self) -> None:
         """Publish the answer's change to the view table."""
         epoch, table = self._epoch, self._epoch.tables[VIEW]
-        if epoch.written(VIEW):
+        if epoch.is_written(VIEW):
             return
         columns = tuple(name for _, name in self._program.outputs)
         bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key, epoch.tuning)
@@ -174,9 +174,9 @@ class Run:
         if change is None:
             return
         frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
-        consolidated = bag.consolidated(frame.coalesce(1) if small else frame)
-        rows, found = self._checkpoints.measured(consolidated, bag.measures, small)
-        moved = bag.moved(found)
+        consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
+        rows, found = self._checkpoints.measure(consolidated, bag.measures, small)
+        moved = bag.summarise(found)
         if before is not None and not moved.rows:
             return
         direct = bag.publish(rows, moved, before, epoch.mark(VIEW), needs_mapping(columns))
@@ -192,6 +192,6 @@ class Run:
         """
         final = list(self._epoch.tables)[-1]
         begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives
-        if begun and final not in self._paths and not self._epoch.written(final):
+        if begun and final not in self._paths and not self._epoch.is_written(final):
             self._epoch.tables[final].touch(self._epoch.mark(final))
             self._paths[final] = "unchanged"

@@ -56,17 +56,15 @@ class LoopStage:
         table, before = self.epoch.tables[loop.name], self.epoch.before(loop.name)
         candidates = Candidates(loop, self.epoch.intent.buckets)
         result, change = LoopResult(), None
-        if not self.epoch.written(loop.name):
-            result, change = self._computed(candidates, table, before)
+        if not self.epoch.is_written(loop.name):
+            result, change = self._compute(candidates, table, before)
         after = table.version()
         assert after is not None, f"{loop.name} is written in the first epoch"
         self.leaves.loops[loop.name] = LoopVersions(table, candidates, before, after, change)
         return result
 
-    def _computed(
-        self, candidates: Candidates, table: Table, before: int | None
-    ) -> tuple[LoopResult, DataFrame | None]:
-        """Run the rounds and write the table; the change of the answer, None where the files tell it."""
+    def _compute(self, candidates: Candidates, table: Table, before: int | None) -> tuple[LoopResult, DataFrame | None]:
+        """Run the rounds and write the table; return the change of the answer, None where the files show it."""
         size, tuning = 0 if before is None else table.size()[1], self.epoch.tuning
         sides = SideInputs(
             candidates.loop,
@@ -87,14 +85,14 @@ class LoopStage:
         found = rounds.run()
         if found.given_up:
             return self._from_nothing(step, write, STARTED_OVER), None
-        return self._written(rounds, found, write, before)
+        return self._write_changes(rounds, found, write, before)
 
     def _from_nothing(self, step: Step, write: CandidateWrite, path: str) -> LoopResult:
         rows, rounds = FromNothing(step, self.epoch.tuning, self.checkpoints.cached).run()
         write.load(rows)
         return LoopResult(path, rounds, sum(each.rows for each in rounds))
 
-    def _written(
+    def _write_changes(
         self, rounds: Rounds, found: Maintained, write: CandidateWrite, before: int
     ) -> tuple[LoopResult, DataFrame | None]:
         """Write what changed, if anything did."""
