@@ -1,4 +1,4 @@
-"""Extract the file and the reason from Spark's exceptions about a dropped file."""
+"""Extract the file and the reason from Spark's exceptions about an input file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from incremental.spark.java_errors import first_line
 
 NAMED_FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
 OTHER_NUMBER = "it has another number of values than the declared schema has columns"
-NO_RECORD = "it is no record"
+NO_RECORD = "it is not a record"
 LONGEST_TEXT_SHOWN = 500  # characters of what was dropped, or Spark says
 LONGEST_READ = 4000  # characters of a message, which may quote a value of any length, made to keep a search busy
 WRONG_TYPE = "a value in it is not of its column's type"
@@ -32,10 +32,10 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
      lambda m: f"its column {m[1]} is {m[3]}, in the declared schema {m[2]}"),
     (r"Malformed CSV record", lambda _: OTHER_NUMBER),
     (r"field name '(.*?)' and the value (.*?) of the JSON token type (\w+).*target Spark data type \"(.*?)\"",
-     lambda m: f"{as_written(m[2], m[3])} in {m[1]} is no {m[4]}"),
+     lambda m: f"{as_written(m[2], m[3])} in {m[1]} is not a valid {m[4]}"),
     (r"the value (.*?) of the JSON token type (\w+).*target Spark data type \"(.*?)\"",
-     lambda m: f"{as_written(m[1], m[2])} is no {m[3]}"),
-    (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is no {m[2]}"),
+     lambda m: f"{as_written(m[1], m[2])} is not a valid {m[3]}"),
+    (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is not a valid {m[2]}"),
     (r"^\w+Exception$", lambda _: NO_RECORD),
     (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
 )  # fmt: skip

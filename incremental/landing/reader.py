@@ -1,4 +1,4 @@
-"""Read dropped files as rows: lazy DataFrames of the partitions of a `Files` source.
+"""Read input files as rows: lazy DataFrames of the partitions of a `Files` source.
 
 | requested | Spark's mode | a row that does not fit the declared schema |
 | --- | --- | --- |
@@ -190,7 +190,9 @@ class Records:
         faults = [
             F.when(
                 texts[name].isNotNull() & F.col(quoted(name)).isNull(),
-                F.concat(F.left(shown, F.lit(LONGEST_VALUE_SHOWN)), F.lit(f" in {name} is no {type_.upper()}")),
+                F.concat(
+                    F.left(shown, F.lit(LONGEST_VALUE_SHOWN)), F.lit(f" in {name} is not a valid {type_.upper()}")
+                ),
             )
             for (name, type_), shown in zip(fields, self._as_written(texts), strict=True)
         ]
@@ -278,7 +280,7 @@ def with_origin(frame: DataFrame) -> DataFrame:
 
 
 def declared_schema(source: str, files: Files) -> StructType:
-    """Return the schema of dropped files; raises SourceError for what Spark cannot read as one."""
+    """Return the schema of input files; raises SourceError for what Spark cannot read as one."""
     try:
         schema = catalyst.schema_of(files.schema)
     except JavaError as error:

@@ -16,7 +16,9 @@ from tests.assets import sales
 
 SECRET = "4111-1111"
 SHOWN = "show_rows_in_errors: true\n"
-FAULT = SourceError(f"sales was not landed: {SECRET} in card is no INT. Correct the file", "sales was not landed")
+FAULT = SourceError(
+    f"sales was not landed: {SECRET} in card is not a valid INT. Correct the file", "sales was not landed"
+)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ BAD_CSV = {
     "blanks around a number": (HEADER + " " + GOOD, 2, '" 1" is not of its column\'s type'),
     "no date": (HEADER + GOOD.replace("2013-01-01,", "2013-13-45,"), 2, "MonthOfYear"),
     "another way to write dates": (HEADER + GOOD.replace("2013-01-01,", "31/12/2013,"), 2, "'31/12/2013'"),
-    "no time": (HEADER + GOOD.replace("2013-01-01 10:00:00", "noon"), 2, "'noon' is no TIMESTAMP"),
+    "no time": (HEADER + GOOD.replace("2013-01-01 10:00:00", "noon"), 2, "'noon' is not a valid TIMESTAMP"),
     "no boolean": (HEADER + GOOD.replace("true", "yes"), 2, '"yes" is not of its column\'s type'),
     "too big a decimal": (HEADER + GOOD.replace("1.25", "12345.25"), 2, "cannot be represented as Decimal"),
     "after a line break in quotes": (HEADER + GOOD.replace(",a,", ',"a\nb",') + "2\n", 4, "another number of values"),
@@ -37,10 +37,10 @@ BAD_CSV = {
     "no header": (GOOD, None, "its header has 1 where the declared schema has id"),
 }
 BAD_JSON = {
-    "text for a number": ('{"id":1}\n{"id":"2"}\n', 2, '"2" in id is no INT'),
-    "a fraction for a whole number": ('{"id":1.5}\n', 1, "1.5 in id is no INT"),
+    "text for a number": ('{"id":1}\n{"id":"2"}\n', 2, '"2" in id is not a valid INT'),
+    "a fraction for a whole number": ('{"id":1.5}\n', 1, "1.5 in id is not a valid INT"),
     "too big a number": ('{"id":99999999999}\n', 1, "out of range of int"),
-    "no date": ('{"d":"2013-13-45"}\n', 1, "'2013-13-45' is no DATE"),
+    "no date": ('{"d":"2013-13-45"}\n', 1, "'2013-13-45' is not a valid DATE"),
     "cut off": ('{"id":1}\n{"id":2,"v"\n', 2, "Unexpected end-of-input"),
     "no JSON": ("id,v\n", 1, "Unrecognized token 'id'"),
     "no object": ("5\n", 1, ""),

@@ -19,27 +19,27 @@ from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
 from tests.night import night
 
 CSV_REASONS = {
-    "no number": "one in id is no INT",
-    "no whole number": "1.5 in id is no INT",
-    "too big a number": "99999999999 in id is no INT",
-    "blanks around a number": " 1 in id is no INT",
-    "no date": "2013-13-45 in d is no DATE",
-    "another way to write dates": "31/12/2013 in d is no DATE",
-    "no time": "noon in t is no TIMESTAMP",
-    "no boolean": "yes in b is no BOOLEAN",
-    "too big a decimal": "12345.25 in m is no DECIMAL(5,2)",
+    "no number": "one in id is not a valid INT",
+    "no whole number": "1.5 in id is not a valid INT",
+    "too big a number": "99999999999 in id is not a valid INT",
+    "blanks around a number": " 1 in id is not a valid INT",
+    "no date": "2013-13-45 in d is not a valid DATE",
+    "another way to write dates": "31/12/2013 in d is not a valid DATE",
+    "no time": "noon in t is not a valid TIMESTAMP",
+    "no boolean": "yes in b is not a valid BOOLEAN",
+    "too big a decimal": "12345.25 in m is not a valid DECIMAL(5,2)",
 }
 JSON_REASONS = {
-    "text for a number": '"2" in id is no INT',
-    "a fraction for a whole number": "1.5 in id is no INT",
-    "too big a number": "99999999999 in id is no INT",
-    "no date": '"2013-13-45" in d is no DATE',
+    "text for a number": '"2" in id is not a valid INT',
+    "a fraction for a whole number": "1.5 in id is not a valid INT",
+    "too big a number": "99999999999 in id is not a valid INT",
+    "no date": '"2013-13-45" in d is not a valid DATE',
 }
 Rows = Counter[tuple[object, ...]]
 
 
 class Dropped:
-    """A folder of dropped files, and the warehouse that lands them and quarantines what does not fit."""
+    """A folder of input files, and the warehouse that lands them and quarantines what does not fit."""
 
     def __init__(self, spark: SparkSession, folder: Path, schema: str = "id int, v int", **declared: Any) -> None:
         self.spark, self.folder, self.schema = spark, folder, schema
@@ -102,7 +102,10 @@ def test_bad_csv_rows(spark: SparkSession, tmp_path: Path) -> None:
     other = "it has another number of values than the declared schema has columns"
     expected = {(name, line): CSV_REASONS.get(name, other) for name, (_, line, _) in cases.items()}
     # a line within quotes says the same as the bad row, so nobody knows which of the two it is
-    expected |= {("twice [1]+%20é", None): "x in v is no DOUBLE", ("twice [1]+%20é", 7): "id in id is no INT"}
+    expected |= {
+        ("twice [1]+%20é", None): "x in v is not a valid DOUBLE",
+        ("twice [1]+%20é", 7): "id in id is not a valid INT",
+    }
     assert found == expected
 
 
@@ -122,7 +125,7 @@ def test_bad_json_rows(spark: SparkSession, tmp_path: Path) -> None:
     bad = [number for number, line in enumerate(lines, 1) if line not in ('{"id":1}', '{"id":7}')]
     assert drop.quarantined() == Rows(("*", "a.json", number, lines[number - 1]) for number in bad)
     reasons = {row.reason for row in drop.warehouse.quarantine("orders").collect()}
-    assert reasons == {*JSON_REASONS.values(), "it is no record"}
+    assert reasons == {*JSON_REASONS.values(), "it is not a record"}
     drop.put("b.json", '[{"id":1},{"id":"x"}]', header="")
     with pytest.raises(SourceError, match=r"b\.json, line 1, .* and a line with several rows is not"):
         drop.warehouse.land("orders")

@@ -185,7 +185,7 @@ def test_a_malformed_row_is_quarantined_where_that_is_declared(home: Path) -> No
     assert "9 rows, 1 malformed row left out, 1 row in quarantine (" in call("run", "shop").stdout
     (row,) = json.loads(call("show", "shop", "--quarantine", "sales", "--json").stdout)
     assert (row["partition"], row["line"], row["row"]) == ("2024-05-02", 2, "1,n1,tea,a lot")
-    assert row["reason"].startswith("a lot in amount is no DECIMAL")
+    assert row["reason"].startswith("a lot in amount is not a valid DECIMAL")
     assert "sales 1 row" in call("status").stdout
     assert call("verify", "shop").exit_code == 0
     assert call("show", "shop", "--quarantine", "nowhere").exit_code == exit_codes.USAGE
