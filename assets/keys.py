@@ -2,7 +2,7 @@
 
     flights                        the view, under the name that downstream assets depend on
     flights/state/<table>          one of its state tables; flights/state while the plan is not known yet
-    flights/landed/<source>        the Delta table that a source's dropped files are landed in
+    flights/landed/<source>        the Delta table that a source's input files are landed in
     flights/source/<source>        an external Delta table
 
 Keys never contain a path, so that moving a pipeline keeps its history in Dagster.
@@ -22,7 +22,7 @@ def state(pipeline: str, table: str | None = None) -> dg.AssetKey:
 
 
 def landed(pipeline: str, source: str) -> dg.AssetKey:
-    """Return the asset of the table in which a source's dropped files are landed."""
+    """Return the asset of the table in which a source's input files are landed."""
     return dg.AssetKey([pipeline, "landed", source])
 
 

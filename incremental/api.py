@@ -95,7 +95,7 @@ class Warehouse:
         self._catalog.monoids[name.lower()] = declared
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
-        """Land dropped files in the source's table: the named partitions, or all that changed.
+        """Land input files in the source's table: the named partitions, or all that changed.
 
         Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
@@ -109,7 +109,7 @@ class Warehouse:
         return self._source(name).landings(name).replay()
 
     def quarantine(self, name: str) -> DataFrame:
-        """Return the rows of dropped files that did not fit: partition, file, line, row, reason, quarantined_at."""
+        """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""
         return self._source(name).landings(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:

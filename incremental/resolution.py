@@ -53,7 +53,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class SourceCatalog:
-    """The declared sources of a warehouse by name: Delta tables, dropped files, or views; and its monoids.
+    """The declared sources of a warehouse by name: Delta tables, input files, or views; and its monoids.
 
     A warehouse adds to it; a view has a copy with what was declared before it, so that none reads itself.
     """

@@ -197,7 +197,7 @@ def address(pipeline: Pipeline) -> Address:
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
-    """Land the dropped files of every source; returns one landing per source.
+    """Land the input files of every source; returns one landing per source.
 
     partitions: land just these, even if they look unchanged; by default every partition whose files changed.
     """
@@ -213,7 +213,7 @@ def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) 
 
 
 def require_landed(pipeline: Pipeline, source: str) -> str:
-    """Return the source if it is landed from dropped files. Raises DeclarationError otherwise."""
+    """Return the source if it is landed from input files. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
         raise DeclarationError(
             f"{pipeline.name} lands no source `{source}`: {reading.nearest(source, pipeline.landed)}"
@@ -233,7 +233,7 @@ def refresh(
 
 
 def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:
-    """Land dropped files for every pipeline below, the lowest first; returns the landings by name."""
+    """Land input files for every pipeline below, the lowest first; returns the landings by name."""
     opened: Opened = {}
     return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}
 

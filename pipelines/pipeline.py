@@ -41,7 +41,7 @@ class Pipeline:
 
     @property
     def landed(self) -> tuple[str, ...]:
-        """Return the sources that are landed from dropped files."""
+        """Return the sources that are landed from input files."""
         return tuple(name for name, source in self.declaration.sources.items() if source.files)
 
     @property

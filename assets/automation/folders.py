@@ -20,7 +20,7 @@ _COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 
 
 def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
-    """Return a signature for each partition of a folder of dropped files.
+    """Return a signature for each partition of a folder of input files.
 
     Args:
         path: the folder. One that does not exist (yet) has no partitions.

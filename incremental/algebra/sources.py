@@ -1,4 +1,4 @@
-"""Declare sources: Delta tables, and folders of dropped files.
+"""Declare sources: Delta tables, and folders of input files.
 
 A declaration may state constraints on the rows: a primary key, foreign keys, append-only. Every refresh checks them
 before anything is written, and omits the work that they make unnecessary (algebra/constraints.py).
@@ -132,7 +132,7 @@ class Expire:
 
 @dataclass(frozen=True)
 class Files:
-    """A folder of dropped files, landed into a Delta table of the warehouse first.
+    """A folder of input files, landed into a Delta table of the warehouse first.
 
     path: a local folder, relative to the current one, or file:///folder; format: csv, json, xml, text (a line a
     row), parquet, orc or binary (a file a row);

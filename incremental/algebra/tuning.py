@@ -17,10 +17,10 @@ class Tuning:
     change_bytes: a change that Spark expects to be larger is not computed ahead of its join.
     range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
     condition.
-    rewrite_files, rewrite_bytes: a state or a view of at most so many files and bytes is rewritten, not merged.
+    rewrite_files, rewrite_bytes: a state or a view of up to this size is rewritten, not merged.
     rewrite_touched_bytes: the touched buckets of a larger state are rewritten by one task up to this size.
-    local_bytes, local_rows: a change that reads at most so many bytes is computed by one task, and at most so many
-    rows of it are kept in the driver.
+    local_bytes: a change that reads at most this number of bytes is computed by one task.
+    local_rows: a result of at most this number of rows is kept in the driver.
     restart_rows, restart_share: a loop of which more candidates are touched, and more than this share of all that are
     stored, is computed from nothing.
     reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
@@ -31,7 +31,7 @@ class Tuning:
     trial_factor: a recompute that was never timed is expected to take at most this multiple of its least estimate.
     new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
-    law_rows, law_values: the laws of a declared monoid are checked on so many different values among so many rows.
+    law_rows, law_values: the laws of a declared monoid are checked on this number of different values of these rows.
     lock_seconds: the time to wait for another process that works on the same view.
     """
 
@@ -62,7 +62,7 @@ class Tuning:
     lock_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what is no number, and for a number that would make a refresh impossible."""
+        """Raise ValueError for a value that is not a number, or with which no refresh could run."""
         for each in fields(self):
             value, least = getattr(self, each.name), 1 if each.name in AT_LEAST_ONE else 0
             if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:

@@ -1,4 +1,4 @@
-"""List the partitions and files of a folder of dropped files, without Spark.
+"""List the partitions and files of a folder of input files, without Spark.
 
 Files are compared by name, size and modification time, and where that is not enough by a digest of their content. A
 file or folder that no reader would read is an error; names that begin with . or _ are ignored.

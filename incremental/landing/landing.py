@@ -1,4 +1,4 @@
-"""Land dropped files in a Delta table: one commit replaces the changed partitions.
+"""Land input files in a Delta table: one commit replaces the changed partitions.
 
 A partition is replaced as a whole (`replaceWhere`), so landing it again is an exact correction. Partitions that
 manifest.py records as unchanged are skipped; without a record, or after a change of the source's declaration, all

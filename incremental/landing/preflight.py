@@ -1,4 +1,4 @@
-"""Refuse dropped files that Spark would read wrongly without a word, or that would fill its memory.
+"""Refuse input files that Spark would read wrongly without a word, or that would fill its memory.
 
 | Spark would | where |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Look through a dropped text in parts of bounded size: its encoding, and what Spark would hold as a whole.
+"""Look through an input text in parts of bounded size: its encoding, and what Spark would hold as a whole.
 
 | Spark holds | so it may have |
 | --- | --- |

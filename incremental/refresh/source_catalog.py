@@ -1,6 +1,6 @@
 """Look up the declared sources of a warehouse: their tables, schemas and landings.
 
-sources/<name>      the landed table of dropped files
+sources/<name>      the landed table of input files
 quarantine/<name>   their rows that do not fit the schema
 landed/<name>       the record of landings, and the lock
 """
@@ -63,7 +63,7 @@ class Declared:
         return no_data(name, self.table(name))
 
     def schema(self, name: str) -> StructType | None:
-        """Return the schema of a source as queries see it: declared for dropped files; None without a table."""
+        """Return the schema of a source as queries see it: declared for input files; None without a table."""
         declaration, table = self._declaration(name), self.table(name)
         if isinstance(declaration, Files):
             return nullable(declared_schema(name, declaration))
@@ -116,5 +116,5 @@ class Declared:
 
 
 def nullable(schema: StructType) -> StructType:
-    """Return a schema with all columns nullable and without metadata, as Delta and dropped files give it."""
+    """Return a schema with all columns nullable and without metadata, as Delta and input files give it."""
     return StructType([type(each)(each.name, each.dataType, True) for each in schema])

@@ -1,6 +1,6 @@
 """Check the constraints that pipeline.yaml declares on a pipeline's sources.
 
-Columns of dropped files are known from their schema; those of a Delta table are checked when it is first read.
+Columns of input files are known from their schema; those of a Delta table are checked when it is first read.
 """
 
 from __future__ import annotations

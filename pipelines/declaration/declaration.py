@@ -3,7 +3,7 @@
     description: Sales per shop and day            optional
     sources:                                       the tables of the query, by name; {} for a query of constants
       sales:
-        files:                                     dropped files, landed per partition
+        files:                                     input files, landed per partition
           path: data/sales                         a folder; partition_by: day means data/sales/day=2013-01-01/*.csv
           format: csv                              csv, json, xml, text, parquet, orc or binary
           schema: id INT, amount DOUBLE, day DATE  Spark DDL, or a mapping from column to type
@@ -44,7 +44,7 @@
     spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
 
 Relative paths start at the pipeline's own folder. A path, or the name of a table, may contain `${VARIABLE}` or
-`${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`); dropped files and the warehouse are in
+`${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`); input files and the warehouse are in
 local folders. The warehouse has one folder per pipeline; by default it is `.warehouse` beside the pipelines' folder.
 """
 
@@ -64,7 +64,7 @@ from pipelines.declaration.values import Amount, Day, Part, Settings, SourceName
 
 
 class Partitions(Part):
-    """Partitions of dropped files: one per day between start and end (both included), or any folder names (dynamic)."""
+    """Partitions of input files: one per day between start and end (both included), or any folder names (dynamic)."""
 
     kind: Literal["daily", "dynamic"]
     start: Day | None = None

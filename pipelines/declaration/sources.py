@@ -28,7 +28,7 @@ class ExpirePart(Part):
 
 
 class FilesSource(Part):
-    """Dropped files. schema_ddl is Spark DDL and includes the partition column."""
+    """Input files. schema_ddl is Spark DDL and includes the partition column."""
 
     path: Folder
     format: Format
@@ -75,7 +75,7 @@ class FilesSource(Part):
 
 
 class Source(Part):
-    """One table of the query: a Delta table by path or name, dropped files, or another pipeline's view; exactly one."""
+    """One table of the query: a Delta table by path or name, input files, or another pipeline's view; exactly one."""
 
     delta: Location | None = None
     table: TableName | None = None

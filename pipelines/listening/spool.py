@@ -54,9 +54,9 @@ class Part:
 
 
 class Spool:
-    """The files of one listener, which alone writes into its folder; one thread at a time uses it.
+    """Writes the lines of one listener into files of its folder, where nobody else writes; not for concurrent threads.
 
-    Raises BusyError where another listener has the folder, and OSError where the disk does not take the lines.
+    Raises BusyError if another listener writes there, and OSError if a line cannot be written.
     """
 
     def __init__(self, folder: Path, largest: int = LARGEST_FILE) -> None:

@@ -1,4 +1,4 @@
-"""Create a tiny pipeline over dropped files, with or without partitions, and write files for it."""
+"""Create a tiny pipeline over input files, with or without partitions, and write files for it."""
 
 import json
 from collections.abc import Iterable

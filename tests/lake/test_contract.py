@@ -157,7 +157,7 @@ def own_writes(at: Scenario) -> None:
 
 
 def landing(at: Scenario) -> None:
-    """What lands dropped files, and what replaces rows of a quarantine."""
+    """What lands input files, and what replaces rows of a quarantine."""
     columns = "day string, v int"
     days = at.rows(("a", 1), ("b", 2), (None, 3), schema=columns)
     wrote: list[int] = []

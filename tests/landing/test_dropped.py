@@ -94,7 +94,7 @@ def test_names_that_are_no_text_are_an_error(tmp_path: Path, name: bytes) -> Non
 
 
 def test_a_name_cannot_forge_a_line_of_a_message(tmp_path: Path) -> None:
-    """Protects whoever reads a terminal or a log from sentences that a dropped file's name says."""
+    """Protects whoever reads a terminal or a log from sentences that an input file's name says."""
     drop(tmp_path / "stray\nfix: all is well\x1b[2K.csv")
     with pytest.raises(SourceError, match=r"stray\\nfix: all is well\\x1b\[2K\.csv is not a partition") as caught:
         partitions_in("s", files(tmp_path))

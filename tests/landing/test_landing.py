@@ -1,4 +1,4 @@
-"""The landed table equals the dropped files, whatever happens to partitions, in whatever order."""
+"""The landed table equals the input files, whatever happens to partitions, in whatever order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = [
 
 
 class Drop:
-    """A folder of dropped CSV files, and the warehouse that lands them."""
+    """A folder of input CSV files, and the warehouse that lands them."""
 
     def __init__(self, spark: SparkSession, folder: Path, by: str | None = "day", type_: str = "string") -> None:
         self.spark, self.folder, self.by, self.type = spark, folder / "drop", by, type_

@@ -71,7 +71,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 def warehouse_of(spark: SparkSession, folder: Path, sources: int) -> Warehouse:
-    """Sources s0, s1, … of dropped files, whose schemas take no Delta table."""
+    """Sources s0, s1, … of input files, whose schemas take no Delta table."""
     warehouse = Warehouse(spark, folder / "warehouse")
     for i in range(sources):
         warehouse.source(f"s{i}", Files(str(folder / "drop"), "csv", "k int, v int"))

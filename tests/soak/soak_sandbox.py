@@ -56,7 +56,7 @@ class SoakSandbox:
 
     @property
     def drop(self) -> Path:
-        """The folder of dropped files."""
+        """The folder of input files."""
         return self.folder / "drop"
 
     @property
@@ -170,7 +170,7 @@ class SoakSandbox:
         return self.folder / source if source in TABLES else self.folder / "warehouse" / "sources" / source
 
     def unlanded(self) -> str:
-        """What the landed table has otherwise than the dropped files."""
+        """What the landed table has otherwise than the input files."""
         files = Counter[tuple[object, ...]]()
         for path in self.drop.glob("day=*/*.csv"):
             with path.open() as text:

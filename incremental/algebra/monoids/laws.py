@@ -59,7 +59,7 @@ def laws_of(monoid: DeclaredMonoid) -> tuple[Law, ...]:
 
 
 def sample_sql(monoid: DeclaredMonoid, x: str, most: int) -> str:
-    """Return an aggregate over rows: at most so many of the different values of `x`, chosen by their hashes."""
+    """Return an aggregate over rows: different values of `x`, `most` of them, chosen by their hashes."""
     unit = monoid.unit_sql(f"CAST({x} AS {monoid.of_type})")
     hashed = f"transform(collect_set({unit}), v -> named_struct('h', xxhash64(v), 'v', v))"
     return f"transform(slice(array_sort({hashed}), 1, {most}), p -> p.v)"

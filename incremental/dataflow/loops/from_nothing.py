@@ -54,13 +54,13 @@ class Pile:
             self.parts = [(kept, own)]
 
     def free(self) -> None:
-        """Give back what holds them."""
+        """Free the computed rows."""
         for _, block in self.parts:
             block.close()
 
 
 class FromNothing:
-    """One run. block: holds the result until the epoch ends."""
+    """Computes a loop from nothing, once. block: frees the result when the epoch ends."""
 
     def __init__(self, step: Step, tuning: Tuning, block: ExitStack) -> None:
         self._step, self._candidates, self._tuning = step, step.candidates, tuning

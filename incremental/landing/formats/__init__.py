@@ -1,1 +1,1 @@
-"""What is particular to single formats of dropped files."""
+"""What is particular to single formats of input files."""

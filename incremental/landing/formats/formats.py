@@ -1,4 +1,4 @@
-"""The formats of dropped files: how Spark reads each, and what its schema may be.
+"""The formats of input files: how Spark reads each, and what its schema may be.
 
 | format | Spark's reader | schema beside the partition column | a malformed row |
 | --- | --- | --- | --- |

@@ -94,7 +94,7 @@ def iterate(
 ) -> DataFrame | Frames:
     """Return what a step makes of start: after a number of steps, or once it hardly changes any more.
 
-    times: exactly so many steps. residual: until one more step would change the answer by no more than this. error,
+    times: the exact number of steps. residual: until one more step would change the answer by no more than this. error,
     contraction: until the answer is within `error` of the step's fixpoint, for a step that shrinks every difference to
     `contraction` of it. The last two compare the double columns of rows with equal `key` in a norm (sum, mean or max of
     the absolute differences), and take at most `limit` steps. step: as in fixpoint.

@@ -26,7 +26,7 @@ from incremental.spark.checkpoint import Checkpoints
 
 @dataclass(frozen=True)
 class IterationStage:
-    """One loop in one epoch; checkpoints: frames computed once until the epoch ends."""
+    """Maintains a numeric loop in one epoch. checkpoints: frees what was computed once when the epoch ends."""
 
     epoch: Epoch
     lowering: Lowering
