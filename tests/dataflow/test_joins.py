@@ -79,6 +79,7 @@ BOTH = [(kind, condition) for condition in CONDITIONS for kind in KINDS]
 CHOSEN = (
     ("inner", "equality and more"), ("left", "null-safe equality"), ("right", "range"), ("full", "equality"),
     ("full", "range"), ("left semi", "inequality"), ("left semi", "equality"), ("left anti", "or"), ("inner", "none"),
+    ("left", "equality"), ("right", "equality"),
 )  # fmt: skip
 
 
