@@ -70,7 +70,7 @@ def data_version(generation: object, epoch: object) -> str:
     return f"{generation}.{epoch}"
 
 
-def consumed_versions(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
+def read_versions(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
     """Return the version up to which a refresh has read each source; below: views that are sources, by source name."""
     tables = {name: after for name, (_, after) in report.versions.items() if not name.startswith("view ")}
     versions = {each.view: data_version(each.generation, each.epoch) for each in report.below}
@@ -94,7 +94,7 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
         "verdict": dg.MetadataValue.text(report.verdict),
         "summary": dg.MetadataValue.text(report.sentence),
         "versions": dg.MetadataValue.md(_versions(report.versions)),
-        CONSUMED: dg.MetadataValue.json(consumed_versions(report, below)),
+        CONSUMED: dg.MetadataValue.json(read_versions(report, below)),
         **({"because": dg.MetadataValue.text("\n".join(report.because))} if report.because else {}),
         **({"partitions touched": dg.MetadataValue.json(list(report.partitions))} if report.partitions else {}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),

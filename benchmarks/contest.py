@@ -38,7 +38,7 @@ class Lap:
 
 
 @contextmanager
-def counted_calls() -> Generator[list[int]]:
+def count_calls() -> Generator[list[int]]:
     """Count the calls into Java within the block; the one item is their number."""
     send, found = JavaClient.send_command, [0]
 
@@ -71,7 +71,7 @@ class Contest:
         assert self._spark is not None
         measure, cpu = Measure(self._spark), cpu_seconds(self._spark)
         start = time.monotonic()
-        with counted_calls() as calls, measure.all(f"{who} {step}"):
+        with count_calls() as calls, measure.all(f"{who} {step}"):
             result = action()
         seconds, cpu = time.monotonic() - start, cpu_seconds(self._spark) - cpu
         # a refresh counts its own jobs, by the same means

@@ -43,7 +43,7 @@ from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import Recomputed
 from incremental.refresh.incremental_refresh import Incremental
 from incremental.refresh.mode import Choice, CostBased, Fixed, ModePolicy
-from incremental.spark.catalyst import isolated
+from incremental.spark.catalyst import isolate_session
 
 RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]
@@ -225,7 +225,7 @@ class Compilation:
 
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does."""
-        spark = self.spark if callable(self.text) else isolated(self.spark)
+        spark = self.spark if callable(self.text) else isolate_session(self.spark)
         if not callable(self.text):
             spark.conf.set(RECURSION_ROWS, "-1")  # a safety of Spark's engine, which a view need not have
 

@@ -25,7 +25,7 @@ from incremental.compilation import Compilation
 from incremental.dataflow.publish import COPY
 from incremental.lake.protocol import VersionedTable
 from incremental.language.loops.measured_points import MeasuredPoints
-from incremental.language.loops.options import evaluated_by
+from incremental.language.loops.options import evaluate_by
 from incremental.language.mentions import mentions
 from incremental.language.query import Settings, settings
 from incremental.refresh.compatibility import redefinition
@@ -248,7 +248,7 @@ class ResolvedView:
         for name, view in self.views.items():
             below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
             frames[name] = view.batch(below, view._points_at(below))
-        with nullcontext() if points is None else evaluated_by(points):
+        with nullcontext() if points is None else evaluate_by(points):
             return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
 
     def _points_at(self, versions: Mapping[str, int]) -> MeasuredPoints | None:

@@ -34,7 +34,7 @@ class KeyRanges:
 
 def expected_bytes(frame: DataFrame) -> int:
     """Estimate the size of a frame's rows, as Spark does."""
-    return int(str(catalyst.optimised(frame).stats().sizeInBytes()))
+    return int(str(catalyst.optimised_plan(frame).stats().sizeInBytes()))
 
 
 def range_measures(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[Column]:
@@ -93,7 +93,7 @@ def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Sc
 def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
     """Build the condition that a key is within an interval."""
     expressions, value = lowering.catalyst.expressions, lowering.expression(key)
-    low, high = (catalyst.parsed(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
+    low, high = (catalyst.parse_expression(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
     return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
 
 

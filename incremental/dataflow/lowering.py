@@ -84,13 +84,13 @@ class Lowering:
             case Opaque(handle=handle):
                 return handle
             case Sql(text=text, type=type_):
-                return catalyst.parsed(self.spark, f"CAST(({text}) AS {type_})")
+                return catalyst.parse_expression(self.spark, f"CAST(({text}) AS {type_})")
             case _:
                 assert_never(scalar)
 
     def leaf(self, frame: DataFrame, columns: Sequence[tuple[str, Column]], weighted: bool) -> Relation:
         """Return a DataFrame's columns under the plan's attributes; weighted: it has the weight column too."""
-        plan = catalyst.analysed(frame)
+        plan = catalyst.analysed_plan(frame)
         given = {str(a.name()): a for a in catalyst.sequence(plan.output())}
         items = [catalyst.alias(self.spark, given[name], self.attribute(column)) for name, column in columns]
         if weighted:
@@ -100,7 +100,7 @@ class Lowering:
     def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]]) -> Relation:
         """Compute expressions over a DataFrame's column names, under the plan's attributes."""
         named = [catalyst.alias(self.spark, expression, self.attribute(column)) for column, expression in items]
-        return Relation(self.project(named, catalyst.analysed(frame)))
+        return Relation(self.project(named, catalyst.analysed_plan(frame)))
 
     def empty(self, columns: Sequence[Column]) -> Relation:
         """Return a relation with these columns and no rows."""
@@ -147,7 +147,7 @@ class Lowering:
 
     def negate(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
         """Return rows with weight -1 each, as a term of a union."""
-        minus = catalyst.alias(self.spark, catalyst.parsed(self.spark, "-1L"), self.weight)
+        minus = catalyst.alias(self.spark, catalyst.parse_expression(self.spark, "-1L"), self.weight)
         plan = self.project([*(self.attribute(column) for column in columns), minus], rows.plan)
         return columns, Relation(plan, True)
 
@@ -187,12 +187,12 @@ class Lowering:
 
     def over(self, frame: DataFrame, expression: J) -> SparkColumn:
         """Return an expression over a frame whose columns have the names of the plan's."""
-        given = {str(a.name()): a for a in catalyst.sequence(catalyst.analysed(frame).output())}
+        given = {str(a.name()): a for a in catalyst.sequence(catalyst.analysed_plan(frame).output())}
 
-        def named(node: J) -> J | None:
+        def replace(node: J) -> J | None:
             return given[str(node.name())] if catalyst.kind(node) == "AttributeReference" else None
 
-        return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, named))
+        return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, replace))
 
     def key_local(self, node: GroupwiseOp, child: Relation) -> Relation:
         """Spark's own operators over other rows."""
@@ -256,14 +256,14 @@ class Lowering:
         """Return the weight of a relation's rows, 1 each where it has none."""
         if relation.weighted:
             return self._as(self.weight, target)
-        return catalyst.alias(self.spark, catalyst.parsed(self.spark, "1L"), target)
+        return catalyst.alias(self.spark, catalyst.parse_expression(self.spark, "1L"), target)
 
     def _renew(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
         """Return the relation with new attribute ids, so that two terms of a union never share one."""
         items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
         if weighted:
             items.append(self._weight_of(relation, self.fresh(WEIGHT, self.weight.dataType())))
-        return catalyst.analysed(catalyst.frame(self.spark, self.project(items, relation.plan)))
+        return catalyst.analysed_plan(catalyst.frame(self.spark, self.project(items, relation.plan)))
 
     def project(self, items: Sequence[J], plan: J) -> J:
         """Return a projection of Catalyst expressions."""

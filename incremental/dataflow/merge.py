@@ -20,7 +20,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.physical_layout import arranged, sorted_by
 from incremental.lake.protocol import Clause, Table
 from incremental.spark import catalyst
-from incremental.spark.checkpoint import in_one_task, planned_at_once
+from incremental.spark.checkpoint import in_one_task, plan_at_once
 
 REPLACE = "__replace"
 BY_WRITER = ", by Delta's writer"  # added to the path in the report if the commit was not direct
@@ -87,7 +87,7 @@ class Merge:
         if not few:
             return self._arrange(rows)
         order = [BUCKET, *self.layout.keys] if self.layout.buckets > 1 else self.layout.keys
-        return planned_at_once(sorted_by(rows.coalesce(1), order))
+        return plan_at_once(sorted_by(rows.coalesce(1), order))
 
     def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
         """Return the keys of groups that still have rows and whose value a deletion may have changed."""

@@ -24,7 +24,7 @@ from incremental.dataflow.state_schema import Stored
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Clause, Table
-from incremental.spark.checkpoint import Checkpoints, in_one_task, planned_at_once
+from incremental.spark.checkpoint import Checkpoints, in_one_task, plan_at_once
 
 COPY, INSERTED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
@@ -102,7 +102,7 @@ class Bag:
         same = F.expr(self._same("t", "u", COPY, BUCKET))
         kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
         rows = self._arrange(kept.unionByName(inserted))
-        return self._table.overwrite(planned_at_once(rows) if few else rows, mark, BUCKET)
+        return self._table.overwrite(plan_at_once(rows) if few else rows, mark, BUCKET)
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
         """Replace all rows of the table by those of a consolidated answer, in one commit."""

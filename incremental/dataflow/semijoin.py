@@ -37,7 +37,7 @@ class Semijoin:
         return self._semi(left, plan, [self._lowering.substitute(node.condition, by_name)])
 
     def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
-        """Return the right rows that can match those of `matched`; all of them if the join has no equality."""
+        """Return the right rows that can match those of `matched_rows`; all of them if the join has no equality."""
         if not node.keys:
             return right
         plan, by_name = self._right_side(node, touched, few)
@@ -58,7 +58,7 @@ class Semijoin:
 
     def _rename(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
         """Return a frame's plan under new attributes, and these."""
-        plan = catalyst.analysed(frame)
+        plan = catalyst.analysed_plan(frame)
         given = catalyst.sequence(plan.output())
         fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]
         items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(given, fresh, strict=True)]

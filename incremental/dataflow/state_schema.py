@@ -119,10 +119,12 @@ class Layout:
             parts = {part.name: sql_of(slot.stored_name(part)) for part in slot.accumulator.components}
             if isinstance(slot.accumulator, Recomputed):
                 stored = parts[slot.accumulator.answer.name]
-                values[slot.call.column.name] = catalyst.parsed(lowering.spark, stored)
+                values[slot.call.column.name] = catalyst.parse_expression(lowering.spark, stored)
                 continue
             buffers = {
-                buffer.name: catalyst.parsed(lowering.spark, f"CAST({template.format(**parts)} AS {buffer.type})")
+                buffer.name: catalyst.parse_expression(
+                    lowering.spark, f"CAST({template.format(**parts)} AS {buffer.type})"
+                )
                 for buffer, template in zip(slot.call.buffers, slot.accumulator.buffers, strict=True)
             }
             assert slot.call.answer is not None
@@ -134,5 +136,7 @@ class Layout:
         if not self.answer_items:
             return {}
         values = self.call_values(lowering, sql_of)
-        values |= {key.name: catalyst.parsed(lowering.spark, sql_of(name)) for key, name in self._keys.items()}
+        values |= {
+            key.name: catalyst.parse_expression(lowering.spark, sql_of(name)) for key, name in self._keys.items()
+        }
         return {item.column.name: lowering.substitute(item.scalar, values) for item in self.answer_items}

@@ -229,7 +229,7 @@ class DeltaTable:
 
     def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
         """Merge `source` (alias u) into the table (alias t) by Delta's MERGE."""
-        session = catalyst.isolated(self.spark)  # Delta takes the mark from its settings
+        session = catalyst.isolate_session(self.spark)  # Delta takes the mark from its settings
         for name, value in mark.settings.items():
             session.conf.set(name, value)
         table = tables.DeltaTable.forPath(session, self.path).alias("t")

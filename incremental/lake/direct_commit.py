@@ -123,7 +123,7 @@ class DirectCommit:
     def _in_partitions(self, files: J, condition: str) -> list[J]:
         """Return the files whose partition values fulfil a condition, which Spark evaluates without a job."""
         delta, snapshot = catalyst.sql(self.spark).delta, self.transaction.snapshot()
-        log, parsed = catalyst.module(delta, "DeltaLog"), catalyst.parsed(self.spark, condition)
+        log, parsed = catalyst.module(delta, "DeltaLog"), catalyst.parse_expression(self.spark, condition)
         rest = [getattr(log, f"filterFileList$default${i}")() for i in (4, 5)]
         tests = catalyst.vector(self.spark, [parsed])
         schema = snapshot.metadata().partitionSchema()

@@ -52,7 +52,7 @@ class Storage(DeltaTable):
     def remove_older(self, hours: float) -> None:
         """Vacuum: remove the files that no version of the last `hours` uses, rounded up to whole hours."""
         # in a session of its own, so that no other write gets these settings
-        spark = catalyst.isolated(self.spark)
+        spark = catalyst.isolate_session(self.spark)
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         spark.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # its commits would look like changes
         tables.DeltaTable.forPath(spark, self.path).vacuum(math.ceil(hours))  # Delta rounds 0.4 hours to none

@@ -75,7 +75,7 @@ class Records:
         """Return the well-formed rows."""
         return self._cast(self._partitions(partitions, PERMISSIVE).where(F.col(CORRUPT).isNull()), partitions)
 
-    def placed(self, partitions: Sequence[Partition], permissive: bool) -> DataFrame:
+    def place_rows(self, partitions: Sequence[Partition], permissive: bool) -> DataFrame:
         """Return the rows, or if permissive the well-formed ones, with PARTITION, FILE and PLACE."""
         read = self._partitions(partitions, PERMISSIVE if permissive else {}, places=True)
         read = read.where(F.col(CORRUPT).isNull()) if permissive else read
@@ -146,7 +146,7 @@ class Records:
     def _read(
         self, fields: list[StructField], paths: list[str], settings: Mapping[str, str], places: bool = False
     ) -> DataFrame:
-        """Read files by a schema and, if permissive, a column with the text of malformed rows; places: see `placed`."""
+        """Read files by a schema and, if permissive, a column with the text of malformed rows; places: see `place_rows`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
         options = {**value_limit(self.files.format, paths), **self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options)

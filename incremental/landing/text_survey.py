@@ -133,7 +133,7 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
     used, begins, unclosed = 0, 1, False
     limit = csv.field_size_limit(options.longest + CHUNK)
 
-    def counted() -> Iterator[str]:
+    def count_lines() -> Iterator[str]:
         nonlocal used, unclosed
         for line in lines:
             used += len(line)
@@ -143,7 +143,7 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
         unclosed = used > 0  # a row that was complete would have been taken before more is asked for
 
     try:
-        rows = csv.reader(counted(), **_dialect(options))
+        rows = csv.reader(count_lines(), **_dialect(options))
         for _ in rows:
             if not unclosed:
                 used, begins = 0, rows.line_num + 1

@@ -121,7 +121,7 @@ class Replacement:
     def _take_in(self, horizon: Horizon) -> None:
         """Put malformed and late rows in quarantine, in place of those of their partitions."""
         most = self.quarantine.files.quarantine_limit - self._others
-        late = horizon.late_rows(self.records.placed(self.changed, True))
+        late = horizon.late_rows(self.records.place_rows(self.changed, True))
         with computed_once(self.records.malformed(self.changed).unionByName(late).limit(max(most, 0) + 1)) as found:
             count = found.count()
             if refusal := self.quarantine.refusal(found, count + self._others):
@@ -133,7 +133,7 @@ class Replacement:
 
     def _too_late(self, horizon: Horizon, count: int) -> SourceError:
         """Return the error for late rows, which cites the first one."""
-        late = horizon.late_rows(self.records.placed(self.changed, False)).orderBy("file", PLACE)
+        late = horizon.late_rows(self.records.place_rows(self.changed, False)).orderBy("file", PLACE)
         (row,) = late.limit(1).collect()
         what = f"source {self.name} was not landed: {count:,} of its rows are late, the first one in "
         what += self.records.with_original_paths(str(row["file"]))

@@ -79,9 +79,9 @@ class Aggregates:
     def _key(self, expression: J, below: list[Item]) -> Column:
         if catalyst.kind(expression) == "AttributeReference":
             return self._names.column(expression)
-        return self._computed(expression, "key", below)
+        return self._compute_column(expression, "key", below)
 
-    def _computed(self, expression: J, wish: str, below: list[Item]) -> Column:
+    def _compute_column(self, expression: J, wish: str, below: list[Item]) -> Column:
         """Return the column of the inner projection for an expression, one for equal expressions."""
         scalar = self._scalars.scalar(expression)
         for item in below:
@@ -121,11 +121,11 @@ class Aggregates:
         if condition is not None and expressions and infer_monoid(name.lower(), types, mode, len(buffers)) is not None:
             # an aggregate that merges ignores NULL, so FILTER becomes a NULL argument (the last, which orders max_by)
             expressions[-1], condition = self._null_unless(condition, expressions[-1]), None
-        arguments = tuple(self._computed(without_direction(e), f"{name.lower()}_of", below) for e in expressions)
+        arguments = tuple(self._compute_column(without_direction(e), f"{name.lower()}_of", below) for e in expressions)
         self._forbid_order_sensitive(name, text, expressions, types)
         column = column or self._names.expression(function, name)
         distinct = bool(node.isDistinct()) and name not in ("Min", "Max")
-        test = None if condition is None else self._computed(condition, "filter", below)
+        test = None if condition is None else self._compute_column(condition, "filter", below)
         handle = self._handle(node, expressions, arguments, distinct, test)
         read = arguments if test is None else (*arguments, test)
         return Call(column, name.lower(), read, text, buffers, answer, distinct, mode, handle)
@@ -136,7 +136,7 @@ class Aggregates:
         value = fold.collected.aggregateFunction().child()
         if condition is not None:
             value = self._null_unless(condition, value)
-        argument = self._computed(value, f"{monoid.name}_of", below)
+        argument = self._compute_column(value, f"{monoid.name}_of", below)
         distinct = bool(fold.collected.isDistinct())
         collected = self._handle(fold.collected, [value], (argument,), distinct, None)
         column = column or self._names.expression(fold.value, monoid.name)

@@ -71,7 +71,7 @@ def mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) 
         named = frozenset(name.lower() for name, parameter in found.items() if not is_rest(parameter))
         return Mentions(named, any(map(is_rest, found.values())))
     try:
-        plan = catalyst.parsed_plan(spark, query)
+        plan = catalyst.parse_plan(spark, query)
     except JavaError:
         return Mentions()
     found = frozenset(tables(plan, str(spark.conf.get(CASE)) == "true"))
@@ -135,13 +135,13 @@ def call_query(
 def defer_source(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
     """Return the frame of a source, created at its first use, which raises NoDataError without a schema."""
 
-    def made() -> DataFrame:
+    def make() -> DataFrame:
         found = frame(name)
         if found is None:
             raise NoDataError(name)
         return found
 
-    return catalyst.defer(spark, made)
+    return catalyst.defer(spark, make)
 
 
 def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:

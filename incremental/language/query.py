@@ -24,7 +24,7 @@ from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Aggregate, Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
-from incremental.language.loops.options import evaluated_by
+from incremental.language.loops.options import evaluate_by
 from incremental.language.loops.recording import LoopRecorder, RecordedLoops
 from incremental.language.loops.recursion import run_sql
 from incremental.language.mentions import NoDataError, call_query, mentions
@@ -187,7 +187,7 @@ def analyse(
     Only the schemas of sources that the query may read are asked for. Raises QueryError, also for a query that reads
     what is not a declared source; NoDataError for one that names a source without a schema.
     """
-    clone, relations, loops = catalyst.isolated(spark), dict[int, str](), RecordedLoops()
+    clone, relations, loops = catalyst.isolate_session(spark), dict[int, str](), RecordedLoops()
     if isinstance(query, str):
         check_statement(clone, query)
     elif not isinstance(query, Mrql) and not callable(query):
@@ -207,9 +207,9 @@ def analyse(
         relations[relation_number(made)] = name
         return made
 
-    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluated_by(LoopRecorder(clone, loops)):
+    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(LoopRecorder(clone, loops)):
         try:
-            plan = catalyst.analysed(evaluate(clone, query, declared, frame, monoids))
+            plan = catalyst.analysed_plan(evaluate(clone, query, declared, frame, monoids))
         except QueryError as error:
             if (source := missing.get(unknown_name(error).lower())) is None:
                 raise
@@ -255,7 +255,7 @@ def evaluate(
         schemas = dict[str, StructType]()
         for name in mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
-                catalyst.frame(spark, catalyst.analysed(found)).createOrReplaceTempView(name)
+                catalyst.frame(spark, catalyst.analysed_plan(found)).createOrReplaceTempView(name)
                 schemas[name] = found.schema
         if isinstance(query, Mrql):
             return run_program(spark, query.program(declared, schemas.get))

@@ -26,7 +26,7 @@ def check_statement(spark: SparkSession, text: str) -> None:
             f"clock in the query: {found[0]} differs from run to run. Compare with a column or a constant instead."
         )
     try:
-        plan = catalyst.parsed_plan(spark, text)
+        plan = catalyst.parse_plan(spark, text)
     except JavaError:
         return
     for node in all_nodes(plan):

@@ -36,7 +36,7 @@ def one_row(spark: SparkSession, node: J) -> J:
         pick = "min({0})" if is_orderable(spark, node.output().apply(0)) else "max_by({0}, 1)"
         single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)
-    return normal_form(spark, catalyst.analysed(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
+    return normal_form(spark, catalyst.analysed_plan(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
 
 
 def has_subquery(spark: SparkSession, expression: J) -> bool:

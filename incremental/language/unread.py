@@ -24,7 +24,7 @@ def empty(spark: SparkSession, schema: StructType) -> DataFrame:
 
 def relation_number(frame: DataFrame) -> int:
     """The RDD number of the relation behind a frame, which survives self-joins."""
-    plan = catalyst.analysed(frame)
+    plan = catalyst.analysed_plan(frame)
     while catalyst.kind(plan) != "LogicalRDD":
         plan = plan.children().apply(0)
     return int(plan.rdd().id())

@@ -57,7 +57,7 @@ class MaintenanceRun:
         for name in self.maintenance.tables:
             self._show_progress(name)
             table, key = self.store.table(generation, name), f"g{generation}/{name}"
-            done = self._compact(table, self.maintenance.stored(name, 1).sorted_by)
+            done = self._compact(table, self.maintenance.storage_of(name, 1).sorted_by)
             tables[name] = self._vacuum(table, done, [need for need in needs if need.table == key])
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)

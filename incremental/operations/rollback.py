@@ -154,7 +154,7 @@ class Rollback:
             version = (entry.after or {})[name]
             assert version is not None
             with epoch.measure.phase(f"copy {name}"):
-                stored = maintenance.stored(name, epoch.intent.buckets)
+                stored = maintenance.storage_of(name, epoch.intent.buckets)
                 rows = old.at(version)
                 if epoch.intent.buckets != entry.intent.buckets:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))

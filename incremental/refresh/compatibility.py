@@ -69,7 +69,7 @@ def check_layout(store: Store, generation: int, maintenance: Maintenance) -> Non
     """Raise StateError for tables whose columns differ from those that this release stores."""
     for name in maintenance.tables:
         table = store.table(generation, name)
-        wanted, found = set(maintenance.stored(name, 1).columns), set(table.schema().names)
+        wanted, found = set(maintenance.storage_of(name, 1).columns), set(table.schema().names)
         if wanted != found:
             differing = ", ".join(sorted(wanted ^ found))
             raise StateError(

@@ -273,7 +273,7 @@ class EpochLeaves:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]
         layout, spark = state.layout, self.epoch.spark
-        values = {key.name: catalyst.parsed(spark, quoted(layout.key(key))) for key in layout.state.keys}
+        values = {key.name: catalyst.parse_expression(spark, quoted(layout.key(key))) for key in layout.state.keys}
         values |= layout.call_values(self.lowering, quoted)
         items = [(column, values[own.name]) for own, column in zip(leaf.own, leaf.columns, strict=True)]
         rows = self._at(state.table, version)

@@ -59,7 +59,7 @@ class Recomputed:
         """No states."""
         return {}
 
-    def stored(self, table: str, buckets: int) -> Stored:
+    def storage_of(self, table: str, buckets: int) -> Stored:
         """Return a bag of the answer."""
         return stored_bag(self.columns, buckets)
 

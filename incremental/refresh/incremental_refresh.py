@@ -57,7 +57,7 @@ class Maintenance(Protocol):
         """For each state the digest of its plan, then its stored columns (Layout.merged)."""
         ...
 
-    def stored(self, table: str, buckets: int) -> Stored:
+    def storage_of(self, table: str, buckets: int) -> Stored:
         """Return the storage of one of its tables with a number of buckets."""
         ...
 
@@ -117,8 +117,8 @@ class Incremental:
         digests = self.program.digests(self.circumstances)
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
-    def stored(self, table: str, buckets: int) -> Stored:
-        """Return a state by its layout, sorted by its lineage key; a loop by its kind; else a bag of the answer."""
+    def storage_of(self, table: str, buckets: int) -> Stored:
+        """Return the storage: of a state by its layout, of a loop by its kind, else of a bag of the answer."""
         for stage in self.program.stages:
             if stage.name == table:
                 is_state = isinstance(stage, State)

@@ -152,7 +152,7 @@ class Inputs:
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
         """Refresh every view below to these versions, by source; done: views that are already refreshed."""
         return {
-            name: below.reach(targets, done, prefixed_progress(below, progress)) for name, below in self.views.items()
+            name: below.reach(targets, done, prefix_progress(below, progress)) for name, below in self.views.items()
         }
 
     def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
@@ -268,7 +268,7 @@ def refuse_recreated(view: str, name: str, table: VersionedTable) -> SourceError
     )
 
 
-def prefixed_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
+def prefix_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
     """Prefix the steps of a progress callback with the name of the view below."""
     return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")
 

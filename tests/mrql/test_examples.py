@@ -13,7 +13,7 @@ from pyspark.sql import Row as SparkRow
 
 from incremental.api import Mrql
 from incremental.language.query import evaluate
-from incremental.spark.catalyst import isolated
+from incremental.spark.catalyst import isolate_session
 from tests.mrql.comparing import difference
 from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES
 from tests.mrql.local import local
@@ -47,7 +47,7 @@ def rows(frames: dict[str, DataFrame]) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("title", ALL)
 def test_batch(spark: SparkSession, frames: dict[str, DataFrame], rows: dict[str, list[Any]], title: str) -> None:
     query = program(ALL[title])
-    found = evaluate(isolated(spark), query, list(frames), frames.get)
+    found = evaluate(isolate_session(spark), query, list(frames), frames.get)
     assert not difference(Reference(rows, ARGUMENTS).run(query.items), found.collect())
 
 

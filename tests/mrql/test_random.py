@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import QueryError
 from incremental.api import Mrql
 from incremental.language.query import evaluate
-from incremental.spark.catalyst import isolated
+from incremental.spark.catalyst import isolate_session
 from tests.mrql.comparing import difference
 from tests.mrql.generator import TABLES, Generator, table_rows
 from tests.mrql.local import local
@@ -33,7 +33,7 @@ def check_batch(spark: SparkSession, seed: int) -> bool:
     query = Mrql(Generator(seed).program())
     frames = {name: local(spark, TABLES[name][0], rows) for name, rows in tables.items()}
     try:
-        found = evaluate(isolated(spark), query, list(frames), frames.get)
+        found = evaluate(isolate_session(spark), query, list(frames), frames.get)
     except QueryError as error:
         assert UNSUPPORTED in str(error), f"seed {seed}: {query.text}\n{error}"
         return False

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from incremental.dataflow.intervals import find_intervals, range_of
 from incremental.spark import catalyst
-from incremental.spark.catalyst import isolated
+from incremental.spark.catalyst import isolate_session
 from incremental.spark.checkpoint import collect_rows, compute_measures
 from incremental.spark.job_stats import Measure
 
@@ -61,7 +61,7 @@ def test_one_job(spark: SparkSession) -> None:
 
 def test_measures_of_computed_rows_take_one_job(spark: SparkSession) -> None:
     """Adaptive execution, which sessions have outside of tests, made two of it: every change of a large join waited."""
-    adaptive = isolated(spark)
+    adaptive = isolate_session(spark)
     adaptive.conf.set("spark.sql.adaptive.enabled", "true")
     rows = adaptive.range(0, 99, 1, 3).selectExpr("id c0").localCheckpoint()
     measure = Measure(spark)
@@ -78,7 +78,7 @@ def test_measures_of_computed_rows_take_one_job(spark: SparkSession) -> None:
 @pytest.mark.parametrize("compiled", [True, False])
 def test_tasks_see_the_settings_of_the_frames_session(spark: SparkSession, compiled: bool) -> None:
     """As in Spark's own actions, whichever session is active; the rows were parsed under the default policy."""
-    other = isolated(spark)
+    other = isolate_session(spark)
     settings = {"spark.sql.legacy.timeParserPolicy": "LEGACY", "spark.sql.codegen.wholeStage": str(compiled)}
     settings["spark.sql.codegen.factoryMode"] = "FALLBACK" if compiled else "NO_CODEGEN"
     for name, value in settings.items():

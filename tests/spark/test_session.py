@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.contest import counted_calls
+from benchmarks.contest import count_calls
 from incremental.spark import catalyst
 from incremental.spark.session_settings import BRIEF, JAVA_VARIABLES, session_settings
 from tests.night import night
@@ -83,7 +83,7 @@ def test_members_of_java_classes_are_looked_up_once(spark: SparkSession) -> None
     """Py4J asks Java what a name is at each mention, which was every eighth call of a refresh."""
     java = catalyst.jvm(spark)
     assert java.java.lang.Integer.valueOf("7") == 7
-    with counted_calls() as calls:
+    with count_calls() as calls:
         assert java.java.lang.Integer.valueOf("8") == 8
         assert str(java.java.lang.StringBuilder("text")) == "text"
     assert calls[0] <= 4  # one for the number; class, object and text of the other

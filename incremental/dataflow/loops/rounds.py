@@ -74,7 +74,7 @@ class Step:
         return None if found is None else self._derive(found)
 
     def after(self, leaves: FrontierChange, block: ExitStack) -> DataFrame:
-        """All that the step gives once a move is made, as `change`."""
+        """Return all that the step gives once a move is made, as `derive_change` does."""
         return self._derive(self._rules(leaves, block).after(self.candidates.loop.step))
 
     def _rules(self, leaves: SideChange | FrontierChange, block: ExitStack) -> DeltaRules:

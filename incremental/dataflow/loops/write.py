@@ -22,7 +22,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.physical_layout import arranged, sorted_by
 from incremental.lake.protocol import Clause, Table
-from incremental.spark.checkpoint import in_one_task, planned_at_once
+from incremental.spark.checkpoint import in_one_task, plan_at_once
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class CandidateWrite:
         rows = joined.select(*(F.expr(values[name]).alias(name) for name in self.candidates.columns))
         kept = rows.where(f"{ROWS} > 0")
         if few:
-            written = planned_at_once(sorted_by(kept.coalesce(1), self.candidates.stored.sorted_by))
+            written = plan_at_once(sorted_by(kept.coalesce(1), self.candidates.stored.sorted_by))
         else:
             written = self._arrange(kept)
         return self.table.overwrite(written, self.mark, BUCKET)

@@ -91,5 +91,5 @@ def number_rows(spark: SparkSession, rows: J) -> DataFrame:
 def materialize(rows: DataFrame) -> DataFrame:
     """Compute the rows of a frame once, and return them as a frame."""
     spark = rows.sparkSession
-    output = [attribute.withNullability(True) for attribute in catalyst.sequence(catalyst.analysed(rows).output())]
+    output = [attribute.withNullability(True) for attribute in catalyst.sequence(catalyst.analysed_plan(rows).output())]
     return frame(spark, collect_rows(rows, relation(spark, catalyst.vector(spark, output), catalyst.vector(spark, []))))

@@ -36,5 +36,5 @@ def orderable_equivalent(spark: SparkSession, value: J) -> J | None:
 
 def make_struct(spark: SparkSession, values: list[J]) -> J:
     """Return a struct of values, which Spark compares in their order."""
-    named = [part for i, value in enumerate(values) for part in (catalyst.parsed(spark, f"'v{i}'"), value)]
+    named = [part for i, value in enumerate(values) for part in (catalyst.parse_expression(spark, f"'v{i}'"), value)]
     return catalyst.catalyst(spark).expressions.CreateNamedStruct(catalyst.vector(spark, named))

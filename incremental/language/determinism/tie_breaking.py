@@ -32,7 +32,7 @@ ORDER_PRESERVING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryA
 
 def break_ties(spark: SparkSession, frame: DataFrame, monoids: Mapping[str, DeclaredMonoid] | None = None) -> DataFrame:
     """Return the batch query with all its ties broken; the same frame if it has none."""
-    plan = push_folds(spark, inline_common_tables(spark, catalyst.analysed(frame)), monoids or {})
+    plan = push_folds(spark, inline_common_tables(spark, catalyst.analysed_plan(frame)), monoids or {})
     found = TieBreaking(spark, OrderSensitiveAggregates(spark, by_order=True)).rewrite(plan)
     return frame if found is plan else catalyst.frame(spark, found)
 

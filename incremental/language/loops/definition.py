@@ -31,19 +31,19 @@ class Definition:
         """Return the answer of a loop; raises NotConvergedError beyond its limit."""
         names = start.columns
 
-        def named(rows: DataFrame) -> DataFrame:
+        def name_columns(rows: DataFrame) -> DataFrame:
             found = step(rows)
             return found if found.columns == names else found.toDF(*names)
 
         match options.kind:
             case "best":
-                return best_rows(start, named, options)
+                return best_rows(start, name_columns, options)
             case "times":
-                return repeat(start, named, options.limit)
+                return repeat(start, name_columns, options.limit)
             case "converged":
-                return converge(start, named, options)
+                return converge(start, name_columns, options)
             case _:
-                return least_set(start, named, options)
+                return least_set(start, name_columns, options)
 
 
 def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:

@@ -177,7 +177,7 @@ def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions
     """Return the step, which fails with a QueryError if it returns other columns than those of the start."""
     wanted = [field.dataType.simpleString() for field in start.schema]
 
-    def checked(rows: DataFrame) -> DataFrame:
+    def run_step(rows: DataFrame) -> DataFrame:
         found = step(rows)
         if not isinstance(found, DataFrame):
             raise QueryError(
@@ -190,7 +190,7 @@ def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions
             )
         return found
 
-    return checked
+    return run_step
 
 
 def _check_keys(start: DataFrame, options: LoopOptions) -> None:

@@ -47,7 +47,7 @@ def evaluator() -> LoopEvaluator | None:
 
 
 @contextmanager
-def evaluated_by(chosen: LoopEvaluator) -> Generator[None]:
+def evaluate_by(chosen: LoopEvaluator) -> Generator[None]:
     """Hand the loops of a block to another evaluator."""
     token = _EVALUATOR.set(chosen)
     try:

@@ -68,7 +68,7 @@ class LoopRecorder:
             self._recorded.calls.append(number)
         self._depth += 1
         try:
-            plans = catalyst.analysed(start), catalyst.analysed(step(rows))
+            plans = catalyst.analysed_plan(start), catalyst.analysed_plan(step(rows))
         finally:
             self._depth -= 1
         self._recorded.loops[number] = RecordedLoop(*plans, given, options)

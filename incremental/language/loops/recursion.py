@@ -22,7 +22,7 @@ from incremental.spark.catalyst import J, JavaError
 def run_sql(spark: SparkSession, text: str) -> DataFrame:
     """Return the frame of a query text."""
     try:
-        plan = catalyst.parsed_plan(spark, text)
+        plan = catalyst.parse_plan(spark, text)
     except JavaError:
         return cast(Any, spark).sql(text)  # whose message says where
     read = _Unions(spark).rewrite(plan)
@@ -108,7 +108,7 @@ class _Unions:
 
     def _relation(self, name: str, rows: DataFrame) -> J:
         """Return a common table expression of this name that gives these rows."""
-        alias = catalyst.module(self._logical, "SubqueryAlias").apply(name, catalyst.analysed(rows))
+        alias = catalyst.module(self._logical, "SubqueryAlias").apply(name, catalyst.analysed_plan(rows))
         return catalyst.jvm(self._spark).scala.Tuple3(name, alias, catalyst.none(self._spark))
 
     def _with(self, child: J, relations: Sequence[J]) -> J:

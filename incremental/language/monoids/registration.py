@@ -76,11 +76,11 @@ def parts(monoid: DeclaredMonoid) -> list[tuple[str, str, str]]:
 def check_part(spark: SparkSession, monoid: DeclaredMonoid, part: str, sql: str, whole: str) -> None:
     """Raise QueryError for a part that is not one expression with a fixed value."""
     try:
-        catalyst.parsed(spark, sql)
+        catalyst.parse_expression(spark, sql)
         frame = cast(Any, spark).sql(f"SELECT {whole} AS value")
     except JavaError as error:
         raise fault(monoid, f"Spark cannot analyse {part} ({sentence_of_analysis(error)})", f"Correct {part}") from None
-    for expression in catalyst.sequence(catalyst.analysed(frame).expressions()):
+    for expression in catalyst.sequence(catalyst.analysed_plan(frame).expressions()):
         if has_subquery(spark, expression):
             raise fault(monoid, f"{part} contains a subquery", "Use constants and its arguments alone")
         if (found := find_undetermined(expression)) is not None:

@@ -22,7 +22,7 @@ def run_program(spark: SparkSession, program: Translated) -> DataFrame:
 
 def register(spark: SparkSession, rows: DataFrame, name: str) -> None:
     """Give rows a name in the session of the program; they may be of another one, such as a stored answer."""
-    catalyst.frame(spark, catalyst.analysed(rows)).createOrReplaceTempView(name)
+    catalyst.frame(spark, catalyst.analysed_plan(rows)).createOrReplaceTempView(name)
 
 
 def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:

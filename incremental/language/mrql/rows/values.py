@@ -187,10 +187,10 @@ def rebuild(value: Value, columns: Sequence[str]) -> Value:
     """Return a value of the same shape over columns that have its leaves."""
     remaining = list(columns)
 
-    def made(part: Value) -> Value:
+    def rebuild_part(part: Value) -> Value:
         match part:
             case Product(names, parts, positional):
-                return Product(names, tuple(map(made, parts)), positional)
+                return Product(names, tuple(map(rebuild_part, parts)), positional)
             case Array(_, item, bag):
                 return Array(remaining.pop(0), item, bag, bag)
             case Scalar(_, type_):
@@ -198,7 +198,7 @@ def rebuild(value: Value, columns: Sequence[str]) -> Value:
             case _:
                 raise TypeError(part)
 
-    return made(value)
+    return rebuild_part(value)
 
 
 def hint(value: Value, default: str = "v") -> str:
