@@ -190,7 +190,7 @@ class ResolvedView:
             return False
 
     def quarantined(self) -> dict[str, int]:
-        """The rows in quarantine of each source that the query may read; compiles nothing."""
+        """Return the rows in quarantine of each source that the query may read; compiles nothing."""
         catalog, latest = self.view.catalog, self.view.compiled.latest
         named = mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
         return catalog.declared.quarantined(named.among(catalog.names))
@@ -252,12 +252,12 @@ class ResolvedView:
             return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
 
     def _points_at(self, versions: Mapping[str, int]) -> MeasuredPoints | None:
-        """The stored answers of its loops, if its last epoch is of these versions; None without loops."""
+        """Return the stored answers of its loops, if its last epoch is of these versions; None without loops."""
         entry = self.view.store.journal.last_complete() if self.compilation.query.loops else None
         return None if entry is None or base_versions(entry.intent.sources) != versions else self.measured_points(entry)
 
     def measured_points(self, entry: Entry) -> MeasuredPoints:
-        """The stored answers of the loops that the query calls, as an epoch left them."""
+        """Return the stored answers of the loops that the query calls, as an epoch left them."""
         store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
         called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
         there = [(number, name, version) for number, name, version in called if version is not None]

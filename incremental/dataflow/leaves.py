@@ -45,5 +45,5 @@ class Leaves(Protocol):
         ...
 
     def bytes_read(self, plan: Plan) -> int:
-        """What a change of a plan reads at most."""
+        """Return the most bytes that a change of a plan reads."""
         ...

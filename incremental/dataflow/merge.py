@@ -177,5 +177,5 @@ def in_buckets(buckets: Sequence[int]) -> str:
 
 
 def quoted_values(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:
-    """Values of a MERGE clause by quoted column name."""
+    """Return values of a MERGE clause by quoted column name."""
     return {quoted(name): value for name, value in values.items()}

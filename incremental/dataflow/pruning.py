@@ -96,7 +96,7 @@ class Pruning:
         return self._bytes(plan) <= self._tuning.local_bytes
 
     def change_once(self, plan: Plan, change: Relation) -> Relation:
-        """The change of a plan, computed once for all its uses; a large one is computed for each."""
+        """Return the change of a plan, computed once for all its uses; a large one is computed for each."""
         small = self._leaves.bytes_read(plan) <= self._tuning.local_bytes
         if not small and expected_bytes(self._frame(plan.columns, change)) > self._tuning.change_bytes:
             return change
@@ -108,7 +108,7 @@ class Pruning:
         return self._relation(columns, keep.small(frame) if small else keep.keep(frame), rows.weighted)
 
     def left_change(self, node: Join, change: Relation, right: Relation) -> tuple[Relation, Relation]:
-        """Both sides of a join whose left side is a change; few changed rows read only the right rows they match."""
+        """Return both sides of a join whose left one is a change; few changed rows read only their matches."""
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left.columns, change)
         if not keys or not self.pays_off(node.right) or expected_bytes(frame) > self._tuning.change_bytes:

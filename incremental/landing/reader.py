@@ -146,7 +146,7 @@ class Records:
     def _read(
         self, fields: list[StructField], paths: list[str], settings: Mapping[str, str], places: bool = False
     ) -> DataFrame:
-        """Read files by a schema and, if permissive, a column with the text of malformed rows; places: see `place_rows`."""
+        """Read files by a schema and, if permissive, a column of malformed rows; places: see `place_rows`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
         options = {**value_limit(self.files.format, paths), **self.options, **FIXED, **settings}
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options)

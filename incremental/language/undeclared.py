@@ -56,7 +56,7 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
 
 
 def reads_views(plan: J, sources: Collection[str]) -> bool:
-    """Whether a plan reads a view of the session or the catalog, which can be replaced while the process runs."""
+    """Return whether a plan reads a view of the session or catalog, which can be replaced at any time."""
     roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
     return any(view not in ("", *sources) for _, view in leaves_by_view(roots))
 
@@ -144,7 +144,7 @@ def describe_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
 
 
 def table_name(leaf: J) -> tuple[str, ...]:
-    """The name of the catalog's table that a leaf reads, in parts, quoted where SQL asks for it; empty for none."""
+    """Return the name of the catalog's table that a leaf reads, in parts, quoted where needed; empty for none."""
     found = catalyst.option(leaf.catalogTable()) if catalyst.kind(leaf) == "LogicalRelation" else None
     if found is None:
         return ()

@@ -11,19 +11,19 @@ from incremental.spark import catalyst
 
 
 def unread(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
+    """Return a frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
     context, rows = cast(Any, spark.sparkContext)._jsc, catalyst.jvm(spark).java.util.ArrayList()
     rdd = context.parallelize(rows, 1).zip(context.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
     return DataFrame(catalyst.session(spark).applySchemaToPythonRDD(rdd, schema.json()), spark)
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A frame without rows."""
+    """Return a frame without rows."""
     return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
 def relation_number(frame: DataFrame) -> int:
-    """The RDD number of the relation behind a frame, which survives self-joins."""
+    """Return the RDD number of the relation behind a frame, which survives self-joins."""
     plan = catalyst.analysed_plan(frame)
     while catalyst.kind(plan) != "LogicalRDD":
         plan = plan.children().apply(0)

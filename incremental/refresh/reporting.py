@@ -130,7 +130,7 @@ def residuals_of(reports: Sequence[Report]) -> dict[str, list[float]]:
 
 
 def rounds_in_words(effect: EpochResult) -> str:
-    """The number of rounds of each loop that had any, and its last residual, for the end of a sentence."""
+    """Return the number of rounds of each loop that had any, and its last residual, for the end of a sentence."""
     numbers = {loop: sum(map(len, phases.values())) for loop, phases in effect.rounds.items()}
     last = {loop: f" to a residual of {found[-1]:.3g}" for loop, found in effect.residuals.items() if found}
     return "".join(

@@ -214,7 +214,7 @@ def again(rows: DataFrame) -> DataFrame | None:
 
 
 def is_local(rows: DataFrame) -> bool:
-    """Whether a frame is rows that the driver holds."""
+    """Return whether a frame is rows that the driver holds."""
     return kind(analysed_plan(rows)) == "LocalRelation"
 
 
@@ -234,7 +234,7 @@ def with_local_rows(spark: SparkSession, plan: J, held: J) -> Callable[[J], J] |
 
 
 def identical(spark: SparkSession, one: J, other: J) -> bool:
-    """Whether two Java objects are the same, not only equal."""
+    """Return whether two Java objects are the same, not only equal."""
     known = jvm(spark).java.util.IdentityHashMap()
     known.put(one, True)
     return bool(known.containsKey(other))

@@ -154,7 +154,7 @@ class Aligner:
             return None
 
         def place(i: int, branch: int) -> int | None:
-            """The position in the other union of column i, as one branch has it."""
+            """Return the position in the other union of column i, as one branch has it."""
             column = branches[branch].get(one.children[branch].columns[i].name)
             columns = other.children[branch].columns
             return columns.index(column) if column is not None else None

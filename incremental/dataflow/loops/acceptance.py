@@ -72,7 +72,7 @@ class RetractThenInsert:
         return [*counted, beyond.alias("beyond")]
 
     def move(self, found: Mapping[str, Any]) -> Move | None:
-        """What moves next; None if nothing does."""
+        """Return the next move; None if there is none."""
         if found[RETRACTED]:
             return Move(RETRACTED, found[RETRACTED], "retract")
         if found[INSERTED]:
@@ -80,7 +80,7 @@ class RetractThenInsert:
         return None
 
     def accepted_sql(self) -> str:
-        """`__accepted` of a candidate in the end."""
+        """Return SQL of `__accepted` of a candidate, after the last round."""
         return f"if({KNOWN} > 0, {ANSWER}, 0)"
 
 
@@ -124,7 +124,7 @@ class ByLevel:
         ]
 
     def move(self, found: Mapping[str, Any]) -> Move | None:
-        """The candidates of the lowest level that are to change; raises NotConvergedError beyond the limit."""
+        """Return the candidates of the lowest level that are to change; raises NotConvergedError beyond the limit."""
         level = found.get("level")
         if level is None:
             return None
@@ -134,7 +134,7 @@ class ByLevel:
         return Move(f"if({LEVEL} <=> {which}, {TARGET} - {KNOWN}, 0L)", found["moved"], "levels")
 
     def accepted_sql(self) -> str:
-        """`__accepted` of a candidate in the end."""
+        """Return SQL of `__accepted` of a candidate, after the last round."""
         if self.candidates.is_levelled_bag:
             return f"if({KNOWN} > 0, {ANSWER}, 0)"
         return self.candidates.last_accepted_sql(KNOWN)

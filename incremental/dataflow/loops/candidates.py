@@ -89,7 +89,7 @@ class Candidates:
         return Stored(self.columns, (*dict.fromkeys(ordered), LEVEL), self.bucket_sql)
 
     def value_sql(self, side: str = "") -> str:
-        """SQL: what kind best compares of a row, NULL being least."""
+        """Return SQL of the value by which kind best compares rows, NULL being least."""
         return f"struct({', '.join(side + quoted(name) for name in self.value) or 'true'})"
 
     @property
@@ -98,20 +98,20 @@ class Candidates:
         return ("min", "<") if self.loop.keep == "least" else ("max", ">")
 
     def last_accepted_sql(self, known: str) -> str:
-        """SQL: `__accepted` of a candidate of kind best: the last that is accepted is the best of all."""
+        """Return SQL of `__accepted` of a candidate of kind best: the last one accepted is the best of all."""
         last = f"max(if({known} > 0, {LEVEL}, NULL)) OVER (PARTITION BY {', '.join(map(quoted, self.key))})"
         return f"if({known} > 0, if({LEVEL} = {last}, {ANSWER}, 1), 0)"
 
     def same(self, names: tuple[str, ...], left: str = "t", right: str = "u") -> str:
-        """SQL: two rows agree in some columns, NULL equal to NULL."""
+        """Return the SQL condition that two rows agree in some columns, NULL equal to NULL."""
         return " AND ".join(f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in names) or "true"
 
     def accepted_rows_sql(self, rows: str, accepted: str) -> str:
-        """SQL: how often a candidate is read by the step, by its derivations and whether it is accepted."""
+        """Return SQL of the copies of a candidate that the step reads, by its derivations and its acceptance."""
         return f"if({accepted} > 0, {rows if self.counts_rows else '1L'}, 0L)"
 
     def answer_rows_sql(self, rows: str, accepted: str) -> str:
-        """SQL: how often a candidate is in the answer."""
+        """Return SQL of the copies of a candidate in the answer."""
         return f"if({accepted} = {ANSWER}, {rows if self.counts_rows else '1L'}, 0L)"
 
     def repeat_rows(self, candidates: DataFrame, times: str) -> DataFrame:

@@ -68,7 +68,7 @@ class FromNothing:
         block.callback(self._pile.free)
 
     def run(self) -> tuple[DataFrame, tuple[Round, ...]]:
-        """All candidates as they are to be stored, and the rounds; raises NotConvergedError beyond the loop's limit."""
+        """Return all candidates to store, and the rounds; raises NotConvergedError beyond the loop's limit."""
         rounds, loop, sides = list[Round](), self._candidates.loop, self._step.sides
         change, block = self._step.sum_weights([self._step.init(sides.rules.after(loop.init))]), ExitStack()
         while change is not None:

@@ -72,11 +72,11 @@ class Iteration:
         return self._replay() if self.loop.tolerance is None else self._converge(stored)
 
     def start(self) -> DataFrame:
-        """The rows of init."""
+        """Return the rows of init."""
         return self._frame(self.after(self.loop.init), self.loop.init.columns)
 
     def step(self, rows: DataFrame) -> DataFrame:
-        """One step over these rows."""
+        """Return the result of one step over these rows."""
         return self._frame(self._evaluate(self.loop.step, rows), self.loop.step.columns)
 
     def _replay(self) -> Iterated:
@@ -123,7 +123,7 @@ class Iteration:
         return tolerance
 
     def _warm(self, stored: DataFrame | None) -> DataFrame:
-        """The start, with the stored values of the computed columns where its key is stored."""
+        """Return the start, with the stored values of the computed columns where its key is stored."""
         start = self.start()
         if stored is None:
             return start
@@ -212,7 +212,7 @@ class Iteration:
         return self.lowering.leaf(self._sides[leaf.name], named, False)
 
     def _frame(self, relation: Relation, columns: Sequence[Column]) -> DataFrame:
-        """A plan's rows under the names of the loop's columns."""
+        """Return a plan's rows under the names of the loop's columns."""
         return self.lowering.frame(relation, list(zip(columns, self.names, strict=True)))
 
     def _compute(self, frame: DataFrame, measures: list[SparkColumn], block: ExitStack) -> tuple[DataFrame, Any]:
@@ -220,6 +220,6 @@ class Iteration:
 
 
 def _difference(name: str) -> SparkColumn:
-    """How far a column's values of a pair are apart; a key on one side counts with its value."""
+    """Return the distance of a column's values in a pair; a key on one side counts with its value."""
     old, new = (F.col(side)[name].cast("double") for side in (OLD, NEW))
     return F.coalesce(F.abs(new - old), F.abs(new), F.abs(old), F.lit(0.0))

@@ -36,15 +36,15 @@ class Rules(Protocol):
         ...
 
     def before(self, plan: Plan) -> Relation:
-        """The rows before this refresh."""
+        """Return the rows before this refresh."""
         ...
 
     def after(self, plan: Plan) -> Relation:
-        """The rows after this refresh."""
+        """Return the rows after this refresh."""
         ...
 
     def change(self, plan: Plan) -> Relation | None:
-        """The Z-set between them; None if nothing changed."""
+        """Return the Z-set between them; None if nothing changed."""
         ...
 
 
@@ -64,11 +64,11 @@ class SideInputs:
     _kept: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
 
     def plan(self, given: Given) -> Plan:
-        """The plan that a leaf stands for."""
+        """Return the plan that a leaf stands for."""
         return next(side.plan for side in self.loop.sides if side.given.name == given.name)
 
     def is_small(self) -> bool:
-        """True if one task computes what init and a step read sooner than several that exchange rows."""
+        """Return whether one task computes what init and a step read sooner than several that exchange rows."""
         return sum(map(self.bytes_of, self.loop.inputs)) <= self.tuning.local_bytes
 
     def rename(self, given: Given, relation: Relation) -> Relation:
@@ -76,7 +76,7 @@ class SideInputs:
         return self.lowering.union(given.columns, [(self.plan(given).columns, relation)])
 
     def after(self, given: Given) -> Relation:
-        """The rows of a side input after the epoch."""
+        """Return the rows of a side input after the epoch."""
         plan = self.plan(given)
         if self.bytes_of(plan) > self.tuning.prune_above_bytes:
             return self.rename(given, self.rules.after(plan))
@@ -98,7 +98,7 @@ class StepLeaves:
     initial = False
 
     def is_loop(self, leaf: Leaf) -> bool:
-        """True if a leaf stands for the loop's own rows."""
+        """Return whether a leaf stands for the loop's own rows."""
         assert isinstance(leaf, Given), "a step is over what is given"
         return leaf.name == self.candidates.loop.name
 
@@ -107,7 +107,7 @@ class StepLeaves:
         return None
 
     def bytes(self, leaf: Leaf) -> int:
-        """The approximate size of what the leaf stands for."""
+        """Return the approximate size of what the leaf stands for."""
         return self.size if self.is_loop(leaf) else self.sides.bytes_of(self.sides.plan(require_given(leaf)))
 
     def bytes_read(self, plan: Plan) -> int:
@@ -115,7 +115,7 @@ class StepLeaves:
         return bytes_of(plan, self.bytes)
 
     def relation(self, leaf: Leaf, rows: DataFrame) -> Relation:
-        """Rows of the loop, with their levels, under the columns of the leaf."""
+        """Return rows of the loop, with their levels, under the columns of the leaf."""
         names = zip(self.candidates.identity, leaf.columns, strict=True)
         return self.sides.lowering.leaf(rows, list(names), WEIGHT in rows.columns)
 
@@ -131,19 +131,19 @@ class SideChange(StepLeaves):
         return not self.is_loop(leaf) and self.sides.rules.has_changed(self.sides.plan(require_given(leaf)))
 
     def before(self, leaf: Leaf) -> Relation:
-        """The rows before the epoch."""
+        """Return the rows before the epoch."""
         if self.is_loop(leaf):
             return self.relation(leaf, self.accepted())
         return self.sides.rename(require_given(leaf), self.sides.rules.before(self.sides.plan(require_given(leaf))))
 
     def after(self, leaf: Leaf) -> Relation:
-        """The rows after the epoch."""
+        """Return the rows after the epoch."""
         if self.is_loop(leaf):
             return self.relation(leaf, self.accepted())
         return self.sides.rename(require_given(leaf), self.sides.rules.after(self.sides.plan(require_given(leaf))))
 
     def change(self, leaf: Leaf) -> Relation:
-        """The change of a side input."""
+        """Return the change of a side input."""
         found = self.sides.rules.change(self.sides.plan(require_given(leaf)))
         if found is None:
             return self.sides.lowering.empty(leaf.columns)
@@ -162,15 +162,15 @@ class FrontierChange(StepLeaves):
         return self.is_loop(leaf)
 
     def before(self, leaf: Leaf) -> Relation:
-        """The rows before the move."""
+        """Return the rows before the move."""
         return self.relation(leaf, self.rows(False)) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
 
     def after(self, leaf: Leaf) -> Relation:
-        """The rows once the move is made."""
+        """Return the rows once the move is made."""
         return self.relation(leaf, self.rows(True)) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
 
     def change(self, leaf: Leaf) -> Relation:
-        """The frontier."""
+        """Return the frontier."""
         return self.relation(leaf, self.frontier)
 
 

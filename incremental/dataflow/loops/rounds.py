@@ -100,11 +100,11 @@ class Step:
         return together.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
 
     def is_small(self) -> bool:
-        """True if one task computes a round sooner than several that exchange rows."""
+        """Return whether one task computes a round sooner than several that exchange rows."""
         return self.size <= self._tuning.local_bytes and self.sides.is_small()
 
     def init(self, rows: Relation) -> DataFrame:
-        """Rows of the loop's init, or their change, at level 0."""
+        """Return rows of the loop's init, or their change, at level 0."""
         named = self.as_candidates(self.candidates.loop.init.columns, self.candidates.row, rows)
         return named.withColumn(LEVEL, F.lit(0))
 
@@ -148,7 +148,7 @@ class Rounds:
         return Maintained(tuple(rounds), touched)
 
     def _first(self, block: ExitStack) -> DataFrame | None:
-        """The change of the candidates' derivations as long as what is accepted stays."""
+        """Return the change of the candidates' derivations as long as what is accepted stays."""
         sides, loop = self._step.sides, self._candidates.loop
         init = sides.rules.change(loop.init)
         leaves = SideChange(
@@ -183,7 +183,7 @@ class Rounds:
         return after
 
     def _outgrown(self, touched: Touched) -> bool:
-        """True if a run from nothing is the shorter way."""
+        """Return whether a run from nothing is the shorter way."""
         most = self._tuning.restart_share
         return touched.size > self._tuning.restart_rows and touched.size > most * self._rows()
 

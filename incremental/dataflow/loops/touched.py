@@ -96,7 +96,7 @@ class TouchedCandidates:
     most: int
 
     def after(self, last: Touched | None, change: DataFrame | None, block: ExitStack) -> Touched:
-        """The touched candidates once the last move is made and a change of derivations is added.
+        """Return the touched candidates once the last move is made and a change of derivations is added.
 
         change: one row a candidate, with its weight; None for none. block: what it is computed from, freed here.
         Raises StateError where a candidate would have a negative number of derivations.
@@ -145,7 +145,7 @@ class TouchedCandidates:
         return Touched(frame, found, self.acceptance.move(found), own, plan)
 
     def frontier(self, touched: Touched) -> DataFrame:
-        """The candidates that move, with how often they are accepted more as their weight."""
+        """Return the candidates that move, with how often they are accepted more as their weight."""
         assert touched.move is not None
         moved = touched.frame.withColumn(WEIGHT, F.expr(touched.move.sql)).where(f"{WEIGHT} <> 0")
         return moved.select(*self._identity, WEIGHT)
@@ -159,7 +159,7 @@ class TouchedCandidates:
         return kept.unionByName(self.candidates.repeat_rows(touched.frame, here))
 
     def to_write(self, touched: Touched) -> DataFrame:
-        """The touched candidates as they are to be stored, beside what is stored; those that differ."""
+        """Return the touched candidates as they are to be stored, beside what is stored; those that differ."""
         accepted = F.expr(f"CAST({self.acceptance.accepted_sql()} AS TINYINT)").alias(ACCEPTED)
         columns = [*self._identity, F.col(ROWS), F.col(ROWS_BEFORE), F.col(ACCEPTED_BEFORE), F.col(BUCKET)]
         return touched.frame.select(*columns, accepted).where(
@@ -167,7 +167,7 @@ class TouchedCandidates:
         )
 
     def answer_change(self, touched: Touched) -> DataFrame:
-        """The change of the loop's answer."""
+        """Return the change of the loop's answer."""
         new = self.candidates.answer_rows_sql(ROWS, ACCEPTED)
         old = self.candidates.answer_rows_sql(ROWS_BEFORE, ACCEPTED_BEFORE)
         return self.candidates.sum_by_row(self.to_write(touched), f"{new} - {old}")
@@ -197,7 +197,7 @@ class TouchedCandidates:
         return frame.select(*self._identity, *counts)
 
     def _entries(self, change: DataFrame, checkpoints: Checkpoints) -> list[DataFrame]:
-        """The change, and what is stored of its keys."""
+        """Return the change, and what is stored of its keys."""
         if self.stored.small:
             return [self._look_up_at_once(change)]
         buckets = F.collect_set(F.expr(self.candidates.bucket_sql)).alias("buckets")
@@ -215,7 +215,7 @@ class TouchedCandidates:
         ]
 
     def _look_up_at_once(self, change: DataFrame) -> DataFrame:
-        """The same, where one task joins the change, which is computed for it alone, with the whole table.
+        """Return the same by one task, which joins the change, computed for it alone, with the whole table.
 
         Each row of the change is there as often as it finds stored candidates: sums take its weight once (`max`).
         """

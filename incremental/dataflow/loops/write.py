@@ -42,7 +42,7 @@ class CandidateWrite:
             self.table.overwrite(arranged_rows, self.mark, BUCKET)
 
     def merge(self, changed: DataFrame, buckets: Sequence[int]) -> None:
-        """A Delta MERGE of the touched buckets."""
+        """Run a Delta MERGE of the touched buckets."""
         values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
         update = {quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
         condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same}"

@@ -26,7 +26,7 @@ NAN = "CAST('NaN' AS DOUBLE)"
 
 
 def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
-    """The type of an aggregate of elements of a type. Raises QueryError where there is none."""
+    """Return the type of an aggregate of elements of a type. Raises QueryError where there is none."""
     if name == "count":
         return t.LONG
     if name in ("sum", "avg"):
@@ -58,12 +58,12 @@ def translate_aggregate(name: str, value: Value, scope: Scope, span: Span) -> Va
 
 
 def zero_of(type_: Type) -> str:
-    """The sum of nothing."""
+    """Return the sum of an empty bag."""
     return "0L" if type_ == t.LONG else "0D" if type_ == t.DOUBLE else f"CAST(0 AS {t.sql_type(type_)})"
 
 
 def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
-    """An aggregate of an array."""
+    """Translate an aggregate of an array."""
     total, each, sql = scope.fresh.fresh("s"), scope.fresh.fresh("x"), array.sql
     if array.item == t.NOTHING:
         return {"count": "0L", "sum": "0L", "avg": NAN, "some": "false", "all": "true"}.get(name, "NULL")
@@ -104,13 +104,13 @@ def over_rows(name: str, x: str, where: str = "") -> str:
 
 
 def of_none(name: str, type_: Type, sql: str) -> str:
-    """An aggregate with its value for no elements."""
+    """Translate an aggregate with its value for no elements."""
     zero = {"sum": zero_of(type_), "avg": NAN, "some": "false", "all": "true"}.get(name)
     return f"coalesce({sql}, {zero})" if zero else sql
 
 
 def of_relation(name: str, relation: Relation, scope: Scope, span: Span) -> Scalar:
-    """An aggregate of a relation's rows."""
+    """Translate an aggregate of a relation's rows."""
     frame = scope.frame.child()
     value = relation.pour(frame).value
     x, type_ = "1", t.LONG
@@ -123,7 +123,7 @@ def of_relation(name: str, relation: Relation, scope: Scope, span: Span) -> Scal
 
 
 def of_group(name: str, group: Group, scope: Scope, span: Span) -> Value:
-    """An aggregate of the rows of a group: a column of its group by."""
+    """Translate an aggregate of the rows of a group: a column of its group by."""
     rows = group.grouped.rows
     where = filter_clause(group)
     if name == "count" and not group.nested:
@@ -138,7 +138,7 @@ def of_group(name: str, group: Group, scope: Scope, span: Span) -> Value:
 
 
 def of_nested(name: str, array: Array, group: Group, scope: Scope, span: Span) -> Value:
-    """An aggregate of the elements of arrays: first of each array, then of these."""
+    """Translate an aggregate of the elements of arrays: first of each array, then of these."""
     type_ = result_type(name, array.item, span, t.write_type(array.item))
     rows, where = group.grouped.rows, filter_clause(group)
 
@@ -161,7 +161,7 @@ def of_nested(name: str, array: Array, group: Group, scope: Scope, span: Span) -
 
 
 def exists(value: Value, scope: Scope, span: Span) -> Scalar:
-    """Whether a collection has an element."""
+    """Return whether a collection has an element."""
     match value:
         case Array(sql):
             return Scalar(f"(size({sql}) > 0)", t.BOOL)

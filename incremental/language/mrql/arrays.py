@@ -81,7 +81,7 @@ def nest_generators(
 
 
 def generator(value: Value, binding: T.Binding, scope: Scope) -> Array:
-    """The array that a generator ranges over."""
+    """Return the array that a generator ranges over."""
     if isinstance(value, Group):
         value = scope.inside(value, binding.domain.span)
     if isinstance(value, Relation):
@@ -101,7 +101,7 @@ def filter_array(array: Array, name: str, conditions: Sequence[str]) -> str:
 
 
 def head(select: T.Select, scope: Scope) -> tuple[str, Type]:
-    """The head; in an ordered select a struct of the keys and the head."""
+    """Return the head; in an ordered select a struct of the keys and the head."""
     sql, item = scope.pack(select.head)
     if select.order is None:
         return sql, item

@@ -56,7 +56,7 @@ def translate_call(node: T.Call, scope: Scope) -> Value:
 
 
 def exactly(node: T.Call, count: int) -> tuple[Node, ...]:
-    """The arguments of a call, `count` in number. Raises QueryError for another number."""
+    """Return the arguments of a call, `count` in number. Raises QueryError for another number."""
     if len(node.arguments) != count:
         expected = f"{count} argument{'s' if count != 1 else ''}"
         raise node.span.error(f"{node.name}: expected {expected}, found {len(node.arguments)}. Correct the call.")
@@ -64,7 +64,7 @@ def exactly(node: T.Call, count: int) -> tuple[Node, ...]:
 
 
 def deeper(name: str, scope: Scope, span: Span) -> Scope:
-    """The scope within the body of a function or macro; raises QueryError for one that calls itself."""
+    """Return the scope within the body of a function or macro; raises QueryError for one that calls itself."""
     if name in scope.calls:
         raise span.error(f"{name} calls itself: a query is unfolded before it runs. Use repeat, or a range.")
     return replace(scope, calls=(*scope.calls, name))
@@ -134,7 +134,7 @@ def apply_function(function: Node, values: Sequence[Value], scope: Scope, span: 
 
 
 def builtin(node: T.Call, scope: Scope) -> Value:
-    """An aggregate or a function that MRQL has."""
+    """Translate an aggregate or a function that MRQL has."""
     name, span = node.name, node.span
     if name in NAMES and len(node.arguments) == 1:
         return translate_aggregate(name, scope.value(node.arguments[0]), scope, span)
@@ -155,7 +155,7 @@ def builtin(node: T.Call, scope: Scope) -> Value:
 
 
 def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Value:
-    """Whether a collection has an element that equals a value."""
+    """Return whether a collection has an element that equals a value."""
     if isinstance(collection, Group):
         collection = scope.inside(collection, span)
     if isinstance(collection, Array):

@@ -13,7 +13,7 @@ from incremental.language.mrql.syntax.tree import Node
 
 
 def type_of(node: Node, scope: Scope) -> Type:
-    """The type that is written. Raises QueryError for a name that is no type."""
+    """Return the type that is written. Raises QueryError for a name that is not a type."""
     match node:
         case T.NamedType(span=span, name=name, arguments=arguments):
             return find_type(name, [type_of(each, scope) for each in arguments], scope, span)
@@ -39,7 +39,7 @@ def find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Typ
 
 
 def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
-    """`value as type`: numbers are converted, strings are read as numbers, collections element by element.
+    """Translate `value as type`: numbers are converted, strings are read as numbers, collections element by element.
 
     Raises QueryError where a value of its type cannot be of the wanted one.
     """
@@ -70,7 +70,7 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
 
 
 def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) -> Array:
-    """An array whose elements are cast."""
+    """Return an array whose elements are cast."""
     if value.item == item:
         return Array(v.pack(value), item, bag, value.bag and bag)
     if value.item == t.NOTHING:
@@ -81,7 +81,7 @@ def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) ->
 
 
 def cast_rows(poured: Poured, item: Type, scope: Scope, span: Span) -> Poured:
-    """Rows whose value is cast."""
+    """Return rows whose value is cast."""
     return Poured(cast(poured.value, item, scope, span), poured.order)
 
 
@@ -91,7 +91,7 @@ def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Excepti
 
 
 def unify(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:
-    """Values inside a row with one type for all. Raises QueryError where there is none."""
+    """Return values inside a row with one type for all. Raises QueryError where there is none."""
     types = [v.type_of(value) for value in values]
     common = types[0]
     for type_ in types[1:]:

@@ -32,7 +32,7 @@ def translate_select(select: T.Select, scope: Scope) -> Value:
 
 
 def limit(node: Node, scope: Scope) -> str:
-    """The number of a limit, which is the same for all rows."""
+    """Return the number of a limit, which is the same for all rows."""
     sql, _ = scope.pack(node)
     if SUBQUERY in sql or NAME.search(sql):
         raise node.span.error("a limit is a constant. Write a number, or an element of `args`.")

@@ -15,7 +15,7 @@ from incremental.language.mrql.syntax.tree import Node
 
 
 def translate(node: Node, scope: Scope) -> Value:
-    """The value of an expression. Raises QueryError, with its place, for what has no meaning or is not supported."""
+    """Translate an expression. Raises QueryError, with its place, if it has no meaning or is not supported."""
     for repeated, value in scope.repeated:
         if repeated == node:
             return value
@@ -41,7 +41,7 @@ def translate(node: Node, scope: Scope) -> Value:
 
 
 def other(node: T.RangeOf | T.Typed | T.Repeat | T.Template | T.Markup, scope: Scope) -> Value:
-    """A range, a cast, a loop, or a form of XML."""
+    """Translate a range, a cast, a loop, or a form of XML."""
     match node:
         case T.Template():
             return markup.template(node, scope)
@@ -84,7 +84,7 @@ def resolve_name(node: T.Name, scope: Scope) -> Value:
 
 
 def literal(value: str | int | float, node: Node) -> Value:
-    """A constant."""
+    """Translate a constant."""
     if isinstance(value, str):
         return Scalar(v.text(value), t.STRING)
     if isinstance(value, float):
@@ -106,7 +106,7 @@ def build_collection(node: Node, bag: bool, items: tuple[Node, ...], scope: Scop
 
 
 def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
-    """An operator."""
+    """Translate an operator."""
     match node:
         case T.Binary(operator=("and" | "or") as word, left=left, right=right):
             return Scalar(f"({scope.condition(left)} {word.upper()} {scope.condition(right)})", t.BOOL)
@@ -151,7 +151,7 @@ def combine_collections(operation: str, left: Value, right: Value, scope: Scope,
 
 
 def part(node: T.Member | T.Component | T.Index | T.Slice, scope: Scope) -> Value:
-    """A part of a value."""
+    """Translate a part of a value."""
     value = scope.value(node.value)
     match node:
         case T.Member(name=name):
@@ -167,7 +167,7 @@ def part(node: T.Member | T.Component | T.Index | T.Slice, scope: Scope) -> Valu
 
 
 def argument(node: Node, at: int, scope: Scope) -> Value:
-    """`args[at]`: a constant, so that it can be a limit or a path."""
+    """Translate `args[at]`: a constant, so that it can be a limit or a path."""
     if at < len(scope.definitions.arguments):
         return Scalar(v.text(scope.definitions.arguments[at]), t.STRING)
     count = len(scope.definitions.arguments)
@@ -177,7 +177,7 @@ def argument(node: Node, at: int, scope: Scope) -> Value:
 
 
 def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: Scope) -> Value:
-    """A form that binds names or chooses."""
+    """Translate a form that binds names or chooses."""
     match node:
         case T.IfElse(condition=condition, yes=yes, no=no):
             return operators.choose([scope.condition(condition)], [scope.value(yes), scope.value(no)], scope, node.span)
@@ -225,6 +225,6 @@ def translate_case(value: Value, branches: tuple[T.Branch, ...], scope: Scope, n
 
 
 def complete(value: Value, tags: set[str], conditions: tuple[str, ...]) -> bool:
-    """Whether the branches have all constructors of a data type, and the last one asks for its tag alone."""
+    """Return whether the branches have all constructors of a data type, and the last one asks for its tag alone."""
     data = value.type if isinstance(value, Scalar) else None
     return isinstance(data, t.Data) and set(data.constructors) == tags and len(conditions) == 1

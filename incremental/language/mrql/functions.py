@@ -29,7 +29,7 @@ class Signature:
 
 
 def numeric(sql: str, result: Type = t.DOUBLE, count: int = 1) -> Signature:
-    """A function of doubles."""
+    """Translate a function of doubles."""
     return Signature((NUMBER,) * count, sql, result)
 
 
@@ -102,7 +102,7 @@ def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span
 
 
 def argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Scalar:
-    """An argument of a kind."""
+    """Return an argument of a kind."""
     value = scope.inside(value, span)
     if isinstance(value, Scalar):
         wanted = {NUMBER: t.DOUBLE, "int": t.INT, TEXT: t.STRING}.get(kind)
@@ -121,7 +121,7 @@ def argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Sc
 
 
 def cast_scalar(value: Scalar, wanted: Type) -> Scalar:
-    """A scalar of a type that it can be promoted to."""
+    """Return a scalar of a type that it can be promoted to."""
     found = v.convert(value, wanted)
     assert isinstance(found, Scalar)
     return found

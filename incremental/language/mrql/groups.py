@@ -32,7 +32,7 @@ def group_rows(group: T.GroupBy, scope: Scope, bound: Bound) -> Scope:
 
 
 def as_column(leaf: Value, rows: Frame) -> str:
-    """The column that has a part of the key."""
+    """Return the column that has a part of the key."""
     sql = v.pack(leaf)
     return sql if sql in rows.columns else rows.column(sql, v.hint(leaf, "k"))
 
@@ -72,7 +72,7 @@ def select_over_group(select: T.Select, group: Group, scope: Scope) -> Group | N
 
 
 def over_arrays(select: T.Select, rest: list[T.Binding], scope: Scope, bound: Bound) -> Array | None:
-    """The heads for each row of a group, of arrays within the row; None where a generator is a relation."""
+    """Return the heads for each row of a group, of arrays within the row; None where a generator is a relation."""
     try:
         sql, item = arrays.nest_generators(select, rest, scope, bound, lambda s, _: arrays.head(select, s))
     except arrays.NotAnArrayError:
@@ -81,7 +81,7 @@ def over_arrays(select: T.Select, rest: list[T.Binding], scope: Scope, bound: Bo
 
 
 def of_rows(group: Group, scope: Scope, select: T.Select) -> bool:
-    """Whether a value is one of the grouped rows alone, without aggregates of their group, or elements around it."""
+    """Return whether a value is of one grouped row, without aggregates of the group, or elements around it."""
     rows = group.grouped.rows
     above = set(group.grouped.aggregates) | scope.elements | (scope.frame.columns - rows.columns)
     value = scope.at(rows).inside(group.value, select.head.span)

@@ -39,14 +39,14 @@ def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
 
 
 def position(index: Value, scope: Scope, span: Span) -> str:
-    """An index as an INT."""
+    """Return an index as an INT."""
     if isinstance(index, Scalar) and t.is_integer(index.type):
         return index.sql if index.type == t.INT else f"CAST({index.sql} AS INT)"
     raise span.error(f"index of a list: expected an int, found {describe(index, scope)}. Cast it with `as int`.")
 
 
 def in_list(array: Array, at: str) -> Value:
-    """An element of a list; a position out of range is an error, where Spark's `get` gives NULL."""
+    """Return an element of a list; a position out of range is an error, where Spark's `get` gives NULL."""
     sql, size = v.pack(array), f"size({v.pack(array)})"
     below = "" if at.isdigit() else f"{at} < 0 OR "
     checked = f"if({below}{at} >= {size}, {OUT_OF_RANGE}, {at})"
@@ -54,7 +54,7 @@ def in_list(array: Array, at: str) -> Value:
 
 
 def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
-    """The value of a key in a bag of pairs within a row."""
+    """Return the value of a key in a bag of pairs within a row."""
     pair, key = scope.fresh.fresh("x"), scope.once(key)
     both = v.unpack(pair, array.item)
     assert isinstance(both, Product)
@@ -89,7 +89,7 @@ def pack_rows(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Val
 
 
 def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
-    """An element of an ordered relation: the first is a `min`, so its state merges; others are those of a list."""
+    """Return an element of an ordered relation: the first is a mergeable `min`; others are those of a list."""
     if at != "0":
         return in_list(scope.collect(relation, span), at)
     frame = scope.frame.child()
@@ -125,7 +125,7 @@ def slice_value(value: Value, first: Value, last: Value, scope: Scope, span: Spa
 
 
 def only(value: Value, scope: Scope, span: Span) -> Value:
-    """`elem(c)`: the only element of a collection; of none or several it is an error."""
+    """Translate `elem(c)`: the only element of a collection; of none or several it is an error."""
     array = scope.inside(value, span)
     if not isinstance(array, Array):
         raise span.error(f"elem: expected a collection, found {describe(value, scope)}. Use the value itself.")
@@ -134,7 +134,7 @@ def only(value: Value, scope: Scope, span: Span) -> Value:
 
 
 def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) -> Value:
-    """`first .. last`, a list, or `first ... last`, a relation: the numbers from first to last."""
+    """Translate `first .. last`, a list, or `first ... last`, a relation: the numbers from first to last."""
     for value in (first, last):
         if not (isinstance(value, Scalar) and t.is_integer(value.type)):
             raise span.error(f"range: expected integers, found {describe(value, scope)}. Cast it with `as int`.")
@@ -148,7 +148,7 @@ def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) 
 
 
 def numbers(frame: Frame, first: str, last: str, type_: Type) -> Poured:
-    """A range of constants as rows."""
+    """Return a range of constants as rows."""
     name = frame.names.fresh("i")
     rows = f"(SELECT CAST(id AS {t.sql_type(type_)}) AS {name} FROM range({first}, {last} + 1L))"
     frame.add(lambda: rows, (name,))

@@ -16,7 +16,7 @@ MISSING = "raise_error('MRQL: the element has no such attribute')"
 
 
 def template(node: T.Template, scope: Scope) -> Value:
-    """`[xml| … {{e}} … |]`: scalars are escaped, elements and lists of these go in as they are."""
+    """Translate `[xml| … {{e}} … |]`: scalars are escaped, elements and lists of these go in as they are."""
     if node.name != "xml":
         raise node.span.error(f"there are no templates of {node.name}. Write [xml| … |].")
     pieces = [v.text(node.texts[0])]
@@ -46,7 +46,7 @@ def fill_hole(value: Value, node: T.Node, scope: Scope) -> str:
 
 
 def part(node: T.Markup, scope: Scope) -> Value:
-    """`x.@name`: an attribute, an error where it is missing."""
+    """Translate `x.@name`: an attribute, an error where it is missing."""
     value = scope.value(node.value)
     if not node.what.startswith("@") or node.what == "@*":
         raise node.span.error("child elements and all attributes at once are not supported. Use text(x), x.@name.")

@@ -19,7 +19,7 @@ NAN = "CAST('NaN' AS DOUBLE)"
 
 
 def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
-    """A value that has to be a number."""
+    """Return a value that has to be a number."""
     if isinstance(value, Scalar) and (t.is_number(value.type) or value.type == t.NOTHING):
         return value
     raise span.error(
@@ -28,7 +28,7 @@ def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
 
 
 def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Value:
-    """`+ - * / mod` of two numbers; `+` of strings joins them."""
+    """Translate `+ - * / mod` of two numbers; `+` of strings joins them."""
     if operator == "+" and all(isinstance(side, Scalar) and side.type == t.STRING for side in (left, right)):
         return Scalar(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
     a, b = number(left, scope, span, operator), number(right, scope, span, operator)
@@ -58,7 +58,7 @@ def apply_sign(operator: str, value: Value, scope: Scope, span: Span) -> Value:
 
 
 def compare(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Scalar:
-    """A comparison. Raises QueryError for types that have no order."""
+    """Translate a comparison. Raises QueryError for types that have no order."""
     if operator == "=":
         return Scalar(equal(left, right, scope, span), t.BOOL)
     if operator == "<>":
@@ -68,14 +68,14 @@ def compare(operator: str, left: Value, right: Value, scope: Scope, span: Span) 
 
 
 def equal(left: Value, right: Value, scope: Scope, span: Span) -> str:
-    """The condition that two values are equal."""
+    """Return the condition that two values are equal."""
     sides = [scope.inside(left, span), scope.inside(right, span)]
     a, b = casts.unify(sides, scope, span, "the sides of =")
     return same(a, b)
 
 
 def same(a: Value, b: Value) -> str:
-    """The condition that two values of one type are equal."""
+    """Return the condition that two values of one type are equal."""
     if isinstance(a, Product) and isinstance(b, Product):
         parts = [same(x, y) for x, y in zip(a.parts, b.parts, strict=True)]
         return f"({' AND '.join(parts)})" if parts else "true"
@@ -83,7 +83,7 @@ def same(a: Value, b: Value) -> str:
 
 
 def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
-    """`value.name`: a field of a record; of a collection of records, that of each."""
+    """Translate `value.name`: a field of a record; of a collection of records, that of each."""
     match value:
         case Product(names, parts) if names is not None and name in names:
             return parts[names.index(name)]
@@ -111,12 +111,12 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
 
 
 def json_path(name: str) -> str:
-    """The path of a field of a JSON object."""
+    """Return the path of a field of a JSON object."""
     return f"$.{name}"
 
 
 def of_poured(poured: Poured, name: str, scope: Scope, span: Span) -> Poured:
-    """A field of rows; where it is a collection, its elements become rows."""
+    """Return a field of rows; where it is a collection, its elements become rows."""
     found = member(poured.value, name, scope, span)
     if isinstance(found, Array):
         column = scope.frame.explode(scope.frame.local(v.pack(found), name), name)
@@ -127,7 +127,7 @@ def of_poured(poured: Poured, name: str, scope: Scope, span: Span) -> Poured:
 
 
 def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
-    """`value#position`: a part of a tuple, counted from 0."""
+    """Translate `value#position`: a part of a tuple, counted from 0."""
     if isinstance(value, Product) and (value.names is None or value.positional) and position < len(value.parts):
         return value.parts[position]
     if isinstance(value, Array) and isinstance(value.item, t.Tuple) and position < len(value.item.items):
@@ -152,7 +152,7 @@ def _instead_of_part(value: Value) -> str:
 
 
 def choose(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
-    """The value of the first condition that is true, or the last value; relations are filtered, not collected."""
+    """Return the value of the first true condition, or the last value; relations are filtered, not collected."""
     if any(isinstance(value, Relation) for value in values):
         return choose_rows(conditions, values, scope, span)
     inside = [scope.inside(value, span) for value in values]

@@ -62,7 +62,7 @@ def bind(pattern: Node, value: Value, scope: Scope, before: Bound | None = None)
 
 
 def also(bound: Bound, condition: str) -> Bound:
-    """One condition more."""
+    """Add a condition."""
     return replace(bound, conditions=(*bound.conditions, condition))
 
 
@@ -74,7 +74,7 @@ def bind_parts(pattern: Node, items: Sequence[Node], values: Sequence[Value], sc
 
 
 def parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Value]:
-    """The parts of a tuple, `count` in number; a row of a source counts as a tuple. Raises QueryError for another."""
+    """Return the `count` parts of a tuple; a row of a source counts as one. Raises QueryError for another value."""
     if isinstance(value, Product) and len(value.parts) == count and (value.names is None or value.positional):
         return value.parts
     raise pattern.span.error(

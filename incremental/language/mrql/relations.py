@@ -33,7 +33,7 @@ class Output:
 
 
 def output(value: Value, frame: Frame, scope: Scope, span: Span) -> Output:
-    """The columns that hold a value; a column that is one already keeps its name."""
+    """Return the columns that hold a value; a column that is one already keeps its name."""
     settled = scope.at(frame).inside(value, span)
     items, columns = list[str](), list[str]()
     for leaf in v.leaves(settled):
@@ -78,7 +78,7 @@ def keep_rows(relation: Relation, condition: str) -> Relation:
 
 
 def distinct(relation: Relation, scope: Scope, span: Span) -> Relation:
-    """The rows of a relation, each once; of a list, the rows with the keys of its order."""
+    """Return the rows of a relation, each once; of a list, the rows with the keys of its order."""
 
     def pour(frame: Frame) -> Poured:
         inner = frame.child()
@@ -90,7 +90,7 @@ def distinct(relation: Relation, scope: Scope, span: Span) -> Relation:
 
 
 def first_rows(relation: Relation, limit: str, scope: Scope, span: Span) -> Relation:
-    """The first rows of a list; ties go by all columns, as everywhere."""
+    """Return the first rows of a list; ties go by all columns, as everywhere."""
 
     def pour(frame: Frame) -> Poured:
         inner = frame.child()
@@ -119,17 +119,17 @@ def list_columns(poured: Poured, inner: Frame, scope: Scope, span: Span) -> tupl
 
 
 def columns_of(made: Output, order: Sequence[Order]) -> tuple[str, ...]:
-    """The names of the columns of rows and of their order, each once."""
+    """Return the names of the columns of rows and of their order, each once."""
     return tuple(dict.fromkeys((*made.columns, *(key.sql for key in order))))
 
 
 def ordering(order: Sequence[Order]) -> str:
-    """The keys of ORDER BY."""
+    """Return the keys of ORDER BY."""
     return ", ".join(f"{key.sql} DESC" if key.descending else key.sql for key in order)
 
 
 def union(relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
-    """The rows of several relations."""
+    """Return the rows of several relations."""
     return combine_relations("union", relations, scope, span)
 
 

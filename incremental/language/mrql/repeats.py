@@ -70,7 +70,7 @@ def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
 
 
 def parts(node: Node, count: int, scope: Scope) -> tuple[Relation, ...]:
-    """The collections that a loop starts with, or that a step gives: one, or a tuple of as many as there are names."""
+    """Return the collections that a loop starts with, or that a step gives: one, or one for each name."""
     value = scope.at(scope.frame.child()).value(node)
     values = value.parts if count > 1 and isinstance(value, Product) else (value,)
     if len(values) != count:
@@ -79,7 +79,7 @@ def parts(node: Node, count: int, scope: Scope) -> tuple[Relation, ...]:
 
 
 def row_type(relation: Relation, scope: Scope, span: Span) -> Type:
-    """The type of a relation's rows; a row of a source is a record like any other."""
+    """Return the type of a relation's rows; a row of a source is a record like any other."""
     frame = scope.frame.child()
     found = v.type_of(scope.at(frame).inside(relation.pour(frame).value, span))
     assert found is not None
@@ -99,7 +99,7 @@ def widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[
 
 
 def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: Scope) -> tuple[Relation, ...]:
-    """What a step gives, by the views of the rows that it reads; flags are taken off."""
+    """Return the result of a step, by the views of the rows that it reads, without flags."""
     names = {name: from_view(view, type_) for name, view, type_ in zip(node.names, given, types, strict=True)}
     inner = scope.binding(names)
     found = parts(node.body, len(node.names), inner)
@@ -108,7 +108,7 @@ def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: 
 
 
 def flagless(body: Relation, type_: Type, scope: Scope, node: Node, computed: bool) -> Relation:
-    """The rows of a step; of pairs with a flag, the first parts. computed: whether the flag may be other than true."""
+    """Return the rows of a step; of pairs with a flag, the first parts. computed: whether the flag may be false."""
     frame = scope.frame.child()
     row = body.pour(frame).value
     pair = isinstance(row, Product) and row.names is None and len(row.parts) == 2
@@ -133,7 +133,7 @@ def flagless(body: Relation, type_: Type, scope: Scope, node: Node, computed: bo
 
 
 def from_view(name: str, type_: Type) -> Relation:
-    """The rows of a view of a loop's rows, each time under names of their own."""
+    """Return the rows of a view of a loop's rows, each time under names of their own."""
     columns = column_names(type_)
     items = type_.items if isinstance(type_, t.Record | t.Tuple) and type_.items else (type_,)
 
@@ -150,7 +150,7 @@ def from_view(name: str, type_: Type) -> Relation:
 
 
 def text(relation: Relation, type_: Type, scope: Scope, span: Span) -> str:
-    """The SELECT of rows as they are in a loop: cast to its type, without an order."""
+    """Return the SELECT of rows as they are in a loop: cast to its type, without an order."""
 
     def pour(frame: Frame) -> Poured:
         inside = scope.at(frame).inside(relation.pour(frame).value, span)
@@ -168,7 +168,7 @@ def ending(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:
 
 
 def steps(node: Node, scope: Scope) -> int:
-    """The number of a limit: an integer, or `toInt(args[i])`."""
+    """Return the number of a limit: an integer, or `toInt(args[i])`."""
     match node:
         case T.Literal(value=int(number)):
             return number
@@ -182,7 +182,7 @@ def steps(node: Node, scope: Scope) -> int:
 
 
 def is_closure(node: T.Repeat) -> bool:
-    """Whether a body is `select distinct x from x in (v union …)`, so that nothing is ever taken back."""
+    """Return whether a body is `select distinct x from x in (v union …)`, so that nothing is ever taken back."""
     match node.names, node.body:
         case (name,), T.Select(distinct=True, head=head, bindings=(binding,), where=None, group=None, order=None):
             return head == binding.pattern and binding.each and T.Name(node.span, name) in branches(binding.domain)
@@ -191,7 +191,7 @@ def is_closure(node: T.Repeat) -> bool:
 
 
 def branches(node: Node) -> list[Node]:
-    """The sides of unions."""
+    """Return the sides of unions."""
     if isinstance(node, T.SetOperation) and node.operation == "union":
         return [*branches(node.left), *branches(node.right)]
     if isinstance(node, T.Binary) and node.operator == "+":

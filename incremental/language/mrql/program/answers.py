@@ -13,7 +13,7 @@ from incremental.language.mrql.syntax.spans import Span
 
 
 def answer(value: Value, scope: Scope, span: Span) -> str:
-    """The SELECT of an answer: a relation's rows by the names of their columns, any other value as one row."""
+    """Return the SELECT of an answer: a relation's rows by the names of their columns, any other value as one row."""
     if isinstance(value, Array):
         array = value
         value = Relation(lambda frame: Poured(v.unpack(frame.explode(array.sql, "x"), array.item)))
@@ -29,7 +29,7 @@ def answer(value: Value, scope: Scope, span: Span) -> str:
 
 
 def answer_columns(row: Value) -> str:
-    """The columns of the answer: of a record by its names, of a tuple c0, c1, …, else `value`."""
+    """Return the columns of the answer: of a record by its names, of a tuple c0, c1, …, else `value`."""
     type_ = v.type_of(row)
     assert type_ is not None
     if not isinstance(row, Product) or not row.parts:
@@ -38,7 +38,7 @@ def answer_columns(row: Value) -> str:
 
 
 def column_names(type_: Type) -> tuple[str, ...]:
-    """The names of the columns of rows of a type."""
+    """Return the names of the columns of rows of a type."""
     match type_:
         case t.Record(names):
             return names

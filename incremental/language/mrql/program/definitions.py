@@ -44,7 +44,7 @@ REFUSED = {
 
 
 def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> Iterator[Node]:
-    """The items of a text, with those of included files in their places. Raises QueryError."""
+    """Return the items of a text, with those of included files in their places. Raises QueryError."""
     for item in parse(text):
         if isinstance(item, I.Unsupported):
             raise item.span.error(f"{REFUSED[item.what]}.")
@@ -128,7 +128,7 @@ class Program:
         return Translated(tuple(self.loops), self._with_tables(final))
 
     def _with_tables(self, sql: str) -> str:
-        """A text that begins with the common tables so far."""
+        """Return a text that begins with the common tables so far."""
         return f"WITH {', '.join(self.common)} {sql}" if self.common else sql
 
     def _repeat(self, node: T.Repeat, scope: Scope) -> Value:
@@ -144,7 +144,7 @@ class Program:
         return value
 
     def _value(self, node: Node, name: str | None, scope: Scope) -> Value:
-        """The value of an expression; a source is found by the name that is given to it."""
+        """Return the value of an expression; a source is found by the name that is given to it."""
         if isinstance(node, T.Call) and inputs.is_source(node):
             return inputs.source(node, name, self.tables, scope)
         return scope.value(node)
@@ -194,7 +194,7 @@ class Program:
 
 
 def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) -> Relation:
-    """The rows of a common table; each time it is read its columns have other names."""
+    """Return the rows of a common table; each time it is read its columns have other names."""
     held = columns_of(made, order)
 
     def pour(frame: Frame) -> Poured:
@@ -208,7 +208,7 @@ def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) 
 
 
 def descendants(node: Node) -> Iterator[Node]:
-    """A node and all below it."""
+    """Return a node and all below it."""
     yield node
     for part in node.parts:
         yield from descendants(part)

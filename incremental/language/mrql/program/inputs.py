@@ -58,14 +58,14 @@ class Tables:
         return next((each for each in self.declared if each.lower() == name.lower()), None)
 
     def at(self, path: str, definition: str | None) -> str | None:
-        """The declared source that a path stands for."""
+        """Return the declared source that a path stands for."""
         if path in self.paths:
             return self.find(self.paths[path])
         names = [name for name in (definition, PurePosixPath(path).stem) if name]
         return next((found for name in names if (found := self.find(name))), None)
 
     def rows(self, source: str, span: Span) -> Relation:
-        """The rows of a source. Raises QueryError for one without a schema."""
+        """Return the rows of a source. Raises QueryError for one without a schema."""
         schema = self.schema(source)
         if schema is None:
             message = span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
@@ -74,12 +74,12 @@ class Tables:
 
 
 def is_source(node: Node) -> bool:
-    """Whether an expression is a source."""
+    """Return whether an expression is a source."""
     return isinstance(node, T.Call) and node.name in SOURCES
 
 
 def path_of(node: T.Call, arguments: Sequence[str]) -> str:
-    """The path of a source: a string, or an element of `args`."""
+    """Return the path of a source: a string, or an element of `args`."""
     match node.arguments[1:2]:
         case (T.Literal(value=str(path)),):
             return path
@@ -92,7 +92,7 @@ def path_of(node: T.Call, arguments: Sequence[str]) -> str:
 
 
 def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -> Relation:
-    """The rows of a `source(…)`. Raises QueryError for a form that is not supported, and for an undeclared path."""
+    """Return the rows of a `source(…)`. Raises QueryError for an unsupported form or an undeclared path."""
     span, (kind, *rest) = node.span, node.arguments or (None,)
     form = kind.name.lower() if isinstance(kind, T.Name) else ""
     if form not in FORMS:
@@ -126,7 +126,7 @@ def read_type(node: Node, scope: Scope) -> Type:
 
 
 def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
-    """The fields of a row type; of a scalar one."""
+    """Return the fields of a row type; of a scalar one."""
     match type_:
         case t.Record(names, items):
             return names, items
@@ -184,7 +184,7 @@ def lines(relation: Relation, separator: str, type_: Type, scope: Scope, span: S
 
 
 def documents(relation: Relation, form: str) -> Relation:
-    """Rows of JSON or XML: a table of one column of texts is read as such, one with columns gives these."""
+    """Return rows of JSON or XML: a table of one column of texts is read as such, one with columns gives these."""
 
     def pour(frame: Frame) -> Poured:
         row = relation.pour(frame).value
@@ -235,7 +235,7 @@ def read(source: str, schema: spark_types.StructType, frame: Frame) -> Value:
 
 
 def type_of(spark: spark_types.DataType) -> Type:
-    """The type of a column."""
+    """Return the type of a column."""
     match spark:
         case spark_types.StructType(fields=fields):
             return t.Record(tuple(spark.names), tuple(type_of(field.dataType) for field in fields), True)

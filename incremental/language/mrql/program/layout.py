@@ -27,7 +27,7 @@ def lay_out(program: Translated) -> str:
 
 
 def loop_text(loop: Loop) -> str:
-    """A loop: its start, its step, and when it ends."""
+    """Write a loop: its start, its step, and its end."""
     ends = "".join(f", {name}={value!r}" for name, value in loop.options.items())
     function = "fixpoint" if loop.least else "iterate"
     step = f"lambda {', '.join(loop.given)}: {several(loop.steps)}"
@@ -35,13 +35,13 @@ def loop_text(loop: Loop) -> str:
 
 
 def several(texts: Sequence[str]) -> str:
-    """One frame, or a tuple of them."""
+    """Write one frame, or a tuple of them."""
     calls = ", ".join(map(call, texts))
     return calls if len(texts) == 1 else f"({calls})"
 
 
 def call(sql: str) -> str:
-    """The frame of a text."""
+    """Return the frame of a text."""
     return f'spark.sql("""\n{indent(sql)}\n""")'
 
 

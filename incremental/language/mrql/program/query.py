@@ -62,7 +62,7 @@ class Mrql:
         return frozenset(name.lower() for name in found)
 
     def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
-        """The query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
+        """Return the query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
         query = choose_query(self.items, self.item, self._text)
         program = Program(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
         try:

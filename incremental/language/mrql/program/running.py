@@ -13,7 +13,7 @@ from incremental.spark import catalyst
 
 
 def run_program(spark: SparkSession, program: Translated) -> DataFrame:
-    """The answer of a program, as Spark analyses it. Raises what Spark raises."""
+    """Return the answer of a program, as Spark analyses it. Raises what Spark raises."""
     for loop in program.loops:
         for name, rows in zip(loop.names, run_loop(spark, loop), strict=True):
             register(spark, rows, name)
@@ -26,7 +26,7 @@ def register(spark: SparkSession, rows: DataFrame, name: str) -> None:
 
 
 def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
-    """The answers of a loop."""
+    """Return the answers of a loop."""
 
     def step(*rows: DataFrame) -> Any:
         for name, each in zip(loop.given, rows, strict=True):
@@ -39,10 +39,10 @@ def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
 
 
 def one_or_all(frames: list[DataFrame]) -> Any:
-    """The only frame, or a tuple of all."""
+    """Return the only frame, or a tuple of all."""
     return tuple(frames) if len(frames) > 1 else frames[0]
 
 
 def frame(spark: SparkSession, sql: str) -> DataFrame:
-    """The frame of a text."""
+    """Return the frame of a text."""
     return cast(Any, spark).sql(sql)

@@ -14,7 +14,7 @@ from incremental.language.mrql.rows.values import Array, Group, Order, Product, 
 
 
 def collection(value: Value, order: Sequence[Order], packed: str, names: Names, where: str = "") -> tuple[Type, str]:
-    """The type of a value, and the aggregate that collects it in order; where: a FILTER, or nothing."""
+    """Return the type of a value, and the aggregate that collects it in order; where: a FILTER, or nothing."""
     item = v.type_of(value)
     assert item is not None
     if order:
@@ -39,7 +39,7 @@ def sort_values(array: str, order: Sequence[Order], names: Names) -> str:
 
 
 def gather(group: Group, value: Value) -> Array:
-    """A group as an array, which its state keeps whole; value: that of the group, inside a row."""
+    """Return a group as an array, which its state keeps whole; value: that of the group, inside a row."""
     rows = group.grouped.rows
     if group.nested:
         assert isinstance(value, Array)
@@ -57,7 +57,7 @@ def filter_clause(group: Group, *more: str) -> str:
 
 
 def aggregate(group: Group, sql: str, hint: str) -> str:
-    """The column that has an aggregate of a group; the same aggregate is one column."""
+    """Return the column that has an aggregate of a group; the same aggregate is one column."""
     grouped = group.grouped
     for name, known in grouped.aggregates.items():
         if known == sql:

@@ -22,13 +22,13 @@ class Names:
         self._last = 0
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing has yet; no name of MRQL begins so."""
+        """Return a name that nothing has yet; no name of MRQL begins so."""
         self._last += 1
         return f"_{re.sub(r'[^A-Za-z0-9]', '', hint)}{self._last}"
 
 
 def mentions(sql: str, names: Iterable[str]) -> bool:
-    """Whether an expression uses one of these columns or elements."""
+    """Return whether an expression uses one of these columns or elements."""
     return not set(NAME.findall(sql)).isdisjoint(names)
 
 
@@ -59,7 +59,7 @@ class Frame:
         return {column for item in self.items for column in item.columns}
 
     def child(self) -> Frame:
-        """A frame of its own, for a subquery."""
+        """Return a frame of its own, for a subquery."""
         return Frame(self.names, parent=self)
 
     @property
@@ -68,7 +68,7 @@ class Frame:
         return self.parent.columns | self.parent.outer if self.parent else set[str]()
 
     def importing(self, sql: str) -> str:
-        """A subquery over this frame that refers to rows around it through columns of it.
+        """Return a subquery over this frame that refers to rows around it through columns of it.
 
         Spark lets a subquery refer to the rows of the query just around it alone.
         """
@@ -105,7 +105,7 @@ class Frame:
         return name
 
     def local(self, sql: str, hint: str) -> str:
-        """An expression over columns of this frame alone, without a subquery: where it is none, a column of it."""
+        """Return an expression over columns of this frame alone, without a subquery; else a column of it."""
         known = self.columns
         plain = SUBQUERY not in sql and set(NAME.findall(sql)) <= known
         return sql if plain else self.column(sql, hint)

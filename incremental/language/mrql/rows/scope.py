@@ -74,25 +74,25 @@ class Scope:
         return self.frame.names
 
     def value(self, node: Node) -> Value:
-        """The value of an expression."""
+        """Return the value of an expression."""
         return self.translate(node, self)
 
     def binding(self, names: Mapping[str, Known]) -> Scope:
-        """The same with more names."""
+        """Return the scope with more names."""
         hidden = set(names)
         repeated = tuple(each for each in self.repeated if hidden.isdisjoint(names_in(each[0])))
         return replace(self, names={**self.names, **names}, repeated=repeated)
 
     def at(self, frame: Frame) -> Scope:
-        """The same over other rows."""
+        """Return the scope over other rows."""
         return replace(self, frame=frame)
 
     def within(self, *elements: str) -> Scope:
-        """The same within elements of arrays."""
+        """Return the scope within elements of arrays."""
         return replace(self, elements=self.elements | set(elements))
 
     def subquery(self, sql: str, span: Span) -> str:
-        """An expression that has a subquery, where it can be: within an array's elements it becomes a column."""
+        """Return an expression that has a subquery, where it can be: within an array's elements it becomes a column."""
         sql = self.frame.importing(sql)
         if not self.elements:
             return sql
@@ -104,7 +104,7 @@ class Scope:
         return self.frame.column(sql, "q")
 
     def inside(self, value: Value, span: Span) -> Value:
-        """A value as it is inside a row: relations and groups are collected."""
+        """Return a value as it is inside a row: relations and groups are collected."""
         match value:
             case Product(names, parts, positional, packed):
                 return Product(names, tuple(self.inside(part, span) for part in parts), positional, packed)
@@ -126,7 +126,7 @@ class Scope:
         return v.pack(value), type_
 
     def once(self, value: Value) -> Value:
-        """A value that is used often: its parts with subqueries are columns, where that can be."""
+        """Return a value that is used often: its parts with subqueries are columns, where that can be."""
         if self.elements:
             return value
         match value:
@@ -151,7 +151,7 @@ class Scope:
         return Array(column, item, not relation.ordered, not relation.ordered)
 
     def condition(self, node: Node) -> str:
-        """An expression that has to be a bool."""
+        """Return an expression that has to be a bool."""
         found = self.value(node)
         if isinstance(found, Scalar) and found.type in (t.BOOL, t.NOTHING):
             return found.sql

@@ -85,12 +85,12 @@ DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def is_number(type_: Type) -> bool:
-    """Whether values of a type can be added."""
+    """Return whether values of a type can be added."""
     return isinstance(type_, Basic) and type_.name in NUMBERS
 
 
 def sum_of(type_: Type) -> Type | None:
-    """The type of a sum; that of decimals has ten digits more, as in Spark. None for what cannot be added."""
+    """Return the type of a sum; that of decimals has ten digits more, as in Spark. None for what cannot be added."""
     if isinstance(type_, Foreign) and (found := DECIMAL.fullmatch(type_.sql)):
         return Foreign(f"DECIMAL({min(int(found[1]) + 10, 38)},{found[2]})")
     if is_number(type_) or type_ == NOTHING:
@@ -99,22 +99,22 @@ def sum_of(type_: Type) -> Type | None:
 
 
 def is_integer(type_: Type) -> bool:
-    """Whether a type has whole numbers alone."""
+    """Return whether a type has whole numbers alone."""
     return isinstance(type_, Basic) and type_.name in INTEGERS
 
 
 def is_scalar(type_: Type) -> bool:
-    """Whether a type is ordered and has no parts."""
+    """Return whether a type is ordered and has no parts."""
     return isinstance(type_, Basic | Foreign)
 
 
 def tuple_names(count: int) -> tuple[str, ...]:
-    """The names of a tuple's fields."""
+    """Return the names of a tuple's fields."""
     return tuple(f"c{position}" for position in range(count))
 
 
 def sql_type(type_: Type) -> str:
-    """The type of Spark."""
+    """Return the type of Spark."""
     match type_:
         case Basic(name):
             return SQL.get(name, name.upper())
@@ -131,7 +131,7 @@ def sql_type(type_: Type) -> str:
 
 
 def structure(names: Sequence[str], items: Sequence[Type]) -> str:
-    """A STRUCT of Spark."""
+    """Return a STRUCT of Spark."""
     return f"STRUCT<{', '.join(f'{quoted(n)}: {sql_type(t)}' for n, t in zip(names, items, strict=True))}>"
 
 
@@ -178,7 +178,7 @@ def unify(left: Type, right: Type) -> Type | None:
 
 
 def pairwise(left: Sequence[Type], right: Sequence[Type]) -> tuple[Type, ...] | None:
-    """The types that parts can be cast to, None where there is none for one."""
+    """Return the types that parts can be cast to, None where there is none for one."""
     found = [unify(a, b) for a, b in zip(left, right, strict=True)]
     types = tuple(type_ for type_ in found if type_ is not None)
     return types if len(types) == len(found) else None

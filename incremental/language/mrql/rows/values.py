@@ -112,7 +112,7 @@ NULL = Scalar("NULL", t.NOTHING)
 
 
 def unpack(sql: str, type_: Type, packed: bool = True) -> Value:
-    """The value of an expression of this type, part by part."""
+    """Return the value of an expression of this type, part by part."""
     match type_:
         case t.Tuple(items):
             return product(sql, None, t.tuple_names(len(items)), items, False, packed)
@@ -132,13 +132,13 @@ def product(
     positional: bool,
     packed: bool,
 ) -> Product:
-    """A STRUCT, part by part."""
+    """Return a STRUCT, part by part."""
     parts = tuple(unpack(f"{sql}.{quoted(f)}", i, packed) for f, i in zip(fields, items, strict=True))
     return Product(names, parts, positional, sql if packed else None)
 
 
 def type_of(value: Value) -> Type | None:
-    """The type of a value that is inside a row; None for others."""
+    """Return the type of a value that is inside a row; None for others."""
     match value:
         case Scalar(_, type_):
             return type_
@@ -154,7 +154,7 @@ def type_of(value: Value) -> Type | None:
 
 
 def pack(value: Value) -> str:
-    """The one expression of a value that is inside a row; equal values are equal expressions' values."""
+    """Return the one expression of a value that is inside a row; equal values are equal expressions' values."""
     match value:
         case Scalar(sql):
             return sql
@@ -171,13 +171,13 @@ def pack(value: Value) -> str:
 
 
 def text(value: str) -> str:
-    """A string of Spark; `$` is written by its number, since Spark replaces `${…}` even in strings."""
+    """Return a string of Spark; `$` is written by its number, since Spark replaces `${…}` even in strings."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
     return "'" + escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + "'"
 
 
 def leaves(value: Value) -> list[Value]:
-    """The scalars and arrays of a value."""
+    """Return the scalars and arrays of a value."""
     if isinstance(value, Product):
         return [leaf for part in value.parts for leaf in leaves(part)]
     return [value]
@@ -202,7 +202,7 @@ def rebuild(value: Value, columns: Sequence[str]) -> Value:
 
 
 def hint(value: Value, default: str = "v") -> str:
-    """A part of a name for a column that holds a value: the last name in its expression."""
+    """Return a part of a name for a column that holds a value: the last name in its expression."""
     if isinstance(value, Scalar | Array):
         last = value.sql.rsplit(".", 1)[-1].strip("`").strip("_").rstrip("0123456789")
         if last.isalnum() and not last[0].isdigit():
@@ -232,7 +232,7 @@ def convert(value: Value, wanted: Type) -> Value:
 
 
 def recast(array: str, item: Type, wanted: Type) -> str:
-    """An array whose elements have another type."""
+    """Return an array whose elements have another type."""
     if item == t.NOTHING:
         return f"CAST({array} AS ARRAY<{t.sql_type(wanted)}>)"
     return f"transform({array}, _x -> {pack(convert(unpack('_x', item), wanted))})"
@@ -245,7 +245,7 @@ def convert_parts(
     items: Sequence[Type],
     positional: bool = False,
 ) -> Product:
-    """A tuple or a record with parts of other types."""
+    """Return a tuple or a record with parts of other types."""
     made = tuple(convert(part, item) for part, item in zip(parts, items, strict=True))
     same = made == tuple(parts) and names == value.names
     return value if same else Product(names, made, positional)

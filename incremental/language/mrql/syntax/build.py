@@ -21,7 +21,7 @@ Build = Callable[[Span, list[Any]], Any]
 
 
 def string(token: str) -> str:
-    """The value of a quoted string."""
+    """Return the value of a quoted string."""
     value = token[1:-1]
     for written, meant in ESCAPES.items():
         value = value.replace(written, meant)
@@ -29,7 +29,7 @@ def string(token: str) -> str:
 
 
 def several(parts: Sequence[Any]) -> tuple[Any, ...]:
-    """The parts of a list that may be absent."""
+    """Return the parts of a list that may be absent."""
     return tuple(part for part in parts if part is not None)
 
 
@@ -63,7 +63,7 @@ def group_by(span: Span, parts: list[Any]) -> Node:
 
 
 def names_only(node: Node) -> bool:
-    """Whether an expression is a name, or a tuple or record of such."""
+    """Return whether an expression is a name, or a tuple or record of such."""
     match node:
         case T.Name():
             return True
@@ -74,7 +74,7 @@ def names_only(node: Node) -> bool:
 
 
 def pattern_of(node: Node) -> Node:
-    """The pattern that is written like an expression. Raises QueryError where there is none."""
+    """Return the pattern that is written like an expression. Raises QueryError where there is none."""
     match node:
         case T.Name() | T.Literal():
             return node
@@ -95,7 +95,7 @@ def pattern_of(node: Node) -> Node:
 
 
 def fields(parts: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Node, ...]]:
-    """The names and values of a record; lark gives its brackets as tokens."""
+    """Return the names and values of a record; lark gives its brackets as tokens."""
     pairs: list[tuple[str, Node]] = [part for part in parts if isinstance(part, tuple)]
     return tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
 
@@ -141,7 +141,7 @@ def quantifier(every: bool) -> Build:
 
 
 def lexical(names: Sequence[Any]) -> tuple[str, ...]:
-    """Names as plain text."""
+    """Return names as plain text."""
     return tuple(str(name) for name in names)
 
 

@@ -54,18 +54,18 @@ class Records:
 
 @cache
 def parser() -> Lark:
-    """The parser, which takes a tenth of a second to make."""
+    """Return the parser, which takes a tenth of a second to make."""
     options: dict[str, Any] = {"lexer": "contextual", "postlex": Records(), "propagate_positions": True}
     return Lark(GRAMMAR.read_text(encoding="utf-8"), parser="lalr", maybe_placeholders=True, **options)
 
 
 def parse(text: Text) -> tuple[Node, ...]:
-    """The items of a text. Raises QueryError with file, line, column and caret."""
+    """Return the items of a text. Raises QueryError with file, line, column and caret."""
     return parse_at(text, 0, text.content)
 
 
 def parse_at(text: Text, start: int, content: str) -> tuple[Node, ...]:
-    """The items of a part of a text that begins at an offset."""
+    """Return the items of a part of a text that begins at an offset."""
     lark: Any = parser()
     try:
         return tuple(build_node(text, item) for item in lark.parse(" " * start + content).children if item is not None)
@@ -90,7 +90,7 @@ def syntax_error(text: Text, end: int, error: Any) -> Exception:
 
 
 def template(text: Text, start: int, written: str) -> Node:
-    """A template, whose holes are parsed where they are in the text. Raises QueryError."""
+    """Translate a template, whose holes are parsed where they are in the text. Raises QueryError."""
     name, _, body = written[1:-2].partition("|")
     pieces, at = HOLE.split(body), start + len(name) + 2
     holes = list[Node]()

@@ -34,7 +34,7 @@ class Span:
         return self.text.content[self.start : self.end]
 
     def error(self, sentence: str) -> QueryError:
-        """An error about this part: file, line, column, sentence, the line and a caret."""
+        """Return an error about this part: file, line, column, sentence, the line and a caret."""
         before = self.text.content[: self.start]
         line, column = before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
         lines = self.text.content.split("\n")

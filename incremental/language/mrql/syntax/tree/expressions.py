@@ -276,7 +276,7 @@ class Template(Node):
 
 
 def names_in(node: Node) -> set[str]:
-    """The names that occur in a part of the tree, bound or not."""
+    """Return the names that occur in a part of the tree, bound or not."""
     found, waiting = set[str](), [node]
     while waiting:
         each = waiting.pop()
