@@ -71,7 +71,7 @@ $(DAGSTER)/dagster.yaml: dagster.yaml
 	mkdir -p -m 700 $(DAGSTER)
 	cp dagster.yaml $(DAGSTER)/dagster.yaml
 
-# Writes the pins anew from pyproject.toml (no addresses go in: not even in comments).
+# Resolves the pins of pyproject.toml again (no addresses go in: not even in comments).
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 
 constraints:

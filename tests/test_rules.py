@@ -17,8 +17,8 @@ from tests.spark.machine import PROJECT, run
 
 CODE = sorted(
     path
-    for room in ("incremental", "pipelines", "assets", "benchmarks", "tests")
-    for path in (PROJECT / room).rglob("*.py")
+    for package in ("incremental", "pipelines", "assets", "benchmarks", "tests")
+    for path in (PROJECT / package).rglob("*.py")
 )
 LONGEST_MODULE, LONGEST_FUNCTION, LARGEST_FOLDER = 300, 40, 15
 OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
@@ -47,7 +47,7 @@ def test_importing_the_library_starts_nothing(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_rooms_look_one_way() -> None:
+def test_imports_go_one_way() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -95,10 +95,10 @@ def imports(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("room", ["incremental", "pipelines", "assets"])
-def test_data_is_never_code(room: str) -> None:
+@pytest.mark.parametrize("package", ["incremental", "pipelines", "assets"])
+def test_data_is_never_code(package: str) -> None:
     """Protects from file formats whose reading executes their content."""
-    for path in (PROJECT / room).rglob("*.py"):
+    for path in (PROJECT / package).rglob("*.py"):
         assert not imports(path) & OF_CODE, path
         assert "yaml.load(" not in path.read_text(), path
 

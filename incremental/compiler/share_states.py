@@ -31,21 +31,21 @@ def share_states(draft: Draft) -> Draft:
         return draft
     names = {state.name: f"state_{number}" for number, state in enumerate(sharing.kept, 1)}
 
-    def rename(plan: Plan) -> Plan:
+    def rename_reads(plan: Plan) -> Plan:
         if not isinstance(plan, StateRead):
-            return replace_children(plan, tuple(map(rename, plan.children)))
+            return replace_children(plan, tuple(map(rename_reads, plan.children)))
         state, own = sharing.state_columns(plan)
         return StateRead(names.get(state, state), plan.columns, () if own == plan.columns else own)
 
     def stage(found: Stage) -> Stage:
         if isinstance(found, State):
-            return replace(found, name=names[found.name], input=rename(found.input))
-        sides = tuple(replace(side, plan=rename(side.plan)) for side in found.sides)
-        return replace(found, init=rename(found.init), sides=sides)
+            return replace(found, name=names[found.name], input=rename_reads(found.input))
+        sides = tuple(replace(side, plan=rename_reads(side.plan)) for side in found.sides)
+        return replace(found, init=rename_reads(found.init), sides=sides)
 
     kept = tuple(map(stage, sharing.stages(draft.stages)))
     notes = _notes(draft.states, sharing, names)
-    return replace(draft, plan=rename(draft.plan), stages=kept, notes=(*draft.notes, *notes))
+    return replace(draft, plan=rename_reads(draft.plan), stages=kept, notes=(*draft.notes, *notes))
 
 
 class _Sharing:

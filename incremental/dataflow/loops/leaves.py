@@ -71,7 +71,7 @@ class SideInputs:
         """Return whether one task computes what init and a step read sooner than several that exchange rows."""
         return sum(map(self.bytes_of, self.loop.inputs)) <= self.tuning.local_bytes
 
-    def rename(self, given: Given, relation: Relation) -> Relation:
+    def under_leaf(self, given: Given, relation: Relation) -> Relation:
         """Return the rows of a side input's plan under the columns of the leaf."""
         return self.lowering.union(given.columns, [(self.plan(given).columns, relation)])
 
@@ -79,7 +79,7 @@ class SideInputs:
         """Return the rows of a side input after the epoch."""
         plan = self.plan(given)
         if self.bytes_of(plan) > self.tuning.prune_above_bytes:
-            return self.rename(given, self.rules.after(plan))
+            return self.under_leaf(given, self.rules.after(plan))
         if given.name not in self._kept:
             named = [(column, column.name) for column in plan.columns]
             frame = self.lowering.frame(self.rules.after(plan), named)
@@ -134,20 +134,20 @@ class SideChange(StepLeaves):
         """Return the rows before the epoch."""
         if self.is_loop(leaf):
             return self.relation(leaf, self.accepted())
-        return self.sides.rename(require_given(leaf), self.sides.rules.before(self.sides.plan(require_given(leaf))))
+        return self.sides.under_leaf(require_given(leaf), self.sides.rules.before(self.sides.plan(require_given(leaf))))
 
     def after(self, leaf: Leaf) -> Relation:
         """Return the rows after the epoch."""
         if self.is_loop(leaf):
             return self.relation(leaf, self.accepted())
-        return self.sides.rename(require_given(leaf), self.sides.rules.after(self.sides.plan(require_given(leaf))))
+        return self.sides.under_leaf(require_given(leaf), self.sides.rules.after(self.sides.plan(require_given(leaf))))
 
     def change(self, leaf: Leaf) -> Relation:
         """Return the change of a side input."""
         found = self.sides.rules.change(self.sides.plan(require_given(leaf)))
         if found is None:
             return self.sides.lowering.empty(leaf.columns)
-        return self.sides.rename(require_given(leaf), found)
+        return self.sides.under_leaf(require_given(leaf), found)
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ class SparkEquality:
         if None in attributes.values():  # a column that the compiler made, which no expression of the query has
             return False
 
-        def rename(node: J) -> J | None:
+        def substitute(node: J) -> J | None:
             return attributes.get(str(node.name())) if catalyst.kind(node) == "AttributeReference" else None
 
-        expression = catalyst.rewrite(self._spark, one, rename)
+        expression = catalyst.rewrite(self._spark, one, substitute)
         # canonical forms forget the order of additions, on which overflows and the last digits of doubles depend
         same_order = str(expression.sql()) == str(other.sql())
         return same_order and bool(expression.canonicalized().equals(other.canonicalized()))
