@@ -141,6 +141,6 @@ def reading(source: str) -> Generator[None]:
             f"source {source} was not landed: {error.filename} may not be read. Let this user read it."
         ) from error
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ELOOP, errno.ENOTDIR):  # of a link that is no link any more
+        if error.errno not in (errno.EINVAL, errno.ELOOP, errno.ENOTDIR):  # of a link that was replaced
             raise
         raise SourceError(f"source {source} was not landed: {error.filename} changed meanwhile. Land again.") from error

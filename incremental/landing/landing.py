@@ -251,7 +251,7 @@ class Landings:
         return Known(partition.files, content_digest(self.name, self._root, partition.paths))
 
     def _check_keys(self, present: Mapping[str, Partition]) -> None:
-        """Raise SourceError for partitions that are no value of their column, or the same value."""
+        """Raise SourceError for keys that do not fit the type of their column, or mean the same value."""
         keys_by = dict[str, str]()
         keys, type_ = [key for key in present if key != HIVE_NULL], self._key_type
         for key, value in values(self.spark, type_, keys).items():

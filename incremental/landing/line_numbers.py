@@ -46,7 +46,7 @@ def lines_of(spark: SparkSession, paths: Sequence[str], options: Mapping[str, st
 
 
 def matches(lines: DataFrame, wanted: DataFrame, header: bool) -> DataFrame:
-    """Match each text of a file with the numbers of its lines, in order; header: the first line is no row."""
+    """Match each text of a file with the numbers of its lines, in order; header: the first line is not a row."""
     marks = F.broadcast(wanted.select("file", "text", F.lit(True).alias("wanted")))
     marked = lines.join(marks, ["file", "text"], "left")
     hit = F.when(F.col("wanted"), F.struct("text", "at"))

@@ -15,7 +15,7 @@ from incremental.algebra.sqltext import literal
 
 
 def values(spark: SparkSession, data_type: DataType, keys: Iterable[str]) -> dict[str, str | None]:
-    """Return the value of each key, equal text for equal values; None for a key that is no value of the type."""
+    """Return the value of each key, equal text for equal values; None for a key that does not fit the type."""
     if isinstance(data_type, StringType):
         return {key: key for key in keys}
     rows, type_ = ", ".join(f"({literal(key)})" for key in keys), data_type.simpleString()

@@ -41,7 +41,7 @@ VALUE_LIMIT = "maxCharsPerColumn"
 # A source cannot declare these options (algebra/sources.py): every row of every file is read.
 FIXED = {
     "mode": "FAILFAST",
-    "__globPaths__": "false",  # [ ] { } * ? in a name are no wildcards
+    "__globPaths__": "false",  # [ ] { } * ? in a name are not wildcards
     "recursiveFileLookup": "false",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -199,7 +199,7 @@ class Records:
         return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
 
     def _parse_again(self, kind: str) -> Column:
-        """Read a malformed row again, every value as one type; the whole row as text if it is no record.
+        """Read a malformed row again, every value as one type; the whole row as text if it is not a record.
 
         A row that was read has an end, and each of the parsers here would hold a value of the longest length.
         """

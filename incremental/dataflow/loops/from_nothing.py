@@ -2,7 +2,7 @@
 
 Level by level (semi-naive evaluation): each is derived from what was accepted of the last one. Nothing is stored that
 could be touched, so a round reads what was accepted so far only as far as its kind needs it: sets to leave out rows
-that are there, kind best to leave out values that are no better.
+that are there, kind best to leave out values that are not better.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Pile:
         return reduce(DataFrame.unionByName, [part for part, _ in self.parts])
 
     def add(self, part: DataFrame, block: ExitStack) -> None:
-        """Add computed candidates; block: what holds them."""
+        """Add computed candidates; block: frees them."""
         self.parts.append((part, block))
         if len(self.parts) > MOST_PARTS:
             together, own = self.frame, ExitStack()

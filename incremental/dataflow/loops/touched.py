@@ -78,7 +78,7 @@ class Touched:
         return tuple(sorted(self.found["buckets"]))
 
     def free(self) -> None:
-        """Give back what it was computed from and holds."""
+        """Free the rows and what they were computed from."""
         self.block.close()
 
 
@@ -88,7 +88,7 @@ Again = Callable[[Touched], Touched | None]
 
 @dataclass(frozen=True)
 class TouchedCandidates:
-    """Computes them; most: the rows that the driver holds."""
+    """Computes touched candidates; most: the most rows that the driver keeps."""
 
     candidates: Candidates
     acceptance: Acceptance

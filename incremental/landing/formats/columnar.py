@@ -25,18 +25,18 @@ WIDER: dict[str, tuple[str, ...]] = {
 
 
 def parquet_fault(file: BinaryIO, columns: Sequence[t.StructField]) -> str:
-    """Return a fault if a file is no Parquet, or lacks a column; Spark itself refuses other types."""
+    """Return a fault if a file is not Parquet, or lacks a column; Spark itself refuses other types."""
     from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # late: it is slow to load
 
     try:
         names = cast(Any, parquet).read_schema(file).names
-    except (ValueError, OSError) as error:  # Arrow's own error for what is no Parquet file is a ValueError
+    except (ValueError, OSError) as error:  # Arrow raises ValueError for a file that is not Parquet
         return f" is not a complete Parquet file ({first_sentence(error)})"
     return lacking_fault(names, columns)
 
 
 def orc_fault(file: BinaryIO, columns: Sequence[t.StructField]) -> str:
-    """Return a fault if a file is no ORC, lacks a column, or has one of a type that the declared one does not hold."""
+    """Return a fault if a file is not ORC, lacks a column, or has one of a type that the declared one does not hold."""
     from pyarrow import orc  # pyright: ignore[reportMissingTypeStubs]
     from pyspark.sql.pandas import types as arrow
 

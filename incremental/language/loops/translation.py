@@ -57,7 +57,7 @@ class LoopTranslation:
         return tuple(self._numbers.get(("recorded", number), "") for number in self._recorded.calls)
 
     def relation(self, node: J) -> Plan:
-        """Return the plan of a LogicalRDD that is no source: the answer of a loop, or the rows that a step reads."""
+        """Return the plan of a LogicalRDD that is not a source: the answer of a loop, or the rows that a step reads."""
         number, columns = int(node.rdd().id()), self._columns(node)
         if number in self._recorded.given:
             return Given(self._name("recorded", self._recorded.given[number]), columns)

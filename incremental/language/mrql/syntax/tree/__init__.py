@@ -1,6 +1,6 @@
 """The tree: one frozen dataclass for each form of the grammar.
 
-Two parts are equal if they are written alike; where they are in the text (`span`) is no part of that.
+Two parts are equal if they are written alike; where they are in the text (`span`) does not matter.
 """
 
 from incremental.language.mrql.syntax.tree.expressions import (
