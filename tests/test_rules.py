@@ -23,6 +23,11 @@ CODE = sorted(
 LONGEST_MODULE, LONGEST_FUNCTION, LARGEST_FOLDER = 300, 40, 15
 OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
 SAYING_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|base|common|misc)(_|$)")
+FIX = re.compile(r"[.?)}] [A-Z{`]|\{\}(\.|, .*)?$")
+FOR_USERS = {
+    "SourceError", "QueryError", "StateError", "SetupError", "CatalogError", "BusyError", "NotConvergedError",
+    "StorageError", "NoHostError", "DeltafoldError", "DeclarationError", "error",
+}  # fmt: skip
 ADDRESS = re.compile(
     r"https?://[^\s\"')]*(pypi|pythonhosted|maven|npmjs|mirror|index)|--(extra-)?index-url|--find-links"
 )
@@ -86,6 +91,32 @@ def test_documented_files_exist() -> None:
     named = re.findall(r"`([\w/.]+(?:\.py|\.md|\.json|\.lark|\.mrql|/))`", (PROJECT / "docs" / "design.md").read_text())
     assert len(named) > 60
     assert not [name for name in named if not any(f"/{name}" in file for file in files)]
+
+
+def messages(path: Path) -> Iterator[str]:
+    """Yield the messages of the errors that a module raises for its users; values are shown as {}."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            kind = ast.unparse(node.exc.func).rpartition(".")[2]
+            if kind in FOR_USERS or (kind == "ValueError" and "declaration" in path.parts):
+                yield literal(node.exc.args[0])
+
+
+def literal(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(map(literal, values))
+        case _:
+            return "{}"
+
+
+def test_every_error_has_a_fix() -> None:
+    """An error is `what: cause. fix.`; a message that ends with a value has its fix in that."""
+    found = [(path.stem, text) for path in CODE if "tests" not in path.parts for text in messages(path)]
+    assert len(found) > 250
+    assert not [each for each in found if not FIX.search(each[1])]
 
 
 def imports(path: Path) -> set[str]:
