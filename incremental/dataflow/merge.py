@@ -17,7 +17,7 @@ from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
-from incremental.lake.physical_layout import arranged, sorted_by
+from incremental.lake.physical_layout import arrange, sort_partitions
 from incremental.lake.protocol import Clause, Table
 from incremental.spark import catalyst
 from incremental.spark.checkpoint import in_one_task, plan_at_once
@@ -87,7 +87,7 @@ class Merge:
         if not few:
             return self._arrange(rows)
         order = [BUCKET, *self.layout.keys] if self.layout.buckets > 1 else self.layout.keys
-        return plan_at_once(sorted_by(rows.coalesce(1), order))
+        return plan_at_once(sort_partitions(rows.coalesce(1), order))
 
     def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
         """Return the keys of groups that still have rows and whose value a deletion may have changed."""
@@ -164,7 +164,7 @@ class Merge:
         return rows.select(*(columns[name].alias(name) for name in self.layout.columns))
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
-        return arranged(rows, self.layout.buckets, self.layout.keys)
+        return arrange(rows, self.layout.buckets, self.layout.keys)
 
     @staticmethod
     def _sql(text: str) -> Column:

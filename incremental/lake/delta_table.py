@@ -147,7 +147,7 @@ class DeltaTable:
         return self._frame(self._at(version), to_java(self.spark, [file.action for file in files]))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """Return the rows by which the deletion vectors of the same files differ, with `_change_type` delete or insert.
+        """Return the rows that differ between deletion vectors of the same files; `_change_type` is delete or insert.
 
         Delta's change data reader subtracts the vectors; it needs no change data feed.
         """

@@ -52,7 +52,7 @@ def physical_rows(action: Action) -> int | None:
 
 
 def vector_id(vector: Action) -> str:
-    """Return what tells a deletion vector from all others: its storage, its place, and the offset in a shared file."""
+    """Return the identity of a deletion vector: its storage, its place, and the offset in a shared file."""
     offset = vector.get("offset")
     return f"{vector['storageType']}{vector['pathOrInlineDv']}" + ("" if offset is None else f"@{offset}")
 

@@ -39,7 +39,7 @@ class Storage(DeltaTable):
         version = self.version()
         assert version is not None
         condition = f"{BUCKET} IN ({', '.join(buckets)})"
-        rows = arranged(self.at(version).where(condition), len(buckets), keys)
+        rows = arrange(self.at(version).where(condition), len(buckets), keys)
         options = {"dataChange": "false", "replaceWhere": condition, "userMetadata": metadata}
         rows.write.format("delta").mode("overwrite").options(**options).save(self.path)
 
@@ -105,12 +105,12 @@ class Storage(DeltaTable):
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
 
 
-def arranged(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:
+def arrange(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:
     """Repartition rows for writing a state: one file per bucket, sorted by lineage key."""
     columns = [BUCKET, *keys] if buckets > 1 else list(keys)
-    return sorted_by(rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1), columns)
+    return sort_partitions(rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1), columns)
 
 
-def sorted_by(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def sort_partitions(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Sort the rows of each partition by columns, if there are any."""
     return rows.sortWithinPartitions(*(F.col(quoted(name)) for name in columns)) if columns else rows

@@ -119,11 +119,11 @@ def file_difference(table: VersionedTable, before: int | None, after: int) -> Di
     """Find the files removed and added between two versions; all are added if `before` is None (no table before)."""
     if before is None:
         return Difference(table, before, after, (), (), loaded=table.size(after))
-    logged = None if remapped(table, before, after) else by_commits(table, before, after)
+    logged = None if is_remapped(table, before, after) else by_commits(table, before, after)
     return logged or by_snapshots(table, before, after)
 
 
-def remapped(table: VersionedTable, before: int, after: int) -> bool:
+def is_remapped(table: VersionedTable, before: int, after: int) -> bool:
     """Return whether column names refer to other columns of the files: a column was renamed, or dropped and added
     again, or the table was replaced.
     """
@@ -157,7 +157,7 @@ def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Diffe
         return Difference(table, before, after, (), ())
     if before is None:
         return Difference(table, before, after, (), tuple(table.files(after).values()))
-    if remapped(table, before, after):
+    if is_remapped(table, before, after):
         old, new = table.origin.files(before), table.files(after)
         return Difference(table, before, after, tuple(old.values()), tuple(new.values()), True)
     removed, added = table.compare(before, after)

@@ -19,7 +19,7 @@ from incremental.algebra.program import BUCKET
 from incremental.algebra.results.report import Report
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
 from incremental.lake.durable import lock
-from incremental.lake.physical_layout import arranged
+from incremental.lake.physical_layout import arrange
 from incremental.operations.metrics import update_metrics
 from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
@@ -158,7 +158,7 @@ class Rollback:
                 rows = old.at(version)
                 if epoch.intent.buckets != entry.intent.buckets:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
-                rows = arranged(rows, epoch.intent.buckets, stored.sorted_by)
+                rows = arrange(rows, epoch.intent.buckets, stored.sorted_by)
                 if COPY in rows.columns:  # epochs count from 1 again: new copy numbers must not equal existing ones
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)

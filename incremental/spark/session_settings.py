@@ -77,12 +77,12 @@ def session_settings(
 
 
 def is_laptop(master: str) -> bool:
-    """Whether all of Spark runs in the driver's process, so that this machine's settings are Spark's."""
+    """Return whether all of Spark runs in the driver's process, so that this machine's settings are Spark's."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def is_loopback(master: str) -> bool:
-    """Whether every part of Spark is on this machine, so that no other one has to reach the driver."""
+    """Return whether every part of Spark is on this machine, so that no other one has to reach the driver."""
     return master.startswith("local") or (urlsplit(master).hostname or "") in ("127.0.0.1", "localhost", "::1")
 
 

@@ -20,7 +20,7 @@ from incremental.dataflow.loops.touched import ROWS_BEFORE
 from incremental.dataflow.merge import in_buckets
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
-from incremental.lake.physical_layout import arranged, sorted_by
+from incremental.lake.physical_layout import arrange, sort_partitions
 from incremental.lake.protocol import Clause, Table
 from incremental.spark.checkpoint import in_one_task, plan_at_once
 
@@ -64,7 +64,7 @@ class CandidateWrite:
         rows = joined.select(*(F.expr(values[name]).alias(name) for name in self.candidates.columns))
         kept = rows.where(f"{ROWS} > 0")
         if few:
-            written = plan_at_once(sorted_by(kept.coalesce(1), self.candidates.stored.sorted_by))
+            written = plan_at_once(sort_partitions(kept.coalesce(1), self.candidates.stored.sorted_by))
         else:
             written = self._arrange(kept)
         return self.table.overwrite(written, self.mark, BUCKET)
@@ -80,4 +80,4 @@ class CandidateWrite:
         return f"if({differs}, CAST(raise_error({message}) AS BIGINT), {rows})"
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
-        return arranged(rows, self.candidates.buckets, self.candidates.stored.sorted_by)
+        return arrange(rows, self.candidates.buckets, self.candidates.stored.sorted_by)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from incremental.lake.files import MOST_COMMITS, File, net_change
 from incremental.lake.log.commit_log import commits_between
-from incremental.lake.log.file_lists import collected, files_of, known_files, partition_columns, rows_of_actions
+from incremental.lake.log.file_lists import collect_files, files_of, known_files, partition_columns, rows_of_actions
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -57,7 +57,7 @@ def recorded_size(snapshot: J) -> tuple[int, int] | None:
 def differing_by_join(spark: SparkSession, old: J, new: J) -> Sides:
     """Return the same by a join of both file lists."""
     sides = rows_of_actions(spark, old), rows_of_actions(spark, new)
-    return collected(spark, only_in(*sides)), collected(spark, only_in(*reversed(sides)))
+    return collect_files(spark, only_in(*sides)), collect_files(spark, only_in(*reversed(sides)))
 
 
 def only_in(one: DataFrame, other: DataFrame) -> DataFrame:

@@ -51,7 +51,7 @@ def rows_of_actions(spark: SparkSession, snapshot: J) -> DataFrame:
     return DataFrame(snapshot.allFiles().toDF(), spark)
 
 
-def collected(spark: SparkSession, actions: DataFrame) -> list[File]:
+def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
     """Return the files of AddFiles in rows."""
     encoder = catalyst.module(catalyst.sql(spark).delta.implicits, "package").addFileEncoder()
     found = getattr(catalyst.dataset(actions), "as")(encoder).collectAsList()
@@ -62,7 +62,7 @@ def partition_files(spark: SparkSession, snapshot: J) -> tuple[PartitionFiles, .
     """Return the files of a version by its first partition column; one entry for an unpartitioned table."""
     known = known_files(snapshot)
     if known is not None:
-        return counted(from_java(spark, java_list(spark, known)))
+        return count_by_partition(from_java(spark, java_list(spark, known)))
     value = F.expr("get(map_values(partitionValues), 0)").alias("value")
     found = rows_of_actions(spark, snapshot).groupBy(value)
     totals = "count(*)", f"count_if(size < {SMALL_FILE})", f"coalesce(sum({ROWS}), 0)", f"sum({DELETED})"
@@ -75,7 +75,7 @@ def partition_columns(metadata: J) -> list[str]:
     return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
 
 
-def counted(actions: Iterable[Action]) -> tuple[PartitionFiles, ...]:
+def count_by_partition(actions: Iterable[Action]) -> tuple[PartitionFiles, ...]:
     """Return the files of `add` actions by the first partition column."""
     found: dict[str | None, PartitionFiles] = {}
     for action in actions:

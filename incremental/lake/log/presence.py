@@ -57,17 +57,17 @@ def all_listed(spark: SparkSession, log: J, actions: DataFrame) -> bool:
     )
     beyond = needed.where(~F.col("path").startswith(f"{root}/"))
     folders = beyond.select(F.regexp_replace("path", "/[^/]*$", "").alias("folder")).distinct().collect()
-    found = listed(spark, log, [str(root), *(str(row[0]) for row in folders)])
+    found = list_paths(spark, log, [str(root), *(str(row[0]) for row in folders)])
     return needed.join(found, "path", "left_anti").isEmpty()
 
 
 def absolute(path: Column, root: str) -> Column:
     """Return the path of a file as a listing gives it, from the URL-encoded one of an action."""
-    decoded = F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))  # a plus is no space in a path
+    decoded = F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))  # a plus is not a space in a path
     return F.when(decoded.rlike(SOMEWHERE), decoded).otherwise(F.concat(F.lit(f"{root}/"), decoded))
 
 
-def listed(spark: SparkSession, log: J, folders: Sequence[str]) -> DataFrame:
+def list_paths(spark: SparkSession, log: J, folders: Sequence[str]) -> DataFrame:
     """Return the paths of all files in some folders and the folders below, found by Spark's tasks."""
     java = catalyst.jvm(spark)
     settings = java.org.apache.spark.util.SerializableConfiguration(log.newDeltaHadoopConf())

@@ -13,7 +13,7 @@ from incremental.lake.files import File
 from incremental.lake.memory.log import MemoryLog
 from incremental.lake.memory.rows import frame
 from incremental.lake.memory.writes import MemoryWrites
-from incremental.lake.physical_layout import arranged
+from incremental.lake.physical_layout import arrange
 from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionFiles, Table, VersionedTable
 
 
@@ -54,7 +54,7 @@ class MemoryTable(MemoryWrites):
         """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
         removed = [file for file in self.latest.files.values() if file.action.partition in buckets]
         rows = frame(self.spark, self.latest.rows_of(removed))
-        self._commit(self._files(arranged(rows, len(buckets), keys), self.latest.form), removed, compacts=True)
+        self._commit(self._files(arrange(rows, len(buckets), keys), self.latest.form), removed, compacts=True)
 
     def compact(self, condition: str) -> None:
         """Rewrite the files of each partition that fulfils a condition as one; no commit if each has one already."""

@@ -34,7 +34,7 @@ def plan_merge(
     if max(matches.values(), default=1) > 1 and not deletes_all_matches(clauses):
         raise AnalysisException("[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE] several rows match one")
     numbered = pairs.withColumn(CHOSEN, chosen).where(f"{CHOSEN} IS NOT NULL")
-    changed = materialize(numbered.select(*(written_value(name, clauses).alias(name) for name in names), ROW, CHOSEN))
+    changed = materialize(numbered.select(*(choose_value(name, clauses).alias(name) for name in names), ROW, CHOSEN))
     positions = [int(row[0]) for row in changed.select(ROW).collect() if row[0] is not None]
     written = [number for number, clause in enumerate(clauses) if clause.action != "delete"]
     return sorted({*positions}), changed.where(F.col(CHOSEN).isin(written)).select(*map(quoted, names))
@@ -45,7 +45,7 @@ def deletes_all_matches(clauses: Sequence[Clause]) -> bool:
     return [(c.action, c.when) for c in clauses if c.action != "insert"] == [("delete", None)]
 
 
-def written_value(name: str, clauses: Sequence[Clause]) -> Column:
+def choose_value(name: str, clauses: Sequence[Clause]) -> Column:
     """Return a column of the written rows: the value of the chosen clause, else the value in the target."""
     value = F.col(f"t.{quoted(name)}")
     for number, clause in enumerate(clauses):

@@ -67,7 +67,7 @@ class MemoryWrites(MemoryReads):
         return rows_in_files([file for file in added if not file.identity[1]])  # rewritten ones too, as Delta counts
 
     def in_partitions(self, version: int, condition: str) -> DataFrame:
-        """The rows of the partitions that fulfil a condition."""
+        """Return the rows of the partitions that fulfil a condition."""
         return self.at(version).where(condition)
 
     def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
@@ -186,7 +186,7 @@ class MemoryWrites(MemoryReads):
         for file, within in self._by_file(positions):
             removed.append(file)
             if len(within) < (file.rows or 0):
-                all_added.append(self._without_rows(file, within))
+                all_added.append(self._remove_rows(file, within))
         return all_added, removed
 
     def _by_file(self, positions: Sequence[int]) -> Iterator[tuple[File, list[int]]]:
@@ -197,7 +197,7 @@ class MemoryWrites(MemoryReads):
                 yield file, within
             start = end
 
-    def _without_rows(self, file: File, positions: Sequence[int]) -> File:
+    def _remove_rows(self, file: File, positions: Sequence[int]) -> File:
         """Remove rows from a file, by another deletion vector or by writing another file."""
         form, stored = self.latest.form, file.action
         rows = drop_positions(self.spark, stored.relation, positions)
