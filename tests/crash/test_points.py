@@ -21,7 +21,17 @@ from tests.crash.sample import BY_SIGNAL, IN_MEMORY, ON_DELTA
 from tests.crash.stages import STAGES
 
 # These make what can be made again, and write nothing of a warehouse.
-SPARK = ("cache", "class_data_sharing", "doctor", "shared_session", "jars", "java", "session", "trust_store")
+SPARK = (
+    "cache",
+    "class_data_sharing",
+    "doctor",
+    "shared_session",
+    "jars",
+    "java",
+    "session",
+    "session_settings",
+    "trust_store",
+)
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
@@ -34,7 +44,7 @@ OF_UPKEEP = {
 
 
 def test_every_write_of_the_library_is_a_point() -> None:
-    """Protects from a new write, in a room that is not watched, that no crash test ever stops at."""
+    """Protects from a new write, in a package that is not watched, that no crash test ever stops at."""
     elsewhere: set[str] = set()
     for file in LIBRARY.rglob("*.py"):
         module = ".".join(file.relative_to(LIBRARY).with_suffix("").parts)
