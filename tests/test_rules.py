@@ -24,6 +24,10 @@ LONGEST_MODULE, LONGEST_FUNCTION, LARGEST_FOLDER = 300, 40, 15
 OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
 SAYING_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|base|common|misc)(_|$)")
 FIX = re.compile(r"[.?)}] [A-Z{`]|\{\}(\.|, .*)?$")
+PARTICIPLE = re.compile(
+    r"_*([a-z]*[a-df-z]ed|told|made|found|given|kept|chosen|shown|written|built|drawn|held|known|taken)"
+)
+ADJECTIVES = {"quoted", "quarantined", "malformed", "landed"}  # of what the function returns
 FOR_USERS = {
     "SourceError", "QueryError", "StateError", "SetupError", "CatalogError", "BusyError", "NotConvergedError",
     "StorageError", "NoHostError", "DeltafoldError", "DeclarationError", "error",
@@ -91,6 +95,22 @@ def test_documented_files_exist() -> None:
     named = re.findall(r"`([\w/.]+(?:\.py|\.md|\.json|\.lark|\.mrql|/))`", (PROJECT / "docs" / "design.md").read_text())
     assert len(named) > 60
     assert not [name for name in named if not any(f"/{name}" in file for file in files)]
+
+
+def functions(path: Path) -> Iterator[str]:
+    """Yield the names of a module's functions and methods, without properties and functions within functions."""
+    tree = ast.parse(path.read_text())
+    for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+        for node in owner.body:
+            if isinstance(node, ast.FunctionDef) and "property" not in str([*map(ast.unparse, node.decorator_list)]):
+                yield node.name
+
+
+def test_functions_are_named_by_verbs() -> None:
+    """Protects from names such as `grouped`, which look like values."""
+    product = [path for path in CODE if not {"tests", "benchmarks"} & {*path.relative_to(PROJECT).parts}]
+    found = {name for path in product for name in functions(path) if PARTICIPLE.fullmatch(name)}
+    assert not found - ADJECTIVES - {"_embed"}
 
 
 def messages(path: Path) -> Iterator[str]:

@@ -64,7 +64,7 @@ def start(
     given = dict(settings or {})
     for name in ECHOES:
         PySparkLogger.getLogger(name).disabled = True
-    spark = _given(given)
+    spark = _find_session(given)
     if spark is None:
         return _launch(session_settings(app_name, master, memory, given, brief))
     for name, value in given.items():
@@ -73,13 +73,13 @@ def start(
     return spark
 
 
-def _given(given: Mapping[str, str]) -> SparkSession | None:
+def _find_session(given: Mapping[str, str]) -> SparkSession | None:
     """Return the session that this process already has, or that spark-submit or a warm host gives it."""
     host = os.environ.get("DELTAFOLD_SPARK_HOST")
     if cast(Any, SparkContext)._active_spark_context is not None:
         return with_delta_lake(SparkSession.builder.getOrCreate())
     if SUBMITTED in os.environ:
-        return with_delta_lake(_submitted(given))
+        return with_delta_lake(_use_submitted(given))
     if host:
         try:
             return attach(local_path("DELTAFOLD_SPARK_HOST", host, SetupError))
@@ -88,7 +88,7 @@ def _given(given: Mapping[str, str]) -> SparkSession | None:
     return None
 
 
-def _submitted(given: Mapping[str, str]) -> SparkSession:
+def _use_submitted(given: Mapping[str, str]) -> SparkSession:
     """Return a session of the Spark of spark-submit: its settings stand, those that are missing are added."""
     cast(Any, SparkContext)._ensure_initialized()
     conf = SparkConf()  # what spark-submit was given

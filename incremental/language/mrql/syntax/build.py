@@ -118,26 +118,26 @@ def sort_key(span: Span, parts: list[Any]) -> Node:
 def record(build: Callable[[Span, tuple[str, ...], tuple[Node, ...]], Node]) -> Build:
     """Build a record or its pattern. Raises QueryError where a name occurs twice."""
 
-    def made(span: Span, parts: list[Any]) -> Node:
+    def build_record(span: Span, parts: list[Any]) -> Node:
         names, values = fields(parts)
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise span.error(f"the record has {twice} twice. Rename one.")
         return build(span, names, values)
 
-    return made
+    return build_record
 
 
 def quantifier(every: bool) -> Build:
     """Build `some …` or `all …`; over a select its elements are the conditions."""
 
-    def made(span: Span, parts: list[Any]) -> Node:
+    def build_quantified(span: Span, parts: list[Any]) -> Node:
         if len(parts) == 2:
             return T.Quantified(span, every, parts[0], parts[1])
         (query,) = parts
         each = T.Binding(span, T.Name(span, "it"), query, True)
         return T.Quantified(span, every, (each,), T.Name(span, "it"))
 
-    return made
+    return build_quantified
 
 
 def lexical(names: Sequence[Any]) -> tuple[str, ...]:
