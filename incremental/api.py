@@ -64,7 +64,9 @@ class Warehouse:
         if not is_name(name):
             raise SourceError(f"invalid source name {name!r}. Use letters, digits and underscores.")
         if name.lower() in {known.lower() for known in self._catalog.names}:
-            raise SourceError(f"source {name} is declared twice (names differ by more than case). Choose another name.")
+            raise SourceError(
+                f"source {name} is declared twice (names that differ only in case are the same). Choose another name."
+            )
         if isinstance(declaration, View):
             self._catalog.views[name] = declaration
         else:
@@ -89,7 +91,9 @@ class Warehouse:
         query as it is. The laws are sampled on real values at the first load of a view. Raises QueryError.
         """
         if name.lower() in self._catalog.monoids:
-            raise QueryError(f"monoid {name} is declared twice (names differ by more than case). Choose another name.")
+            raise QueryError(
+                f"monoid {name} is declared twice (names that differ only in case are the same). Choose another name."
+            )
         declared = check_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
         register(self.spark, [declared])
         self._catalog.monoids[name.lower()] = declared
@@ -113,7 +117,7 @@ class Warehouse:
         return self._source(name).landings(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:
-        """Return the partitions of a source that have been dropped or landed, in order; raises SourceError."""
+        """Return the partitions of a source that have files or are landed, in order; raises SourceError."""
         return self._source(name).landings(name).partitions()
 
     def version(self, name: str) -> int | None:
