@@ -35,7 +35,7 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=keys.landed(pipeline.name, source),
         group_name=pipeline.name,
-        description=f"The files dropped in {files.path}, as a Delta table.",
+        description=f"The files of {files.path}, as a Delta table.",
         partitions_def=partitions_of(pipeline) if partitioned else None,
         backfill_policy=dg.BackfillPolicy.single_run() if partitioned else None,
         metadata={"folder": files.path, "format": files.format, "columns": files.schema_ddl},
