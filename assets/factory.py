@@ -1,8 +1,9 @@
 """Build Dagster's definitions from the declared pipelines and the known descriptions of their plans.
 
-Each pipeline becomes a landing asset for each Files source, an external asset for each Delta source, one refresh step
-that materialises its state tables and its view, a blocking check, jobs, sensors, and a schedule if one is declared.
-A pipeline with an invalid declaration becomes an asset that shows the error, so that the others still load.
+Each pipeline becomes a landing asset for each Files source and each stream, an external asset for each Delta source,
+one refresh step that materialises its state tables and its view, a blocking check, jobs, sensors, and a schedule if one
+is declared. A pipeline with an invalid declaration becomes an asset that shows the error, so that the others
+still load.
 """
 
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
     refreshed = sorted(refresh.keys)
     declared = (schedules.schedule_of(pipeline, refreshed), checks.check_schedule(pipeline))
     watching = [sensors.follow_sensor(pipeline)]
-    if pipeline.landed:
+    if pipeline.folders:
         watching.append(sensors.folder_sensor(pipeline, refreshed))
     if sensors.watched_tables(pipeline):
         watching.append(sensors.table_sensor(pipeline))

@@ -91,8 +91,7 @@ def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
 def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
     if name in pipeline.below:
         return keys.view(pipeline.below[name].name)
-    landed = pipeline.declaration.sources[name].files
-    return keys.landed(pipeline.name, name) if landed else keys.external(pipeline.name, name)
+    return keys.landed(pipeline.name, name) if name in pipeline.landed else keys.external(pipeline.name, name)
 
 
 def _version(recorded: Mapping[str, object]) -> int | str | None:

@@ -107,7 +107,7 @@ def _tables_of_others(
     instance: dg.DagsterInstance, pipeline: Pipeline, done: Report
 ) -> Iterator[dg.AssetMaterialization]:
     for name, source in pipeline.declaration.sources.items():
-        if source.files is None and source.view is None and name in done.versions:
+        if (source.delta or source.table) and name in done.versions:
             key, (_, version) = keys.external(pipeline.name, name), done.versions[name]
             if following.version(instance, key) != version:
                 yield epochs.table_version(key, version, "was read by a refresh")

@@ -20,7 +20,7 @@ from incremental.algebra.results.address import Address, is_same_name, sql_name_
 from incremental.algebra.results.report import Description, Landing, Report, Verification
 from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.secrets import mask_secrets
-from incremental.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, is_name
+from incremental.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
 from incremental.algebra.tuning import Tuning
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
@@ -99,7 +99,7 @@ class Warehouse:
         self._catalog.monoids[name.lower()] = declared
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
-        """Land input files in the source's table: the named partitions, or all that changed.
+        """Land input files in the source's table: the named partitions, or all that changed; or what has arrived.
 
         Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
@@ -108,7 +108,8 @@ class Warehouse:
     def replay(self, name: str) -> Landing:
         """Land the partitions of a source that have rows in quarantine again, by the current schema.
 
-        If the landed table has another schema, it is replaced and landed completely. Raises SourceError as `land`.
+        If the landed table has another schema, it is replaced and landed completely. A stream is landed again from its
+        beginning: what it still has replaces all landed rows. Raises SourceError as `land`.
         """
         return self._source(name).landings(name).replay()
 
@@ -192,6 +193,6 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 __all__ = [
     "Address", "Delta", "DeltafoldError", "Description", "Expire", "Files", "ForeignKey", "Landing", "Mrql", "Policy",
-    "Report", "Status", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest",
-    "start",
+    "Report", "Status", "Stream", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate",
+    "nearest", "start",
 ]  # fmt: skip

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.results.address import is_same_name
-from pipelines import descriptions, queries
+from pipelines import descriptions, queries, source_objects
 from pipelines.declaration import reading, sizes
 from pipelines.declaration.reading import DeclarationError
-from pipelines.declaration.sources import Source
 from pipelines.declaration.values import NAME, NAME_RULE
 from pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
 
@@ -164,7 +163,9 @@ def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
         return doctor.examine(pipelines_folder().parent / DEFAULT_WAREHOUSE)
     part = pipeline.declaration.spark
     asked = part.model_dump(include={"memory"}, exclude_none=True)
-    return doctor.examine(pipeline.warehouse, settings=part.settings, **asked)
+    sources = pipeline.declaration.sources.items()
+    streams = {name: source.stream.path for name, source in sources if source.stream and source.stream.path}
+    return doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
 
 
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:
@@ -180,7 +181,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
         warehouse = Warehouse(spark, pipeline.warehouse)
         for name, source in pipeline.declaration.sources.items():
             below = pipeline.below.get(name)
-            warehouse.source(name, open(below, spark, opened)[1] if below else _declare(source))
+            warehouse.source(name, open(below, spark, opened)[1] if below else source_objects.declare(source))
         for name, monoid in pipeline.declaration.monoids.items():
             warehouse.monoid(name, **monoid.model_dump())
         options: Any = pipeline.declaration.model_dump(include={"policy", "publish", "on_change", "publish_as"})
@@ -197,7 +198,7 @@ def address(pipeline: Pipeline) -> Address:
 
 
 def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
-    """Land the input files of every source; returns one landing per source.
+    """Land the input files or the stream of every source; returns one landing per source.
 
     partitions: land just these, even if they look unchanged; by default every partition whose files changed.
     """
@@ -208,12 +209,19 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
 
 
 def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) -> tuple[Landing, ...]:
-    """Land quarantined rows again, of one source or of all, by the current schema."""
-    return tuple(warehouse.replay(name) for name in ([require_landed(pipeline, source)] if source else pipeline.landed))
+    """Land quarantined rows again, of one source or of all of files, by the current schema; a stream only if named."""
+    if source:
+        return (warehouse.replay(require_landed(pipeline, source)),)
+    if pipeline.streams and len(pipeline.streams) == len(pipeline.landed):
+        raise DeclarationError(
+            f"{pipeline.name}: a replay lands a stream from its beginning, so name it: "
+            f"--source {' or '.join(pipeline.streams)}."
+        )
+    return tuple(warehouse.replay(name) for name in pipeline.landed if name not in pipeline.streams)
 
 
 def require_landed(pipeline: Pipeline, source: str) -> str:
-    """Return the source if it is landed from input files. Raises DeclarationError otherwise."""
+    """Return the source if it is landed. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
         raise DeclarationError(
             f"{pipeline.name} lands no source `{source}`: {reading.nearest(source, pipeline.landed)}"
@@ -274,18 +282,3 @@ def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
     if isinstance(pipeline, Exception):
         return {"name": name, "problem": str(pipeline)}
     return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}
-
-
-def _declare(source: Source) -> Any:
-    from incremental.api import Delta, Expire, Files, ForeignKey
-
-    keys: Any = {
-        "primary_key": source.primary_key,
-        "foreign_keys": tuple(ForeignKey(key.columns, key.source) for key in source.foreign_keys),
-        "append_only": source.append_only,
-    }
-    if source.files is None:
-        return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
-    files, names = source.files, {"path", "format", "partition_by", "options", "malformed", "quarantine_limit"}
-    given: Any = files.model_dump(include=names) | {"schema": files.schema_ddl, "invariant": source.invariant}
-    return Files(**given, expire=files.expire and Expire(files.expire.column, files.expire.after), **keys)

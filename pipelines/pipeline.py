@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from incremental.algebra.local_path import is_uri
 from pipelines import queries
 from pipelines.declaration.declaration import Declaration
 from pipelines.declaration.reading import DeclarationError
@@ -41,8 +42,24 @@ class Pipeline:
 
     @property
     def landed(self) -> tuple[str, ...]:
-        """Return the sources that are landed from input files."""
-        return tuple(name for name, source in self.declaration.sources.items() if source.files)
+        """Return the sources that are landed, from input files or from a stream."""
+        return tuple(name for name, source in self.declaration.sources.items() if source.files or source.stream)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Return the sources that are landed from a stream."""
+        return tuple(name for name, source in self.declaration.sources.items() if source.stream)
+
+    @property
+    def folders(self) -> Mapping[str, tuple[str, str | None]]:
+        """Return the local folders to which files are added, with their partition columns, by source."""
+        found = dict[str, tuple[str, str | None]]()
+        for name, source in self.declaration.sources.items():
+            if source.files:
+                found[name] = source.files.path, source.files.partition_by
+            elif source.stream and source.stream.path and not is_uri(source.stream.path):
+                found[name] = source.stream.path, None
+        return found
 
     @property
     def partitioned(self) -> tuple[str, ...]:

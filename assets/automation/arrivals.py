@@ -32,10 +32,8 @@ class Arrivals:
 def look(pipeline: Pipeline, now: datetime) -> Seen:
     """Return the signatures of partition folders by source and key, without future days."""
     seen: dict[str, Mapping[str, str]] = {}
-    for name in pipeline.landed:
-        files = pipeline.declaration.sources[name].files
-        assert files is not None
-        signed = partition_signatures(files.path, files.partition_by)
+    for name, (path, column) in pipeline.folders.items():
+        signed = partition_signatures(path, column)
         seen[name] = {
             key: signature for key, signature in signed.items() if key == UNPARTITIONED or can_be(pipeline, key, now)
         }

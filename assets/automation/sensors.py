@@ -1,6 +1,7 @@
 """Start a run when data arrives: the sensors of all pipelines. None of them starts a JVM.
 
-    <name>_folders    new, changed or removed partition folders of the Files sources: one run that lands and refreshes
+    <name>_folders    new, changed or removed partition folders of the Files sources, and files of streams: one run that
+                      lands and refreshes
     <name>_tables     a new version of an external Delta table: an event on that table's asset; a table
                       declared by its name in the catalog is watched at the location that the last refresh found, since
                       only Spark can query the catalog
@@ -26,7 +27,7 @@ INTERVAL = 30  # seconds between two ticks
 
 
 def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.SensorDefinition:
-    """Watch the folders of a pipeline's Files sources.
+    """Watch the folders of a pipeline's Files sources, and of its streams of files on this machine.
 
     Args:
         pipeline: the pipeline, which lands at least one source.
@@ -44,7 +45,7 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
         after = arrivals.look(pipeline, datetime.now(UTC))
         changed = arrivals.changed_keys(before, after)
         if not changed:
-            return dg.SkipReason(f"No files were added, changed or removed for {', '.join(pipeline.landed)}.")
+            return dg.SkipReason(f"No files were added, changed or removed for {', '.join(pipeline.folders)}.")
         found = arrivals.request(pipeline, changed, refreshed, context.instance)
         new = [dg.AddDynamicPartitionsRequest(pipeline.name, found.new_keys)] if found.new_keys else []
         return dg.SensorResult(

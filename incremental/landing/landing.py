@@ -47,6 +47,7 @@ from incremental.landing.preflight import check_content
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import Records, declared_schema
 from incremental.landing.staging import Staging
+from incremental.landing.streams.position import list_readings
 from incremental.landing.writer import Replacement, Written
 from incremental.telemetry.events import log_work
 
@@ -103,6 +104,11 @@ class Landings:
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
+            if list_readings(self.folder):
+                raise SourceError(
+                    f"source {self.name} is declared as files, but its landed table was landed from a stream. "
+                    "Declare the files under another name."
+                )
             reshaped, quarantined = self._is_reshaped(replay), self.quarantine.counts()
             found = self._find_changes(partitions, quarantined, replay, reshaped)
             written = Written(0)

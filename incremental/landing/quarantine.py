@@ -22,8 +22,9 @@ from typing import Any, cast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.sources import Files
+from incremental.algebra.sources import Files, Stream
 from incremental.algebra.sqltext import literal
+from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table
 from incremental.landing.folder import Partition
 from incremental.landing.line_numbers import with_lines
@@ -37,7 +38,7 @@ SCHEMA = "partition STRING, file STRING, line BIGINT, row STRING, reason STRING,
 class Quarantine:
     """The quarantine of one source."""
 
-    files: Files
+    files: Files | Stream
     table: Table
 
     def rows(self) -> DataFrame:
@@ -78,6 +79,10 @@ class Quarantine:
         placed = numbered.withColumn("file", F.concat(F.lit(records.files.path), below))
         dated = placed.withColumn("quarantined_at", F.current_timestamp())
         self._write(dated.select(*catalyst.schema_of(SCHEMA).names), condition)
+
+    def add(self, rows: DataFrame, mark: Mark, alone: bool) -> None:
+        """Add rows of this schema, or replace all by them; skipped where the mark's epoch has been written."""
+        (self.table.overwrite if alone else self.table.append)(rows.repartition(1), mark, None)
 
     def clear(self, condition: str) -> None:
         """Delete rows."""

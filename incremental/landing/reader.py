@@ -12,7 +12,7 @@ Both modes use one parser: the rows at which the first fails are those that the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -23,22 +23,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Files, Format
+from incremental.algebra.sources import Files, Format, Stream
 from incremental.algebra.sqltext import quoted
 from incremental.landing.decompression import is_compressed
 from incremental.landing.folder import HIVE_NULL, UNPARTITIONED, Partition, spark_value
 from incremental.landing.formats.formats import DEFAULTS, is_single_variant, is_text, read_columns, spark_name
-from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
+from incremental.landing.formats.malformed_reason import CORRUPT, PERMISSIVE, VALUE_LIMIT, MalformedReason
 from incremental.landing.text_survey import LONGEST
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes, first_line
 
-CORRUPT, FILE, BLOCK, PLACE, PARTITION = "__corrupt", "__file", "__block", "__place", "__partition"
+FILE, BLOCK, PLACE, PARTITION = "__file", "__block", "__place", "__partition"
 PLACED = (PARTITION, FILE, PLACE)
 WILD = set("[]{}*?\\")
-VALUE_LIMIT = "maxCharsPerColumn"
-# A source cannot declare these options (algebra/sources.py): every row of every file is read.
+# A source cannot declare these options (algebra/sources/files.py): every row of every file is read.
 FIXED = {
     "mode": "FAILFAST",
     "__globPaths__": "false",  # [ ] { } * ? in a name are not wildcards
@@ -46,11 +45,9 @@ FIXED = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
-PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 TIME_ZONE = "spark.sql.session.timeZone"
 INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
 FOLDER_VALUE = "(?s)/[^/=]*=([^/]*)/[^/]*$"  # the value in the folder's name, in the path of a file
-LONGEST_VALUE_SHOWN = 100  # characters of a value that a reason shows
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class Records:
             "partition": self._partition_text(partitions),
             "file": F.col(FILE),
             "row": F.col(CORRUPT),
-            "reason": self._reason(),
+            "reason": MalformedReason(self.files.format, self._own, self.options).column(),
         }
         return read.select(*(value.alias(name) for name, value in details.items()), PLACE)
 
@@ -182,65 +179,11 @@ class Records:
         """Return the value of a partition that is read for its folder."""
         return folder.name.partition("=")[2] if is_single_variant(self.options) else spark_value(folder)
 
-    def _reason(self) -> Column:
-        """Return why a row is malformed: read again as text, a value that is present has become NULL."""
-        fields = [(field.name, field.dataType.simpleString()) for field in self._own]
-        texts = self._parse_again("STRING")
-        _, whole = row_parser(self.files.format)
-        faults = [
-            F.when(
-                texts[name].isNotNull() & F.col(quoted(name)).isNull(),
-                F.concat(
-                    F.left(shown, F.lit(LONGEST_VALUE_SHOWN)), F.lit(f" in {name} is not a valid {type_.upper()}")
-                ),
-            )
-            for (name, type_), shown in zip(fields, self._as_written(texts), strict=True)
-        ]
-        return F.when(texts[CORRUPT].isNotNull(), whole).otherwise(F.coalesce(*faults, F.lit(WRONG_TYPE)))
-
-    def _parse_again(self, kind: str) -> Column:
-        """Read a malformed row again, every value as one type; the whole row as text if it is not a record.
-
-        A row that was read has an end, and each of the parsers here would hold a value of the longest length.
-        """
-        types = {**{field.name: kind for field in self._own}, CORRUPT: "STRING"}
-        parse, _ = row_parser(self.files.format)
-        ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
-        options = {name: value for name, value in self.options.items() if name.lower() != VALUE_LIMIT.lower()}
-        return parse(F.col(CORRUPT), ddl, {**options, **PERMISSIVE})
-
-    def _as_written(self, texts: Column) -> list[Column]:
-        """Return the values of a malformed row as in its file: in JSON, 12 is not "12"."""
-        plain = [texts[field.name] for field in self._own]
-        if self.files.format != "json":
-            return plain
-        values = self._parse_again("VARIANT")
-        return [
-            F.when(F.schema_of_variant(values[name]) == "STRING", F.to_json(values[name])).otherwise(text)
-            for name, text in zip((field.name for field in self._own), plain, strict=True)
-        ]
-
 
 def split_into_loads(paths: Sequence[str]) -> list[list[str]]:
     """Split paths into loads: with wildcards off, Spark reads all files again for each path that looks like one."""
     plain = [path for path in paths if not WILD & set(path)]
     return ([plain] if plain else []) + [[path] for path in paths if WILD & set(path)]
-
-
-def row_parser(format: Format) -> tuple[Callable[[Column, str, dict[str, str]], Column], str]:
-    """Return Spark's parser of one malformed row, and the reason against a row that is none at all.
-
-    Only of the formats whose malformed rows Spark marks (`MARKED_FORMATS`).
-    """
-    match format:
-        case "csv":
-            return F.from_csv, OTHER_NUMBER
-        case "json":
-            return F.from_json, NO_RECORD
-        case "xml" | "text" | "parquet" | "orc" | "binary":
-            raise AssertionError(f"Spark marks no rows of {format} files")
-        case _:
-            assert_never(format)
 
 
 def value_limit(format: Format, paths: Sequence[str]) -> dict[str, str]:
@@ -279,8 +222,8 @@ def with_origin(frame: DataFrame) -> DataFrame:
     return frame.select("*", path.alias(FILE), block.alias(BLOCK), order.alias(PLACE))
 
 
-def declared_schema(source: str, files: Files) -> StructType:
-    """Return the schema of input files; raises SourceError for what Spark cannot read as one."""
+def declared_schema(source: str, files: Files | Stream) -> StructType:
+    """Return the schema of a landed source; raises SourceError for what Spark cannot read as one."""
     try:
         schema = catalyst.schema_of(files.schema)
     except JavaError as error:

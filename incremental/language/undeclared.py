@@ -8,7 +8,8 @@ all subqueries and the parts that Spark would prune included; constant rows are 
 | --- | --- |
 | a Delta table, by its name in the catalog or its path | `Delta(table=…)`, `Delta(path)` |
 | CSV, JSON, XML, text, Parquet or ORC files | `Files(path, format, schema)` |
-| other tables, files and data sources, streams | a Delta table that they are written to |
+| a stream | `Stream(format, schema)` |
+| other tables, files and data sources | a Delta table that they are written to |
 | an RDD (createDataFrame, a checkpoint) | VALUES for constant rows, else the source of the rows |
 """
 
@@ -34,6 +35,7 @@ CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "Union
 DELTA = "org.apache.spark.sql.delta."
 PLAIN = re.compile(r"\w+", re.ASCII)
 MOST_PATHS = 3  # the most paths in a sentence
+STREAM = "declare it with Stream(format, schema), which lands it in a Delta table"
 COPY = "write {} to a Delta table and declare that with Delta(path)"
 
 
@@ -123,7 +125,7 @@ def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
         case "DataSourceV2Relation":
             return f"{leaf.table().name()}", COPY.format("its rows")
         case "StreamingRelation" | "StreamingRelationV2":
-            return "a stream", COPY.format("it")
+            return "a stream", STREAM
         case kind:
             return f"what Spark's {kind} gives", COPY.format("it")
 

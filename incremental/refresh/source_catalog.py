@@ -1,8 +1,8 @@
 """Look up the declared sources of a warehouse: their tables, schemas and landings.
 
-sources/<name>      the landed table of input files
+sources/<name>      the landed table of input files, or of a stream
 quarantine/<name>   their rows that do not fit the schema
-landed/<name>       the record of landings, and the lock
+landed/<name>       the record of landings, or the position in a stream, and the lock
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint, collect_facts
 from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Delta, Files, SourceDeclaration, check_source
+from incremental.algebra.sources import Delta, Files, SourceDeclaration, Stream, check_source
 from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
 from incremental.lake.protocol import Lake, Table
 from incremental.landing.landing import Landings, types
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
+from incremental.landing.streams.stream_landing import StreamLandings
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Declared:
     def table(self, name: str) -> Table:
         """Return the Delta table of a source."""
         declaration = self._declaration(name)
-        if isinstance(declaration, Files):
+        if isinstance(declaration, Files | Stream):
             return self.lake.table(self.spark, str(self.root / "sources" / name))
         if declaration.table is not None:
             return CatalogTable(self.spark, declaration.table)
@@ -63,9 +64,9 @@ class Declared:
         return no_data(name, self.table(name))
 
     def schema(self, name: str) -> StructType | None:
-        """Return the schema of a source as queries see it: declared for input files; None without a table."""
+        """Return the schema of a source as queries see it: declared for landed sources; None without a table."""
         declaration, table = self._declaration(name), self.table(name)
-        if isinstance(declaration, Files):
+        if isinstance(declaration, Files | Stream):
             return nullable(declared_schema(name, declaration))
         return None if table.version() is None else nullable(table.schema())
 
@@ -86,24 +87,26 @@ class Declared:
         schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
         return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
 
-    def landings(self, name: str) -> Landings:
+    def landings(self, name: str) -> Landings | StreamLandings:
         """Return the landing of a source; raises SourceError for one that is not landed."""
         declaration = self._declaration(name)
-        if not isinstance(declaration, Files):
+        if isinstance(declaration, Delta):
             raise SourceError(
                 f"source {name} is a Delta table, which needs no landing. Refresh the views that read it."
             )
-        quarantine = self.quarantine(name, declaration)
-        return Landings(self.spark, name, declaration, self.table(name), quarantine, self.root / "landed" / name)
+        table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
+        if isinstance(declaration, Stream):
+            return StreamLandings(self.spark, name, declaration, table, quarantine, folder)
+        return Landings(self.spark, name, declaration, table, quarantine, folder)
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the number of rows in quarantine by source; runs no query."""
         looked_at = self.sources if names is None else {n: each for n, each in self.sources.items() if n in names}
-        landed = {name: files for name, files in looked_at.items() if isinstance(files, Files)}
+        landed = {name: files for name, files in looked_at.items() if isinstance(files, Files | Stream)}
         sizes = {name: self.quarantine(name, files).size() for name, files in landed.items()}
         return {name: size for name, size in sizes.items() if size}
 
-    def quarantine(self, name: str, files: Files) -> Quarantine:
+    def quarantine(self, name: str, files: Files | Stream) -> Quarantine:
         """Return the quarantine of a landed source."""
         return Quarantine(files, self.lake.table(self.spark, str(self.root / "quarantine" / name)))
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from incremental.algebra.local_path import local_path
+from incremental.algebra.local_path import is_uri, local_path
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jars import jars_folder
 from incremental.spark.java import provide_java
@@ -43,11 +43,16 @@ class Finding:
 
 
 def examine(
-    warehouse: str | Path, *, memory: str = "2g", settings: Mapping[str, str] | None = None
+    warehouse: str | Path,
+    *,
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+    streams: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
     """Run all checks, in the order in which starting a session would fail.
 
     warehouse: its folder or URI. memory: the session's heap, such as "2g". settings: Spark settings of the session.
+    streams: the folders of streams of files, by source.
     """
     return (
         _python(),
@@ -58,6 +63,7 @@ def examine(
         _warehouse(str(warehouse)),
         _memory(memory),
         _log_store(str(warehouse), settings or {}),
+        *(_stream(source, folder) for source, folder in (streams or {}).items()),
     )
 
 
@@ -133,6 +139,12 @@ def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
     free = shutil.disk_usage(existing).free / GIGABYTE
     said = f"The {name} folder {folder} can be {'written' if existing == folder else 'created'}; {free:.0f} GB free"
     return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ". Free some space.")
+
+
+def _stream(source: str, folder: str) -> Finding:
+    if is_uri(folder) or Path(folder).is_dir() or "*" in folder:
+        return Finding("stream", True, f"Source {source} is a stream of the files that are added to {folder}.")
+    return Finding("stream", False, f"The folder {folder} of the stream {source} does not exist. Create it.")
 
 
 def _memory(asked: str) -> Finding:

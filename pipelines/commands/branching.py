@@ -56,7 +56,7 @@ def declaration(pipeline: catalogue.Pipeline) -> str:
         fields.pop(key, None)
     sources: dict[str, Any] = fields["sources"]
     for name in pipeline.landed:
-        sources[name].pop("files")
+        sources[name] = {key: part for key, part in sources[name].items() if key not in ("files", "stream")}
         sources[name]["delta"] = f"{pipeline.warehouse}/sources/{name}"
     fields["description"] = f"Branch of {pipeline.name}, whose landed tables it reads"
     fields["warehouse"] = str(Path(pipeline.warehouse).parent)

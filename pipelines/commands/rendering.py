@@ -45,12 +45,13 @@ def landing(done: Landing) -> str:
     total = sum(done.quarantined.values())
     held = [f"{format_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
-        return f"{done.source}: {', '.join(['no new files', *held])}"
+        return f"{done.source}: {', '.join(['no new rows' if done.stream else 'no new files', *held])}"
     parts = (
         [f"{format_count(len(done.landed), 'partition')} landed, {format_count(done.rows, 'row')}"]
         if done.landed
         else []
     )
+    parts = [f"{format_count(done.rows, 'row')} landed"] if done.stream else parts
     parts += [f"{format_count(len(done.removed), 'partition')} removed"] if done.removed else []
     parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
     parts += [f"{format_count(done.late, 'late row')} left out"] if done.late else []

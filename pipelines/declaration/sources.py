@@ -10,6 +10,7 @@ from incremental.algebra.sources import DURATION, Format, Malformed, format_faul
 from pipelines.declaration import schema
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
 from pipelines.declaration.places import Folder, Location, TableName
+from pipelines.declaration.streams import StreamSource
 from pipelines.declaration.values import Options, Part, PipelineName
 
 
@@ -75,11 +76,12 @@ class FilesSource(Part):
 
 
 class Source(Part):
-    """One table of the query: a Delta table by path or name, input files, or another pipeline's view; exactly one."""
+    """One table of the query, exactly one of: a Delta table by path or name, input files, a stream, a view."""
 
     delta: Location | None = None
     table: TableName | None = None
     files: FilesSource | None = None
+    stream: StreamSource | None = None
     view: PipelineName | None = None
     invariant: StrictBool = False
     primary_key: Columns = ()
@@ -88,13 +90,21 @@ class Source(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Source:
-        origins = {"delta": self.delta, "table": self.table, "files": self.files, "view": self.view}
+        origins = {
+            "delta": self.delta,
+            "table": self.table,
+            "files": self.files,
+            "stream": self.stream,
+            "view": self.view,
+        }
         found = [f"`{key}`" for key, origin in origins.items() if origin is not None]
         if len(found) != 1:
             raise ValueError(
                 f"a source has one origin, this one has {' and '.join(found) or 'none'}. Write one of `delta: path`, "
-                "`table: name`, `files: {path, format, schema}` and `view: pipeline`"
+                "`table: name`, `files: {path, format, schema}`, `stream: {format, schema}` and `view: pipeline`"
             )
+        if self.stream and self.invariant:
+            raise ValueError("a stream cannot be invariant: it grows. Remove `invariant`")
         if self.view and self.invariant:
             raise ValueError("a view cannot be invariant: it changes with its sources. Remove `invariant`")
         if self.view and (self.primary_key or self.foreign_keys or self.append_only):
@@ -105,7 +115,8 @@ class Source(Part):
 
     @model_validator(mode="after")
     def _keys_fit(self) -> Source:
-        check_keys(self.primary_key, self.foreign_keys, self.files and self.files.schema_ddl)
+        landed = self.files or self.stream
+        check_keys(self.primary_key, self.foreign_keys, landed and landed.schema_ddl)
         if self.invariant and self.append_only:
             raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it")
         return self

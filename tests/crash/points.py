@@ -29,6 +29,8 @@ ROOMS = (
     "store.publisher",
     "landing.manifest",
     "landing.staging",
+    "landing.streams.arrivals",
+    "landing.streams.position",
     "lake.memory.log",
     "lake.physical_layout",
     "store.dependents",
@@ -42,7 +44,7 @@ CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",
     "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "rmtree", "copyfile", "copytree",
     "dump", "symlink_to", "hardlink_to", "link", "copyfileobj", "truncate", "commit",
-    "writeFiles",
+    "writeFiles", "awaitTermination",
 }  # fmt: skip
 
 Stop = int | tuple[str, int]

@@ -12,6 +12,8 @@ from incremental.lake.physical_layout import Storage
 from incremental.lake.sql_view import SqlView
 from incremental.landing.manifest import Manifest
 from incremental.landing.staging import Staging
+from incremental.landing.streams.arrivals import Intake
+from incremental.landing.streams.position import Reading
 from incremental.store.dependents import Readers
 from incremental.store.journal import Journal
 from incremental.store.publisher import PointerFile
@@ -34,6 +36,7 @@ SPARK = (
 )
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
+OF_A_LANDING |= writers("landing.streams.arrivals") | writers("landing.streams.position")  # test_streams.py
 OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
 OF_UPKEEP = {
     "Journal.prune",
@@ -98,6 +101,8 @@ def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
         PointerFile,
         SqlView,
         Staging,
+        Intake,
+        Reading,
     )
     owners: dict[str, type] = {owner.__name__: owner for owner in owned}
     names = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}

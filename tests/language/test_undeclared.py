@@ -134,7 +134,7 @@ def test_what_is_read_has_a_way_out_that_fits(spark: SparkSession, home: Path) -
             lambda **_: spark.createDataFrame([(1,)], "a int")
         ),
         "an RDD ": lambda flights, **_: spark.createDataFrame(flights.rdd, flights.schema),
-        "a stream is not a declared source. " + copied.format("it"): (
+        "a stream is not a declared source. Declare it with Stream(format, schema), which lands it in a Delta table": (
             lambda **_: spark.readStream.format("rate").load()
         ),
         "numbers is not a declared source. " + copied.format("its rows"): (

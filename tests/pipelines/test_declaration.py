@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.sources import Expire, ForeignKey
-from pipelines import catalogue
+from incremental.algebra.sources import Expire, Files, ForeignKey, Stream
+from pipelines import source_objects
 from pipelines.declaration import reading
 from pipelines.declaration.declaration import Declaration, Partitions
 from pipelines.declaration.reading import DeclarationError
@@ -84,15 +84,45 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
 
 def test_what_is_done_with_malformed_rows_reaches_the_warehouse(tmp_path: Path) -> None:
     text = MINIMAL + "      malformed: quarantine\n      quarantine_limit: 7\n"
-    files = catalogue._declare(read(tmp_path, text).sources["sales"])
+    files = source_objects.declare(read(tmp_path, text).sources["sales"])
+    assert isinstance(files, Files)
     assert (files.malformed, files.quarantine_limit) == ("quarantine", 7)
 
 
 def test_expire_reaches_the_warehouse(tmp_path: Path) -> None:
-    files = catalogue._declare(
+    files = source_objects.declare(
         read(tmp_path, MINIMAL + "      expire: {column: day, after: 2 weeks}\n").sources["sales"]
     )
+    assert isinstance(files, Files)
     assert files.expire == Expire("day", "2 weeks")
+
+
+STREAM = """\
+sources:
+  clicks:
+    stream:
+      format: json
+      path: clicks
+      schema: {id: INT, page: STRING}
+      options: {maxFilesPerTrigger: 10}
+"""
+
+
+def test_a_stream_reaches_the_warehouse(tmp_path: Path) -> None:
+    text = (
+        STREAM + "      malformed: quarantine\n      quarantine_limit: 7\n    primary_key: id\n    append_only: true\n"
+    )
+    stream = source_objects.declare(read(tmp_path, text).sources["clicks"])
+    options = {"maxFilesPerTrigger": "10"}
+    keys = {"primary_key": ("id",), "append_only": True}
+    path = f"{tmp_path}/clicks"
+    assert stream == Stream(
+        "json", "`id` INT, `page` STRING", path, options, **keys, malformed="quarantine", quarantine_limit=7
+    )
+    uri = source_objects.declare(
+        read(tmp_path, STREAM.replace("path: clicks", "path: s3a://lake/in")).sources["clicks"]
+    )
+    assert uri.address == "s3a://lake/in"
 
 
 def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
@@ -101,7 +131,7 @@ def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
     source = read(tmp_path, text).sources["sales"]
     key = ForeignKey(("id",), "sales")
     assert (source.primary_key, source.append_only) == (("id",), True)
-    files = catalogue._declare(source)
+    files = source_objects.declare(source)
     assert (files.primary_key, files.foreign_keys, files.append_only) == (("id",), (key,), True)
 
 
@@ -244,7 +274,21 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         (
             MINIMAL + "    delta: x\n",
             ", line 2: sources.sales: a source has one origin, this one has `delta` and `files`. Write one of "
-            "`delta: path`, `table: name`, `files: {path, format, schema}` and `view: pipeline`.",
+            "`delta: path`, `table: name`, `files: {path, format, schema}`, `stream: {format, schema}` and "
+            "`view: pipeline`.",
+        ),
+        (
+            STREAM + "    invariant: true\n",
+            ", line 2: sources.clicks: a stream cannot be invariant: it grows. Remove `invariant`.",
+        ),
+        (
+            STREAM.replace("      path: clicks\n", ""),
+            ", line 3: sources.clicks.stream: a stream of json needs a folder. Give `path`.",
+        ),
+        (
+            STREAM + "    primary_key: key\n",
+            ", line 2: sources.clicks: the primary key names `key`, which is not a column of the schema (id, page). "
+            "Correct it.",
         ),
         (
             "sources: {sales: {table: lake/sales}}\n",

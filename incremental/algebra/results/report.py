@@ -81,7 +81,9 @@ class Landing(Json):
     """One landing: the partitions that were loaded into a source's landed table, were unchanged, or were removed.
 
     quarantined: the number of rows in its quarantine afterwards, by partition; late: rows whose event time is closed,
-    which are among those in quarantine; kept: landed rows of closed event time that are in no file any more.
+    which are among those in quarantine; kept: landed rows of closed event time that are in no file any more;
+    malformed: the records of a stream that this landing put in quarantine; stream: whether the source is a stream,
+    which is landed as one partition.
     """
 
     source: str
@@ -94,10 +96,14 @@ class Landing(Json):
     quarantined: dict[str, int] = field(default_factory=dict[str, int])
     late: int = 0
     kept: int = 0
+    malformed: int | None = None
+    stream: bool = False
 
     @property
     def left_out(self) -> int:
-        """The number of rows of the landed partitions that are in quarantine."""
+        """The number of rows of the landed partitions, or of what arrived in a stream, that are in quarantine."""
+        if self.malformed is not None:
+            return self.malformed
         return sum(self.quarantined.get(partition, 0) for partition in self.landed)
 
 

@@ -1,8 +1,4 @@
-"""Declare sources: Delta tables, and folders of input files.
-
-A declaration may state constraints on the rows: a primary key, foreign keys, append-only. Every refresh checks them
-before anything is written, and omits the work that they make unnecessary (algebra/constraints.py).
-"""
+"""Declare folders of input files, and check the options with which Spark reads them."""
 
 from __future__ import annotations
 
@@ -10,26 +6,25 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import local_path
-from incremental.algebra.secrets import INSTEAD, has_password, mask_secrets
-from incremental.algebra.table_name import table_name_fault
+from incremental.algebra.sources.constraints import ForeignKey, check_declaration
 
 Malformed = Literal["fail", "quarantine"]
 Format = Literal["csv", "json", "xml", "text", "parquet", "orc", "binary"]
 DURATION = re.compile(r"[1-9][0-9]{0,5} (minute|hour|day|week)s?")
 MARKED_FORMATS = ("csv", "json")  # of a malformed row Spark can give the text; of XML it gives that of the file
 SINGLE_VARIANT = "singlevariantcolumn"  # a reader option, in lower case: each row is one VARIANT
-_EVERY_ROW = (
+EVERY_ROW = (
     "a landing reads every row and stops at malformed ones. Remove it, or keep those rows apart with "
     "`malformed: quarantine`"
 )
 _EVERY_FILE = "a landing reads every file of its folder. Remove it, and keep files that are not data elsewhere"
 # Spark's reader options, in lower case, that decide which rows are read
 _FIXED_OPTIONS = {
-    **dict.fromkeys(("mode", "columnnameofcorruptrecord"), _EVERY_ROW),
+    **dict.fromkeys(("mode", "columnnameofcorruptrecord"), EVERY_ROW),
     **dict.fromkeys(
         ("__globpaths__", "basepath", "ignorecorruptfiles", "ignoremissingfiles", "modifiedafter", "modifiedbefore",
          "pathglobfilter", "recursivefilelookup"),
@@ -57,50 +52,6 @@ _OPTIONS = {
     "orc": "compression mergeSchema",
     "parquet": "compression datetimeRebaseMode int96RebaseMode mergeSchema",
 }
-
-
-@dataclass(frozen=True)
-class ForeignKey:
-    """Columns whose values, where none is NULL, are the primary key of some row of another source, column by column."""
-
-    columns: tuple[str, ...]
-    source: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", column_tuple(self.columns, "a foreign key"))
-        if not self.columns:
-            raise SourceError(f"a foreign key to {self.source} names no column. Name those that refer to it.")
-
-
-@dataclass(frozen=True)
-class Delta:
-    """A Delta table, whoever writes it: by its path or by its name in the catalog, exactly one of them.
-
-    path: its folder or URI; table: its name in Spark's catalog (`schema.t`, `catalog.schema.t`), looked up at each use;
-    the session's current catalog and schema complete a shorter name when the source is declared, as in a SQL view;
-    invariant: it never changes after a view's first epoch (a dimension table);
-    primary_key: columns that no two rows share and that are never NULL; foreign_keys: those that refer to other
-    sources; append_only: rows are added and never removed or changed.
-    """
-
-    path: str | None = None
-    invariant: bool = False
-    primary_key: tuple[str, ...] = ()
-    foreign_keys: tuple[ForeignKey, ...] = ()
-    append_only: bool = False
-    table: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.path is None) == (self.table is None) or (self.path is not None and not str(self.path).strip()):
-            raise SourceError('a Delta source has either a path or a table. Write Delta(path) or Delta(table="db.t").')
-        if self.table is not None and (fault := table_name_fault(self.table)):
-            raise SourceError(f"{fault}.")
-        check_declaration(self)
-
-    @property
-    def address(self) -> str:
-        """The path or the name of the table, as it was declared."""
-        return str(self.path if self.table is None else self.table)
 
 
 @dataclass(frozen=True)
@@ -175,9 +126,6 @@ class Files:
         return self.path
 
 
-SourceDeclaration = Delta | Files
-
-
 def format_fault(format: str, options: Mapping[str, str]) -> str:
     """Return why files of a format cannot be read with these options, and the fix; empty if they can."""
     if format == "xml" and not any(name.lower() == "rowtag" and value.strip() for name, value in options.items()):
@@ -218,43 +166,3 @@ def option_fault(format: str, options: Mapping[str, str]) -> str:
             instead = f"did you mean `{known[near[0]]}`?" if near else "Remove it, or look its name up in Spark's docs"
             return f"Spark's reader of {format} files has no option `{name}`: {instead}"
     return ""
-
-
-def is_name(name: object) -> bool:
-    """Return whether something can name a source or a view, and so a folder."""
-    return isinstance(name, str) and name.isidentifier() and not name.startswith("__") and len(name) <= 128
-
-
-def check_declaration(declared: SourceDeclaration) -> None:
-    """Raise SourceError for constraints that contradict each other, whatever rows the source has."""
-    if has_password(declared.address):
-        raise SourceError(f"the address {mask_secrets(declared.address)} of a source contains a password. {INSTEAD}.")
-    object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "a primary key"))
-    object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
-    if declared.invariant and declared.append_only:
-        raise SourceError(
-            f"{declared.address} is declared both invariant and append_only. Keep append_only if rows are added, "
-            "else invariant."
-        )
-    if len(set(declared.foreign_keys)) < len(declared.foreign_keys):
-        raise SourceError(f"{declared.address} declares a foreign key twice. Remove one.")
-
-
-def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """Return column names as a tuple; raises SourceError for duplicates, and for a text instead of a list."""
-    if isinstance(cast("object", columns), str):
-        raise SourceError(f"{what} is a tuple of column names. Write ({columns!r},) instead of {columns!r}.")
-    if len(set(columns)) < len(columns):
-        raise SourceError(f"{what} names a column twice ({', '.join(columns)}). Name each once.")
-    return tuple(columns)
-
-
-def check_source(name: str, declaration: object) -> SourceDeclaration:
-    """Return the declaration, unchanged; raises SourceError for something else, such as a bare path."""
-    if isinstance(declaration, Delta | Files):
-        return declaration
-    given = type(declaration).__name__
-    raise SourceError(
-        f"source {name} is a {given}. Write Delta(path), Delta(table=name) for a table of the catalog, Files(…), "
-        "or give a view."
-    )

@@ -1,0 +1,1 @@
+"""Streams to landed Delta tables: positions, arrivals, records."""

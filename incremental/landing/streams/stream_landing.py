@@ -1,0 +1,265 @@
+"""Land a stream in a Delta table, exactly once.
+
+1. Structured Streaming takes what has arrived into a table of this landing (arrivals.py), and the table is sealed.
+2. Malformed records are added to the quarantine, or refused; the rows are added to the landed table. Both commits carry
+   the landing's mark, so Delta skips them when they are repeated.
+3. The table of the landing is removed.
+
+A crash before the seal goes on reading; one after it repeats step 2 with the same records. A replay reads the stream
+again from its beginning, and what it finds replaces all rows of the landed table and of the quarantine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.results.report import Landing
+from incremental.algebra.sources import Stream
+from incremental.lake.commit_tag import Mark
+from incremental.lake.durable import lock, make_private
+from incremental.lake.files import needs_mapping
+from incremental.lake.protocol import Table
+from incremental.landing.folder import UNPARTITIONED
+from incremental.landing.landing import LOCK_SECONDS, types
+from incremental.landing.parse_errors import shorten
+from incremental.landing.quarantine import Quarantine
+from incremental.landing.reader import declared_schema
+from incremental.landing.streams.arrivals import Intake
+from incremental.landing.streams.position import Reading, list_readings, split_mark
+from incremental.landing.streams.records import Split
+from incremental.telemetry.events import log_work
+
+
+@dataclass(frozen=True)
+class Landed:
+    """The rows that a landing wrote, and the malformed records that it left out."""
+
+    rows: int = 0
+    malformed: int = 0
+
+    def __add__(self, other: Landed) -> Landed:
+        return Landed(self.rows + other.rows, self.malformed + other.malformed)
+
+
+@dataclass(frozen=True)
+class StreamLandings:
+    """Lands one stream; folder: where its position is kept."""
+
+    spark: SparkSession
+    name: str
+    stream: Stream
+    table: Table
+    quarantine: Quarantine
+    folder: Path
+
+    def land(self, partitions: Sequence[str] | None = None) -> Landing:
+        """Land what has arrived since the last landing.
+
+        Raises SourceError for records that are malformed and not to be quarantined, for a stream that Spark cannot
+        read, and for a position that is lost or is that of another stream.
+        """
+        if partitions is not None:
+            raise SourceError(f"source {self.name} is a stream, which has no partitions. Land all of it.")
+        return self._land_and_log(replay=False)
+
+    def replay(self) -> Landing:
+        """Land the stream again from its beginning, by the schema that is declared now, in place of all landed rows."""
+        return self._land_and_log(replay=True)
+
+    def partitions(self) -> tuple[str, ...]:
+        """Return no partition: a stream has none."""
+        return ()
+
+    def _land_and_log(self, replay: bool) -> Landing:
+        with log_work("landing", {"source": self.name, "table": self.table.path}) as work:
+            work.result = landing = self._land(replay)
+        return landing
+
+    def _land(self, replay: bool) -> Landing:
+        start = time.monotonic()
+        with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS):
+            reading, last = (self._begin(), 0) if replay else self._position()
+            done, landed = self._land_waiting(reading, last)
+            held = self.quarantine.size()
+            version = self.table.version()
+        assert version is not None
+        parts = (UNPARTITIONED,) if landed else ()
+        quarantined = {UNPARTITIONED: held} if held else dict[str, int]()
+        seconds = time.monotonic() - start
+        return Landing(
+            self.name, version, parts, (), (), done.rows, seconds, quarantined, malformed=done.malformed, stream=True
+        )
+
+    def _land_waiting(self, reading: Reading, last: int) -> tuple[Landed, bool]:
+        """Land what an interrupted landing took, then what has arrived since; returns whether something was landed."""
+        done, before = Landed(), last
+        intake = Intake(self.spark, self.name, self.stream, self._schema)
+        if reading.arrivals(last + 1).is_dir():
+            done += self._write(reading, last + 1, intake.table_of(reading, last + 1))
+            last += 1
+        taken = intake.take(reading, last + 1)
+        if taken is not None or last == 0:  # the first landing creates the table, that of a replay empties it
+            done += self._write(reading, last + 1, taken)
+            last += 1
+        return done, last > before
+
+    def _position(self) -> tuple[Reading, int]:
+        """Return the reading that goes on, and its last landing; raises SourceError where rows would be lost or twice.
+
+        The landed table knows both; the folder has to agree with it.
+        """
+        number, last = split_mark(self._last_mark())
+        if last > 0 and self._is_reshaped():
+            raise self._lost(f"it is declared with another schema than its landed table has ({self._landed_types})")
+        reading = Reading(self.folder, number)
+        noted = reading.read_note()
+        later = [
+            each for each in list_readings(self.folder) if each.number > number and (each.read_note() or (0,))[0] > 0
+        ]
+        if later or (noted is not None and noted[0] > last):
+            raise self._lost("its landed table is older than its position in the stream, or is gone")
+        if last > 0 and (noted is None or not reading.has_checkpoint):
+            raise self._lost(f"its position in the stream, {reading.path}, is gone")
+        if noted is None:
+            reading.begin(self.stream.identity)
+        elif noted[1] != self.stream.identity and last == 0:
+            return self._begin(), 0
+        elif noted[1] != self.stream.identity:
+            raise self._lost(f"its position is that of another stream ({describe_identity(noted[1])})")
+        reading.clear(last)
+        return reading, last
+
+    def _begin(self) -> Reading:
+        """Begin to read the stream again; the landed table changes when its end is reached."""
+        known = [each.number for each in list_readings(self.folder)]
+        reading = Reading(self.folder, max([split_mark(self._last_mark())[0], *known]) + 1)
+        reading.begin(self.stream.identity)
+        return reading
+
+    def _last_mark(self) -> int:
+        """Return the mark of the landed table, 0 without one; raises SourceError for the table of another source."""
+        mark = self.table.epoch(self._application) if self.table.version() is not None else 0
+        if mark is None:
+            raise SourceError(
+                f"source {self.name} is declared as a stream, but its landed table was landed from files. "
+                "Declare the stream under another name."
+            )
+        return mark
+
+    def _lost(self, reason: str) -> SourceError:
+        """Return the error for a stream that cannot go on where it was."""
+        return SourceError(
+            f"source {self.name} was not landed: {reason}. Replay the source, which lands the stream from its "
+            "beginning in place of all landed rows."
+        )
+
+    def _write(self, reading: Reading, landing: int, taken: Table | None) -> Landed:
+        """Write one landing to quarantine and landed table; taken: what has arrived, None for nothing."""
+        for table in (self.table, self.quarantine.table):
+            make_private(Path(table.path).parent)  # before Spark does
+        version = None if taken is None else taken.version()
+        mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
+        replaced = landing == 1 and reading.number > 0 and self.table.version() is not None
+        if taken is None or version is None:
+            rows, counted = self._no_rows(), Landed()
+        else:
+            split = Split(self.stream, self._schema, taken.at(version))
+            counted = Landed(*split.counts()) if split.can_fail else Landed(self._rows_in(taken, version))
+            self._put_apart(split, counted.malformed, mark, replaced)
+            rows = split.rows()
+        if replaced:
+            self._replace(reading, rows, mark)
+        else:
+            self.table.append(rows, mark, None, needs_mapping(rows.columns))
+        reading.note(landing, self.stream.identity)
+        reading.clear(landing)
+        return counted
+
+    def _replace(self, reading: Reading, rows: DataFrame, mark: Mark) -> None:
+        """Replace all rows of the landed table. From the first commit on the new reading counts; readers see old rows
+        until the second one.
+        """
+        self.table.touch(Mark(mark.application, reading.mark(0), mark.metadata))
+        self.table.replace_where(rows, "true", mark.metadata, None, self._is_reshaped())
+        if self.quarantine.size() and self.quarantine.table.epoch(mark.application) != mark.epoch:
+            self.quarantine.clear("true")
+        self.table.touch(mark)
+
+    def _put_apart(self, split: Split, count: int, mark: Mark, replaced: bool) -> None:
+        """Add malformed records to the quarantine; raises SourceError where they are not to be there."""
+        table = self.quarantine.table
+        if not count or (table.version() is not None and (table.epoch(mark.application) or 0) >= mark.epoch):
+            return
+        if self.stream.malformed == "fail":
+            raise self._malformed_error(split, count)
+        held, limit = 0 if replaced else self.quarantine.size(), self.stream.quarantine_limit
+        if held + count > limit:
+            raise self._malformed_error(
+                split, count, f", and more than the {limit:,} rows that its quarantine may hold"
+            )
+        nothing = F.lit(None)
+        details = {"partition": F.lit(UNPARTITIONED), "file": "file", "line": nothing.cast("BIGINT"), "row": "row"}
+        details |= {"reason": "reason", "quarantined_at": F.current_timestamp()}
+        records = split.malformed().select(
+            *((F.col(value) if isinstance(value, str) else value).alias(name) for name, value in details.items())
+        )
+        self.quarantine.add(records, mark, replaced)
+
+    def _malformed_error(self, split: Split, count: int, also: str = "") -> SourceError:
+        """Return the error for malformed records, which cites one of them."""
+        (first,) = split.malformed().limit(1).collect()
+        records = "record does" if count == 1 else "records do"
+        what = f"source {self.name} was not landed: {count:,} {records} not fit the declared schema{also}"
+        fix = "Declare `malformed: quarantine` and land again, or correct the stream or the schema and replay it."
+        shown = f"the first one in {first['file']}: {shorten(first['reason'])}, in {shorten(first['row'])}"
+        return SourceError(f"{what}, {shown}. {fix}", f"{what}. {fix}")
+
+    def _rows_in(self, taken: Table, version: int) -> int:
+        """Return the number of rows of a version, from its log where that has it."""
+        rows = taken.rows(version)
+        return taken.at(version).count() if rows is None else rows
+
+    def _no_rows(self) -> DataFrame:
+        return cast(DataFrame, cast(Any, self.spark).createDataFrame([], self._schema))
+
+    def _metadata(self, reading: Reading, landing: int) -> str:
+        return json.dumps({"deltafold": "stream", "source": self.name, "reading": reading.number, "landing": landing})
+
+    @property
+    def _application(self) -> str:
+        return f"stream/{self.name}"
+
+    @property
+    def _landed_types(self) -> dict[str, str]:
+        return types(self.table.schema())
+
+    def _is_reshaped(self) -> bool:
+        """Return whether the landed table has another schema than the declared one."""
+        return self.table.version() is not None and self._landed_types != types(self._schema)
+
+    @cached_property
+    def _schema(self) -> StructType:
+        """Return the declared schema."""
+        schema = declared_schema(self.name, self.stream)
+        if self.stream.format == "text" and [field.dataType for field in schema] != [StringType()]:
+            raise SourceError(
+                f"source {self.name}: a stream of text has one column of type STRING, its lines. Declare that, and "
+                "split it in the query."
+            )
+        return schema
+
+
+def describe_identity(identity: dict[str, str]) -> str:
+    """Return a stream's identity for a message."""
+    return ", ".join(value for value in identity.values() if value)

@@ -1,0 +1,32 @@
+"""Make the sources of the API from those that a pipeline declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipelines.declaration.sources import Source
+
+if TYPE_CHECKING:
+    from incremental.algebra.sources import SourceDeclaration
+
+COMMON = {"path", "format", "options", "malformed", "quarantine_limit"}
+
+
+def declare(source: Source) -> SourceDeclaration:
+    """Return a declared source, other than a view, for `Warehouse.source`."""
+    from incremental.api import Delta, Expire, Files, ForeignKey, Stream
+
+    keys: Any = {
+        "primary_key": source.primary_key,
+        "foreign_keys": tuple(ForeignKey(key.columns, key.source) for key in source.foreign_keys),
+        "append_only": source.append_only,
+    }
+    if source.stream is not None:
+        given: Any = source.stream.model_dump(include=COMMON)
+        return Stream(**given, schema=source.stream.schema_ddl, **keys)
+    if source.files is None:
+        return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
+    files = source.files
+    given = files.model_dump(include={*COMMON, "partition_by"})
+    given |= {"schema": files.schema_ddl, "invariant": source.invariant}
+    return Files(**given, expire=files.expire and Expire(files.expire.column, files.expire.after), **keys)
