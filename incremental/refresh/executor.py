@@ -104,8 +104,8 @@ class Executor:
         if not epoch.resumed and not any(epoch.is_marked(table) for table in epoch.tables):
             self.store.journal.remove(epoch.intent)
             return
-        begun = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} was begun"
+        unfinished = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} is unfinished"
         error.args = (
-            f"{str(error).rstrip('.')}. {begun} and has to end with the source versions it began with. Refresh again "
-            "if the cause is gone, else correct the source and rebuild the view.",
+            f"{str(error).rstrip('.')}. {unfinished}: a refresh finishes it with the source versions it began "
+            "with. Remove the cause and refresh again, or correct the source and rebuild the view.",
         )
