@@ -28,7 +28,7 @@ LANGUAGES = {".sql": "sql", ".mrql": "mrql", ".py": "python"}
 
 @dataclass(frozen=True)
 class QueryFile:
-    """The query's file and its text; program: what pipeline.yaml says of a query in MRQL."""
+    """The query's file and its text; program: the keys of pipeline.yaml for a query in MRQL."""
 
     path: Path
     text: str

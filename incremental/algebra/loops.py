@@ -69,5 +69,5 @@ class LoopState:
 
     @property
     def row_key(self) -> tuple[Column, ...]:
-        """The columns that tell one row of the answer from another: the key, or all of them."""
+        """The columns that identify a row of the answer: the key, or all of them."""
         return self.keys or self.columns

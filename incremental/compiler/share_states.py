@@ -127,7 +127,7 @@ def _signature(call: Call) -> tuple[object, ...]:
 
 
 def _shape(plan: Plan) -> tuple[str, ...]:
-    """Return the tables that a plan reads, in order, which tell most plans apart at once."""
+    """Return the tables that a plan reads, in order, which quickly distinguish most plans."""
     return tuple(
         node.relation if isinstance(node, SourceRead) else "a state"
         for node in walk(plan)

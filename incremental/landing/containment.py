@@ -5,7 +5,7 @@
 | a symbolic link to something in the folder | follows it |
 | a symbolic link that leads outside, by however many links | refuses it |
 | a symbolic link that leads nowhere, a pipe, a device | refuses it |
-| a hard link | takes it: nothing tells it from a file |
+| a hard link | reads it, as it cannot be distinguished from a file |
 
 The folder itself may be a link, if this user or root made it. A name can be made a link after it was looked at:
 `open_file_within` follows none below the folder, and where others may write, Spark reads what staging.py took that way.

@@ -56,9 +56,9 @@ LOCK_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Found:
-    """What a landing found, by partition: files there, files remembered, files looked at; what changed, what is gone.
+    """The findings of a landing by partition: present, remembered and examined files; changed and removed partitions.
 
-    anew: nobody knows what is landed; whole: all rows are to be replaced, for this or another reason.
+    anew: the manifest is lost; whole: all rows are to be replaced, for this or another reason.
     """
 
     present: dict[str, Partition]
@@ -92,7 +92,7 @@ class Landings:
     def replay(self) -> Landing:
         """Land the partitions that have rows in quarantine again, by the schema that is declared now.
 
-        Where the landed table has another schema, it takes the declared one, and all partitions are landed anew.
+        Where the landed table has another schema, it takes the declared one, and all partitions are landed again.
         """
         return self._land(None, replay=True)
 

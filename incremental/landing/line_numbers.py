@@ -17,7 +17,7 @@ from incremental.landing.reader import BLOCK, FILE, FIXED, PLACE, split_into_loa
 
 FIRST_LINE = r"^[\r\n]*([^\r\n]*)"
 READ_LIKE = {"linesep", "encoding", "charset"}
-"""The options of other formats that tell where a line ends."""
+"""The options of other formats that define where a line ends."""
 
 
 def with_lines(spark: SparkSession, rows: DataFrame, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:

@@ -15,7 +15,7 @@ from incremental.spark.java_errors import first_line
 NAMED_FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
 OTHER_NUMBER = "it has another number of values than the declared schema has columns"
 NO_RECORD = "it is not a record"
-LONGEST_TEXT_SHOWN = 500  # characters of what was dropped, or Spark says
+LONGEST_TEXT_SHOWN = 500  # characters of a row, or of Spark's message
 LONGEST_READ = 4000  # characters of a message, which may quote a value of any length, made to keep a search busy
 WRONG_TYPE = "a value in it is not of its column's type"
 LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
@@ -23,7 +23,7 @@ LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
      lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
     (r"\bArrayIndexOutOfBoundsException\b", lambda _: "a row in it has more values than `maxColumns` (20,480)"),
 )  # fmt: skip
-"""What the CSV reader runs into within itself: what it says about it is not the innermost message."""
+"""Errors within the CSV reader, whose innermost message is not the useful one."""
 REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Expected: (.*?) but found: (.*?)\n", lambda m: f"its header has {m[2]} where the declared schema has {m[1]}"),
     (r"Header length: (\d+), schema size: (\d+)",

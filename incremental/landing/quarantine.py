@@ -4,8 +4,8 @@
 | --- | --- | --- |
 | partition | STRING | the partition's key, * where the source has none |
 | file | STRING | the path of the file |
-| line | BIGINT | where the row begins in it, from 1; NULL where that cannot be told |
-| row | STRING | the row as it stands there |
+| line | BIGINT | where the row begins in it, from 1; NULL if unknown |
+| row | STRING | the row as in the file |
 | reason | STRING | why it does not fit |
 | quarantined_at | TIMESTAMP | when |
 

@@ -30,7 +30,7 @@ BREAKS = ("\n", "\r")
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How Spark is told to read text.
+    """The options by which Spark reads text.
 
     encoding: Python's name for it, None for UTF-8; end: what ends a line, None for any line break; whole: a row may
     have several lines; longest: the characters that Spark may hold as a whole.

@@ -1,4 +1,4 @@
-"""Check what pipeline.yaml says of a query in MRQL: its arguments, the sources of its paths, the ends of its loops."""
+"""Check the keys of pipeline.yaml for a query in MRQL: arguments, sources of its paths, ends of its loops."""
 
 from __future__ import annotations
 

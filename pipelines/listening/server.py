@@ -82,7 +82,7 @@ class Listener:
         self._stopped.set()
 
     async def serve(self, host: str, port: int, ready: Callable[[str], None]) -> None:
-        """Listen until stopped; ready: is told the address. Raises StorageError where the disk takes no more lines."""
+        """Listen until stopped; ready: is called with the address. Raises StorageError if lines cannot be written."""
         server = await asyncio.start_server(self._connected, host, port, limit=CHUNK)
         writing = asyncio.create_task(self._write())
         ready(":".join(map(str, server.sockets[0].getsockname()[:2])))

@@ -115,7 +115,7 @@ class Candidates:
         return f"if({accepted} = {ANSWER}, {rows if self.counts_rows else '1L'}, 0L)"
 
     def repeat_rows(self, candidates: DataFrame, times: str) -> DataFrame:
-        """Return the identity of candidates, each as often as an expression says."""
+        """Return the identity of candidates, each as many times as an SQL expression gives."""
         names = [F.col(quoted(name)) for name in self.identity]
         if not self.counts_rows:
             return candidates.where(f"{times} > 0").select(*names)

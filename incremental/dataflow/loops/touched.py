@@ -178,7 +178,7 @@ class TouchedCandidates:
 
     @property
     def _measures(self) -> list[Column]:
-        """The aggregates that choose the move, and those that tell what there is to write.
+        """The aggregates that choose the move, and those that measure what is to be written.
 
         A last level that improves or no longer improves a key of kind best shows in a move of some candidate of it.
         """

@@ -30,7 +30,7 @@ class StoredAnswer(Protocol):
 
 @dataclass(frozen=True)
 class LoopVersions:
-    """A loop in this epoch: its table before and after; change: of its answer, None where the files tell it."""
+    """A loop in this epoch: its table before and after; change: of its answer, None where the files show it."""
 
     table: Table
     stored: StoredAnswer

@@ -1,4 +1,4 @@
-"""Write the candidates of a loop, as one commit of its table: the first load, a MERGE of what changed, or all anew.
+"""Write the candidates of a loop in one commit of its table: the first load, a MERGE, or a rewrite of all rows.
 
 A small table is read, changed and written by one task (as states are, merge.py). A stored candidate that does not have
 the derivations it was read with was changed by somebody: the write fails.

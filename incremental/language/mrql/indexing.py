@@ -106,7 +106,7 @@ def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
 def share_subquery(sql: str, scope: Scope, span: Span) -> str:
     """Return a subquery whose value is used more than once: as a column, where that is possible.
 
-    What is wrong with the value is said where it is used: a branch that is not taken must not fail.
+    A fault of the value is an error where it is used: a branch that is not taken must not fail.
     """
     checked = scope.subquery(sql, span)
     return checked if scope.elements else scope.frame.column(checked, "q")

@@ -1,4 +1,4 @@
-"""Bind the variables of a pattern to the parts of a value, and say which values it takes.
+"""Bind the variables of a pattern to the parts of a value, and test which values match.
 
 | pattern | binds | takes |
 | --- | --- | --- |

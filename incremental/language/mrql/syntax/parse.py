@@ -30,7 +30,7 @@ TOO_DEEP = "this is nested too deeply. Define its parts by names of their own."
 
 
 class Records:
-    """The token filter: tells the brackets of records from comparisons."""
+    """The token filter: distinguishes the brackets of records from comparisons."""
 
     always_accept = ("COMPARE",)
 
