@@ -2,6 +2,7 @@
 
     DeltafoldError    its sentence is the step's description; not retried, since the same input gives the same error
     BusyError         likewise, but retried: the other process will end
+    LostSparkError    likewise, but retried: the next attempt starts another Spark, and finishes what was begun
     anything else     a crash: its class is the description, its traceback shows code; retried (CRASHES), which is safe,
                       since a refresh finishes a half-written epoch, and a landing replaces whole partitions
 
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from incremental.algebra.errors import BusyError, DeltafoldError, RefusedError
+from incremental.algebra.errors import BusyError, DeltafoldError, LostSparkError, RefusedError
 from pipelines.catalogue import Pipeline
 
 CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
@@ -33,11 +34,14 @@ def failures(pipeline: Pipeline) -> Iterator[None]:
         dg.Failure: with the traceback of the exception, whose lines are code.
     """
     shown = pipeline.declaration.show_rows_in_errors
+    from incremental.spark.lost import explain_lost_spark
+
     try:
-        yield
+        with explain_lost_spark():
+            yield
     except DeltafoldError as error:
         description = str(error) if shown else _omit_values(error)
-        again = isinstance(error, BusyError)
+        again = isinstance(error, BusyError | LostSparkError)
         failure = dg.Failure(description, metadata=_metadata(error), allow_retries=again)
         raise failure.with_traceback(error.__traceback__) from (error if shown else None)
     except Exception as error:

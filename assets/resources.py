@@ -1,8 +1,8 @@
 """Provide the Spark session of a run, started when first needed, from the settings of the resource and pipeline.
 
 SparkResource keeps the contract of dagster-pyspark's LazyPySparkResource (`spark_session`, `spark_context`,
-`spark_config`), and starts Spark with Delta Lake as the rest of the project does. With `host`, nothing is started:
-the run attaches to the warm Spark that `python -m incremental.spark.shared_session FILE` keeps.
+`spark_config`), and starts Spark with Delta Lake as the rest of the project does. Nothing is started where a host
+keeps a Spark with these settings (`deltafold host start`): the run attaches to it. `host` names another one's file.
 """
 
 import os
@@ -41,7 +41,9 @@ class SparkResource(LazyPySparkResource):
         Raises:
             DeltafoldError: for an invalid declaration or query, or a missing part of this machine's setup.
         """
-        if self._spark_session is None:
+        from incremental.spark.lost import was_lost
+
+        if self._spark_session is None or was_lost(self._spark_session):
             self._spark_session = self._start(f"deltafold {pipeline.name}", pipeline.declaration.spark)
         return catalogue.open(pipeline, self._spark_session)
 
@@ -57,4 +59,4 @@ class SparkResource(LazyPySparkResource):
             os.environ[HOST_VARIABLE] = self.host
         known = {"master": wished.master or self.master, "memory": wished.memory or self.memory}
         given: Any = {key: value for key, value in known.items() if value}
-        return session.start(name, settings={**self.spark_config, **wished.settings}, **given)
+        return session.start(name, settings={**self.spark_config, **wished.settings}, warm=wished.warm, **given)

@@ -151,7 +151,7 @@ def start(pipeline: Pipeline, brief: bool = False) -> SparkSession:
     from incremental.spark import session
 
     part = pipeline.declaration.spark
-    asked = part.model_dump(include={"master", "memory"}, exclude_none=True)
+    asked = part.model_dump(include={"master", "memory", "warm"}, exclude_none=True)
     return session.start(f"deltafold {pipeline.name}", settings=part.settings, brief=brief, **asked)
 
 

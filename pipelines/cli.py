@@ -1,7 +1,7 @@
 """Define the command line `deltafold`: text or JSON on standard output, and an exit code.
 
-Only this module and commands/exit_codes.py use the command-line library. Results go to standard output; progress
-and errors go to standard error; Spark prints nothing.
+Only this module, commands/hosting.py and commands/exit_codes.py use the command-line library. Results go to standard
+output; progress and errors go to standard error; Spark prints nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from incremental.telemetry import events
 from pipelines import catalogue, descriptions
 from pipelines.commands import rendering, scaffold
 from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands, value
+from pipelines.commands.hosting import hosts
 from pipelines.commands.opened import open_pipeline
 from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
@@ -28,7 +29,7 @@ Keeps the answers of the declared pipelines up to date by processing only change
 
 Exit codes: 0 success; 1 the view does not equal the batch query; 2 invalid usage, declaration or query;
 3 query refused by the compiler; 4 error in a source, its data, the stored state, the catalog or the disk; 5 busy:
-another process refreshes this view; 70 any other error.
+another process refreshes this view; 75 Spark ended during the work: run again; 70 any other error.
 
 Pipelines are read from $DELTAFOLD_PIPELINES, else from ./pipelines, else from the built-in examples.
 If $DAGSTER_HOME is set, commands report landings, refreshes and verifications to that Dagster instance.
@@ -41,6 +42,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(hosts, name="host")
 Partition = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),

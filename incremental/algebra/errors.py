@@ -36,6 +36,10 @@ class BusyError(DeltafoldError):
     """Another process is refreshing this view."""
 
 
+class LostSparkError(DeltafoldError):
+    """Spark ended during the work; the next refresh finishes what was begun."""
+
+
 class ChangedQueryError(DeltafoldError):
     """The query, or the schema of a source, differs from the one that the stored state was built from."""
 

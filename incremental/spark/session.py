@@ -2,7 +2,7 @@
 
 Spark logs to `spark.log` in the cache, and the files that it would leave in the current folder go to the cache
 too. No Spark is started under spark-submit, whose Spark is used with its own settings, or if DELTAFOLD_SPARK_HOST is
-set and that host answers: the session is one of the host's (shared_session.py).
+set and that host answers, or a host keeps one for the same settings: the session is one of the host's (host/).
 """
 
 from __future__ import annotations
@@ -25,18 +25,24 @@ from incremental.algebra.secrets import is_secret
 from incremental.spark import catalyst
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.class_data_sharing import class_archive_options
+from incremental.spark.host.address import NoHostError
+from incremental.spark.host.guest import attach
+from incremental.spark.host.guests import Guests
+from incremental.spark.host.wanted import WantedSpark
 from incremental.spark.jars import delta_coordinate, delta_jars
 from incremental.spark.java import launch_environment, provide_java
+from incremental.spark.lost import forget_spark
 from incremental.spark.session_settings import (
     DELTA,
     EVERYWHERE,
     EXTENSIONS,
+    MEMORY,
+    Warm,
     add_to,
     is_laptop,
     session_settings,
     with_delta,
 )
-from incremental.spark.shared_session import NoHostError, attach
 
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is deleted at the next start
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: the port of the Java that it started
@@ -50,6 +56,7 @@ def start(
     memory: str | None = None,
     settings: Mapping[str, str] | None = None,
     brief: bool = False,
+    warm: Warm = "off",
 ) -> SparkSession:
     """Return a SparkSession with Delta Lake; the running one if this process has started one.
 
@@ -58,13 +65,15 @@ def start(
     app_name, master: as in Spark. memory: the heap of the driver, such as "2g", the default in local mode (there of all
     of Spark). settings: Spark settings, which override the defaults; on a Spark that runs already, only those that can
     change then. brief: the process will end after little work, so a laptop's Java is started without its second
-    compiler, unless its options are set otherwise. Raises SetupError if this machine cannot run it, or the Spark that
-    it is given lacks Delta Lake.
+    compiler, unless its options are set otherwise. warm: whether to attach to the Spark that a host keeps for the same
+    master, memory and settings; `required` never starts one. Raises SetupError if this machine cannot run it, or the
+    Spark that it is given lacks Delta Lake.
     """
     given = dict(settings or {})
     for name in ECHOES:
         PySparkLogger.getLogger(name).disabled = True
-    spark = _find_session(given)
+    wanted = WantedSpark(master, memory or MEMORY, given)
+    spark = _find_session(wanted, warm)
     if spark is None:
         return _launch(session_settings(app_name, master, memory, given, brief))
     for name, value in given.items():
@@ -73,19 +82,33 @@ def start(
     return spark
 
 
-def _find_session(given: Mapping[str, str]) -> SparkSession | None:
+def _find_session(wanted: WantedSpark, warm: Warm) -> SparkSession | None:
     """Return the session that this process already has, or that spark-submit or a warm host gives it."""
-    host = os.environ.get("DELTAFOLD_SPARK_HOST")
     if cast(Any, SparkContext)._active_spark_context is not None:
         return with_delta_lake(SparkSession.builder.getOrCreate())
     if SUBMITTED in os.environ:
-        return with_delta_lake(_use_submitted(given))
-    if host:
-        try:
-            return attach(local_path("DELTAFOLD_SPARK_HOST", host, SetupError))
-        except NoHostError as error:
-            warnings.warn(f"{error}. Starting a new Spark instead.", DeltafoldWarning, stacklevel=3)
+        return with_delta_lake(_use_submitted(wanted.settings))
+    named = os.environ.get("DELTAFOLD_SPARK_HOST")
+    try:
+        if named:
+            return attach(local_path("DELTAFOLD_SPARK_HOST", named, SetupError))
+        if warm == "required" or (warm == "auto" and wanted.file.exists()):
+            return _attach_to_wanted(wanted)
+    except NoHostError as error:
+        if warm == "required":
+            raise NoHostError(f"{error}, or let this process start a Spark of its own with `warm: auto`.") from error
+        warnings.warn(f"{error}. Starting a new Spark instead.", DeltafoldWarning, stacklevel=3)
     return None
+
+
+def _attach_to_wanted(wanted: WantedSpark) -> SparkSession:
+    """Return a session of the Spark that a host keeps for these settings; raises NoHostError."""
+    session = attach(wanted.file)
+    if misfit := wanted.find_misfit(session.conf):
+        forget_spark()
+        Guests(wanted.file).leave()
+        raise NoHostError(f"Spark host {wanted.file}: {misfit}. Stop it with deltafold host stop")
+    return session
 
 
 def _use_submitted(given: Mapping[str, str]) -> SparkSession:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from typing import Literal
 from urllib.parse import urlsplit
 
 from incremental.spark.cache import cache_folder, scratch_folder
@@ -39,6 +40,9 @@ EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+Warm = Literal["auto", "off", "required"]
+"""Whether a Spark that a host keeps for the same settings is used: if there is one, never, or always."""
+
 MEMORY = "2g"  # the heap of a laptop's Spark
 # Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
 # also reserves too little memory for code

@@ -15,7 +15,7 @@ from incremental.algebra import errors
 from pipelines import catalogue
 from pipelines.commands import rendering
 
-UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 141
+UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, LOST, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 75, 141
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (catalogue.DeclarationError, USAGE),
     (errors.QueryError, USAGE),
@@ -26,6 +26,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.StorageError, DATA),
     (errors.CatalogError, DATA),
     (errors.BusyError, BUSY),
+    (errors.LostSparkError, LOST),
 )
 
 

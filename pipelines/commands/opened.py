@@ -90,7 +90,9 @@ def open_pipeline(name: str, brief: bool = False) -> Iterator[Opened]:
     brief: the command takes little work once the view has been loaded, so that Spark only has to start quickly.
     """
     pipeline = catalogue.load(name)
-    with show_progress(f"{name}: starting Spark") as say:
+    from incremental.spark.lost import explain_lost_spark
+
+    with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():
         spark = catalogue.start(pipeline, brief and _is_loaded(pipeline))
         say(f"{name}: compiling the query")
         found = Opened(pipeline, *catalogue.open(pipeline, spark), say)

@@ -47,7 +47,11 @@
     maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
     show_rows_in_errors: false                     true: failures and checks in Dagster may show values of rows
     warehouse: ../.warehouse                       where state and answer are kept
-    spark: {memory: 2g, master: "local[2]", settings: {spark.sql.shuffle.partitions: 4}}
+    spark:                                         optional, as are its keys
+      memory: 2g
+      master: "local[2]"
+      settings: {spark.sql.shuffle.partitions: 4}
+      warm: auto                                   use a Spark that `deltafold host` keeps, if any; or off, or required
 
 Relative paths start at the pipeline's own folder. A path, or the name of a table, may contain `${VARIABLE}` or
 `${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`); input files and the warehouse are in
@@ -114,11 +118,12 @@ class Check(Part):
 
 
 class SparkPart(Part):
-    """Spark for this pipeline: heap of the driver, master URL, further settings."""
+    """Spark for this pipeline: heap of the driver, master URL, further settings, use of a warm host."""
 
     memory: Amount | None = None
     master: str | None = None
     settings: Settings = Field(default={})
+    warm: Literal["auto", "off", "required"] = "auto"
 
 
 class Declaration(ProgramPart):

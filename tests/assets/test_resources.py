@@ -40,14 +40,16 @@ def test_the_pipelines_settings_win(tmp_path: Path, started: list[tuple[str, dic
     assert resource.open(pipeline)[0] is first
     assert resource.spark_session is first
     settings = {"spark.a": "pipeline", "spark.b": "resource"}
-    assert started == [("deltafold sales", {"settings": settings, "master": "local[1]", "memory": "3g"})]
+    assert started == [
+        ("deltafold sales", {"settings": settings, "warm": "auto", "master": "local[1]", "memory": "3g"})
+    ]
 
 
 def test_a_session_without_a_pipeline_is_started_when_asked_for(
     started: list[tuple[str, dict[str, Any]]],
 ) -> None:
     assert SparkResource().spark_session is not None
-    assert started == [("deltafold", {"settings": {}})]
+    assert started == [("deltafold", {"settings": {}, "warm": "auto"})]
 
 
 def test_a_host_is_attached_to(

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import BusyError, DeltafoldError
 from incremental.api import Tuning
-from incremental.spark.shared_session import publish
+from incremental.spark.host.keeper import publish
 from tests.crash.conftest import Prepared
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop

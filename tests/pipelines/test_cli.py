@@ -44,7 +44,8 @@ def test_help_documents_the_exit_codes() -> None:
     )
     assert (
         "3 query refused by the compiler; 4 error in a source, its data, the stored state, the catalog or the disk; "
-        "5 busy: another process refreshes this view; 70 any other error." in said
+        "5 busy: another process refreshes this view; 75 Spark ended during the work: run again; 70 any other error."
+        in said
     )
 
 

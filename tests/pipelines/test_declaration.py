@@ -459,7 +459,7 @@ def test_a_query_of_constants_has_no_sources(tmp_path: Path) -> None:
         ),
         (
             MINIMAL + "spark: {cores: 2}\n",
-            ", line 7: spark.cores: unknown key: there are: master, memory, settings.",
+            ", line 7: spark.cores: unknown key: there are: master, memory, settings, warm.",
         ),
     ],
 )

@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from incremental.spark.host.keeper import publish
 from incremental.spark.session import start
-from incremental.spark.shared_session import publish
 from tests.soak.child import SETTINGS
 from tests.soak.run import Soak
 from tests.soak.soak_sandbox import SoakSandbox

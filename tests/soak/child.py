@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError
+from incremental.spark.host.guest import attach
 from incremental.spark.session import start
-from incremental.spark.shared_session import attach
 from tests.crash.child import kill_soon
 from tests.crash.points import kill_process, watched
 from tests.soak.soak_sandbox import SoakSandbox

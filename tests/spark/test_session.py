@@ -124,7 +124,7 @@ spark.stop()
 ORPHAN = """
 import os, signal, socket, sys, threading
 from incremental.spark.session import start
-from incremental.spark.shared_session import NoHostError
+from incremental.spark.host.address import NoHostError
 spark, failed = start(), []
 port = spark.sparkContext._gateway.gateway_parameters.port
 os.kill(int(sys.argv[1]), signal.SIGKILL)
@@ -155,7 +155,7 @@ except BlockingIOError:
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
     """Protects from a cold guest, and from one that talks to whoever has the port of a Java that was killed."""
     file = tmp_path / "spark.json"
-    command = [sys.executable, "-m", "incremental.spark.shared_session", str(file)]
+    command = [sys.executable, "-m", "incremental.spark.host", str(file)]
     host = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120

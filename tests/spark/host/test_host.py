@@ -21,10 +21,13 @@ from typing import Any
 import pytest
 
 from incremental.algebra.errors import DeltafoldWarning
-from incremental.spark import host_process, session, shared_session
+from incremental.spark import session
 from incremental.spark.cache import SetupError
-from incremental.spark.host_process import listens, start_of
-from incremental.spark.shared_session import Host, NoHostError, greet, read_host, withdraw, write_host
+from incremental.spark.host import address, guest, keeper, process
+from incremental.spark.host.address import COMMAND, Host, NoHostError, read_host, withdraw, write_host
+from incremental.spark.host.guest import greet
+from incremental.spark.host.process import listens, start_of
+from incremental.spark.host.wanted import WantedSpark
 from pipelines.commands import progress
 from tests.spark.machine import PROJECT, run
 
@@ -105,8 +108,8 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
     if request.param != "proc":
         if not (shutil.which("ps") and shutil.which("lsof")):
             pytest.skip("this machine has no ps or no lsof")
-        monkeypatch.setattr(host_process, "PROC", tmp_path / "no proc")
-    elif not host_process.PROC.exists():
+        monkeypatch.setattr(process, "PROC", tmp_path / "no proc")
+    elif not process.PROC.exists():
         pytest.skip("this system has no /proc")
 
 
@@ -142,7 +145,7 @@ def test_a_port_is_owned_by_who_listens_there(listener: Callable[[str], Listener
 
 def test_a_system_that_does_not_answer_owns_no_port(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from attaching where nobody can tell to whom."""
-    monkeypatch.setattr(host_process, "PROC", tmp_path)
+    monkeypatch.setattr(process, "PROC", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert start_of(os.getpid()) is None
@@ -177,7 +180,7 @@ def test_a_host_that_ends_while_it_is_greeted_is_not_told_the_secret(
     """Protects from a stranger who takes the port between the look and the connection."""
     port, heard = stranger
     looks = iter([True, False])
-    monkeypatch.setattr(shared_session, "listens", lambda *_: next(looks))
+    monkeypatch.setattr(address, "listens", lambda *_: next(looks))
     with pytest.raises(NoHostError, match="does not listen"):
         greet(file, Host(os.getpid(), start_of(os.getpid()) or "", port, "s3cret"))
     deadline = time.monotonic() + 10
@@ -190,7 +193,7 @@ def test_a_silent_host_is_not_waited_for(
     listener: Callable[[str], Listener], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Protects from a guest that waits for ever, be the host stopped, full or another kind of program."""
-    monkeypatch.setattr(shared_session, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(guest, "ANSWER_SECONDS", 0.2)
     with pytest.raises(NoHostError, match="does not answer"):
         greet(file, listener("silent").host)
     with pytest.raises(NoHostError, match="rejects the secret"):
@@ -299,37 +302,41 @@ KEEP = """
 import subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
-from incremental.spark import session, shared_session
-from incremental.spark.shared_session import Host, keep, write_host
-def publish(spark, file):
+from incremental.spark import session
+from incremental.spark.host import keeper
+from incremental.spark.host.address import Host, write_host
+from incremental.spark.host.guests import Guests
+from incremental.spark.host.wanted import WantedSpark
+def publish(spark, file, wanted):
     write_host(file, HOST)
     print(java.pid, flush=True)
     return HOST
-HOST = Host(1, "then", 2, "s")
+HOST = Host(1, "then", 2, "s", idle_seconds=float(sys.argv[2]))
 java = subprocess.Popen(["sleep", "60"])
-session.start = lambda name: SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=java)))
-shared_session.publish, shared_session.WATCH_SECONDS = publish, 0.05
-code = keep(Path(sys.argv[1]))
+session.start = lambda name, **_: SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=java)))
+keeper.publish, keeper.WATCH_SECONDS = publish, 0.05
+file = Path(sys.argv[1])
+code = keeper.keep(file, WantedSpark())
 java.kill()
 sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("ends", ["told", "hung up", "its Java"])
+@pytest.mark.parametrize("ends", ["told", "hung up", "its Java", "idle"])
 def test_a_host_that_ends_removes_its_file(file: Path, ends: str) -> None:
     """Protects from a file that names a Spark which is no more, for as long as its Python lives."""
-    command = [sys.executable, "-c", KEEP, str(file)]
+    command = [sys.executable, "-c", KEEP, str(file), "0.3" if ends == "idle" else "0"]
     host = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PROJECT)
     assert host.stdout is not None
     java = int(host.stdout.readline())
     assert file.exists()
     if ends == "its Java":
         os.kill(java, signal.SIGKILL)
-    else:
+    elif ends != "idle":
         host.send_signal(signal.SIGTERM if ends == "told" else signal.SIGHUP)
     _, said = host.communicate(timeout=30)
     assert not file.exists()
-    expected = (1, f"Spark host {file}: its Java ended. Start it again with {shared_session.COMMAND} {file}\n")
+    expected = (1, f"Spark host {file}: its Java ended. Start it again with {COMMAND} {file}\n")
     assert (host.returncode, said) == (expected if ends == "its Java" else (0, ""))
 
 
@@ -340,12 +347,12 @@ def test_a_second_host_does_not_hide_the_first(
     monkeypatch.setenv("DELTAFOLD_SPARK_HOST", "")
     write_host(file, listener("answers").host)
     with pytest.raises(SetupError, match=r"is running with it already\. Use it, or name another file"):
-        shared_session.keep(file)
+        keeper.keep(file, WantedSpark())
 
 
 def test_a_host_says_in_one_sentence_what_is_wrong_with_its_file(tmp_path: Path) -> None:
     program = "import runpy, sys; sys.argv[1:] = ['s3a://b/host.json']\n"
-    program += "runpy.run_module('incremental.spark.shared_session', run_name='__main__')"
+    program += "runpy.run_module('incremental.spark.host', run_name='__main__')"
     done = run(program, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Spark host s3a://b/host.json: s3a: is not a folder of this machine.")

@@ -1,0 +1,1 @@
+"""Tests of warm Sparks that processes share."""

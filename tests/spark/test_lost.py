@@ -1,0 +1,61 @@
+"""A Spark that ends during the work is told from other errors, and another one can be started."""
+
+from __future__ import annotations
+
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark import SparkContext
+
+from incremental.algebra.errors import LostSparkError
+from incremental.spark import lost
+from incremental.spark.host.address import Host, NoHostError
+from incremental.spark.lost import explain_lost_spark
+
+
+def gateway(monkeypatch: pytest.MonkeyPatch, **parts: object) -> list[str]:
+    """Make this process have a Spark behind a gateway of these parts; returns what was closed."""
+    closed: list[str] = []
+    made = SimpleNamespace(close=lambda: closed.append("gateway"), **parts)
+    monkeypatch.setattr(SparkContext, "_gateway", made)
+    monkeypatch.setattr(SparkContext, "_jvm", object())
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    monkeypatch.setattr("pyspark.sql.SparkSession._instantiatedSession", None)
+    return closed
+
+
+@pytest.mark.parametrize("error", [Py4JError("an error"), Py4JNetworkError("no answer"), ConnectionResetError()])
+def test_a_dead_spark(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Protects from a traceback of Py4J, and from every later try in this process, which would fail as well."""
+    java = subprocess.Popen(["true"])
+    closed = gateway(monkeypatch, proc=java)
+    context = SparkContext._active_spark_context
+    said = r"^Spark ended during the work: .* Run it again"
+    with pytest.raises(LostSparkError, match=said) as caught, explain_lost_spark():
+        raise error
+    assert caught.value.__cause__ is error
+    assert SparkContext._active_spark_context is None and closed == ["gateway"]
+    assert lost.was_lost(SimpleNamespace(_sc=context))  # type: ignore[arg-type]
+
+
+def test_a_host_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway(monkeypatch)
+    monkeypatch.setattr(lost, "find_host_of_guest", lambda: Host(1, "then", 2, "s"))
+    with pytest.raises(LostSparkError), explain_lost_spark():
+        raise NoHostError("gone")
+
+
+def test_what_a_living_spark_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from an error of the work that is called a lost Spark, and from forgetting one that lives."""
+    java = subprocess.Popen(["sleep", "60"])
+    try:
+        monkeypatch.setattr(lost, "END_SECONDS", 0.1)
+        gateway(monkeypatch, proc=java)
+        with pytest.raises(Py4JError, match=r"^an error$"), explain_lost_spark():
+            raise Py4JError("an error")
+        assert SparkContext._active_spark_context is not None
+    finally:
+        java.kill()
+        java.wait()
