@@ -12,6 +12,7 @@ from assets import factory, keys, metadata
 from assets.resources import SparkResource
 from pipelines import catalogue, descriptions
 from tests.assets import sales, shown
+from tests.night import night
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -67,6 +68,7 @@ def test_a_view_follows_the_view_below(tmp_path: Path, low: catalogue.Pipeline) 
         assert asked(instance)
 
 
+@night
 def test_a_run_refreshes_what_lies_below(tmp_path: Path, low: catalogue.Pipeline, spark: SparkSession) -> None:
     """One step, two views: both are materialised with their states, and none is behind or outdated afterwards."""
     sales.drop(low, "2013-01-01", [(1, "n", 2), (2, "n", 3), (3, "s", 4)])

@@ -15,6 +15,8 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("state and view table", "resume", ("before MemoryLog.advance", 1)),
     ("bag", "change that cancels out", ("before Journal.remove", 1)),
     ("bag", "rollback", ("before MemoryLog.advance", 1)),
+    ("bag, merged", "change", ("after MemoryLog.advance", 1)),
+    ("recursion, merged", "change", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
     ("recomputed", "resume", ("after Journal._write", 1)),
@@ -30,15 +32,13 @@ IN_MEMORY: tuple[Crash, ...] = (
 )
 ON_DELTA: tuple[Crash, ...] = (
     ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
-    ("bag, merged", "change", ("after DeltaTable.merge", 1)),
-    ("recursion, merged", "change", ("after DeltaTable.merge", 1)),
     ("two nested states", "change", ("before DirectCommit.write_files", 1)),
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("state and view table", "change", ("before DirectCommit.finish", 2)),
-    ("state and view table", "resume", ("after DirectCommit.finish", 1)),
+    ("state and view table", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("before DeltaTable._write", 1)),
+    ("two nested states", "resume", ("after DeltaTable._write", 1)),
     ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
-    ("state and view table, merged", "rollback", ("after DeltaTable._write", 1)),
     ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("before SqlView.drop", 1)),

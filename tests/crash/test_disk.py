@@ -16,6 +16,7 @@ from tests.crash.conftest import Prepared
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop, watched
 from tests.crash.stages import changed, land, maintain, refresh, seen
+from tests.night import night
 
 FULL, DENIED = "no space left on device. Make room there", "permission denied. Let this user read and write there"
 
@@ -46,6 +47,7 @@ REFUSED: tuple[tuple[Stop, Callable[[CrashSandbox], None], str], ...] = (
 )
 
 
+@night
 def test_a_write_that_the_disk_refuses(prepared: Prepared, tmp_path: Path) -> None:
     """Protects from a traceback, from half an epoch that readers see, and from one that cannot be finished."""
     world = prepared("two nested states", "change").copied(tmp_path / "world")

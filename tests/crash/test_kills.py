@@ -25,7 +25,7 @@ from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash
 from tests.crash.stages import RUNS, STAGES, seen
-from tests.night import every, night
+from tests.night import night
 from tests.spark.machine import PROJECT
 
 POINTS = 24  # more than any run has
@@ -67,7 +67,8 @@ def test_a_kill_is_survived(host: str, prepared: Prepared, tmp_path: Path, kind:
         assert isinstance(stop, int) and stop >= FEWEST
 
 
-@pytest.mark.parametrize("kind", every(2, ["one state in place, merged", "one state in place"]))
+@night
+@pytest.mark.parametrize("kind", ["one state in place, merged", "one state in place"])
 def test_a_write_that_goes_on_after_its_process_is_dead_does_no_harm(
     spark: SparkSession, host: str, tmp_path: Path, kind: str
 ) -> None:

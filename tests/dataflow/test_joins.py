@@ -75,11 +75,10 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
 
 
 BOTH = [(kind, condition) for condition in CONDITIONS for kind in KINDS]
-# every kind and every condition, and both ways of each kind that keeps rows without a match: by key, and by range
+# every kind and every condition; all pairs of them by night
 CHOSEN = (
     ("inner", "equality and more"), ("left", "null-safe equality"), ("right", "range"), ("full", "equality"),
-    ("full", "range"), ("left semi", "inequality"), ("left semi", "equality"), ("left anti", "or"), ("inner", "none"),
-    ("left", "equality"), ("right", "equality"),
+    ("left semi", "inequality"), ("left anti", "or"), ("inner", "none"),
 )  # fmt: skip
 
 
@@ -93,7 +92,7 @@ def test_every_kind_under_changes_of_both_sides(
     history.check(sandbox, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
 
 
-@pytest.mark.parametrize("number", every(5, range(len(NESTED))))
+@pytest.mark.parametrize("number", every(10, range(len(NESTED))))
 def test_subqueries_set_operations_and_joins_of_joins(sandbox: MemorySandbox, history: Recording, number: int) -> None:
     """Each is joins and aggregates after Spark's own unnesting."""
     history.check(sandbox, NESTED[number])

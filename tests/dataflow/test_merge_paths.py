@@ -38,9 +38,9 @@ MERGED = {"rewrite_files": 0, "rewrite_touched_bytes": 0}
     ("sizes", "buckets", "path"),
     [
         pytest.param({}, 1, "rewrite", marks=night),  # the path of all other tests in memory
-        pytest.param({}, 5, "rewrite", marks=night),  # on Delta below
+        ({}, 5, "rewrite"),
         pytest.param(MERGED, 1, "merge", marks=night),
-        (MERGED, 5, "merge"),
+        pytest.param(MERGED, 5, "merge", marks=night),
     ],
     ids=["rewrite", "touched buckets", "merge", "buckets merged"],
 )
@@ -62,7 +62,7 @@ def test_history(sandbox: MemorySandbox, sizes: dict[str, int], buckets: int, pa
     ("sizes", "buckets", "path", "names"),
     [
         (MERGED, 1, "merge", ("in_place", "bag")),
-        ({}, 5, "rewrite", ("nested",)),
+        pytest.param({}, 5, "rewrite", ("nested",), marks=night),
         pytest.param(MERGED, 5, "merge", ("in_place", "bag"), marks=night),
     ],
     ids=["merge", "touched buckets", "buckets merged"],
@@ -83,6 +83,7 @@ def test_history_on_delta(
     assert_only(path, taken)
 
 
+@night
 def test_partitions_that_get_no_row_lose_theirs(delta: DeltaSandbox) -> None:
     """A session may ask Delta to overwrite only the partitions that get rows; a rewrite is of the whole table."""
     delta.source("t", *FIRST)

@@ -6,6 +6,7 @@ import pytest
 
 from incremental.algebra.errors import QueryError, SourceError
 from incremental.api import Delta
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, row, rows
 
 
@@ -38,6 +39,7 @@ def wide(delta: DeltaSandbox) -> Delta:
     return Delta(delta.path("wide"))
 
 
+@night
 def test_backticks(delta: DeltaSandbox) -> None:
     """They must be quoted wherever a name stands in SQL."""
     delta.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])

@@ -9,6 +9,7 @@ import pytest
 from incremental.algebra.errors import ChangedQueryError
 from incremental.api import Delta
 from incremental.compiler import compile as compiler
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 # TPC-H 15: the supplier with the largest revenue, over a table of revenues that is read twice
@@ -96,6 +97,7 @@ def test_shared_states_follow_any_change(sandbox: MemorySandbox, query: str) -> 
         checked(view)
 
 
+@night
 def test_both_readers_on_delta(delta: DeltaSandbox) -> None:
     """Two readers of one table in one join, which Delta reads under identities that differ."""
     delta.source("t", "k int, v int", [(1, 1), (2, 2), (2, 3)])

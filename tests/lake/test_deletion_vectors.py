@@ -6,6 +6,7 @@ from typing import Any
 
 from incremental.lake.version_diff import file_difference
 from incremental.spark.job_stats import Measure
+from tests.night import night
 from tests.sandbox import DeltaSandbox, checked
 
 ROWS = [(k, "a" if k % 2 else "b") for k in range(1000)]
@@ -36,6 +37,7 @@ def test_update_is_a_deletion_and_an_insertion(delta: DeltaSandbox) -> None:
     assert change(delta, 1) == [(5, "a", -1), (5, "c", 1)]
 
 
+@night
 def test_rows_that_come_back(delta: DeltaSandbox) -> None:
     """RESTORE takes a deletion vector away: the rows of the vector come again."""
     delta.source("t", SCHEMA, ROWS)

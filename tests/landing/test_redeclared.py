@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from incremental.api import Files, Landing, View, Warehouse
 from tests.crash.points import Killed, watched
+from tests.night import night
 from tests.sandbox import confirm
 
 COLUMNS: list[str] = ["id", "v", "day", "hour"]
@@ -95,6 +96,7 @@ def test_another_partition_column(moved: Moved) -> None:
     assert {report.epoch for report in moved.view("bag").history()} >= {2, 3}
 
 
+@night
 def test_another_partition_column_whose_landing_is_killed(moved: Moved) -> None:
     """Protects from a crash between the two ways to partition."""
     moved.put("day", ROWS)

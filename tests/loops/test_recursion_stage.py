@@ -125,6 +125,7 @@ def test_mutual_recursion(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, "even"), (2, "odd")]
 
 
+@night
 def test_a_loop_above_a_loop(sandbox: MemorySandbox) -> None:
     """The second starts from the answer of the first, and reads it beside its step."""
     world(sandbox)
@@ -196,6 +197,7 @@ def test_damage_is_found(sandbox: MemorySandbox) -> None:
         view.refresh()
 
 
+@night
 def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox) -> None:
     """A first load and a change that come in parts: each is an epoch with rounds of its own."""
     world(sandbox, [(1, 2), (2, 3)])
@@ -248,6 +250,7 @@ def test_views_below_and_above(sandbox: MemorySandbox) -> None:
     checked(top)
 
 
+@night
 def test_large_inputs_on_delta(delta: DeltaSandbox) -> None:
     """Delta's MERGE of touched buckets, and a changed answer through a state above the loop."""
     world(delta)

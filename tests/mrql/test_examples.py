@@ -20,7 +20,7 @@ from tests.mrql.local import local
 from tests.mrql.reference import Reference, Row
 from tests.sandbox import MemorySandbox, confirm
 
-SAMPLE = 16  # one example in so many is a view in `make test`, and all of the papers'; the others at night
+SAMPLE = 32  # one example in so many is a view in `make test`, and all of the papers'; the others at night
 
 
 def program(text: str) -> Mrql:

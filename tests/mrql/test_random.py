@@ -18,7 +18,7 @@ from tests.mrql.local import local
 from tests.mrql.reference import Reference, Row
 from tests.sandbox import MemorySandbox, confirm
 
-BATCH, VIEWS = 25, 2
+BATCH, VIEWS = 12, 2
 UNSUPPORTED = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY"  # Spark's own refusal of a correlation, as a QueryError
 
 

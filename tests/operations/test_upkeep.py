@@ -12,6 +12,7 @@ from incremental.api import Files, View
 from incremental.lake.physical_layout import Storage
 from incremental.lake.version_diff import file_difference
 from tests.crash.points import Killed, Point, raise_killed, watched
+from tests.night import night
 from tests.sandbox import DeltaSandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -67,6 +68,7 @@ def test_a_merged_state_is_compacted_and_sorted(
     assert checked(view).verdict == "applied"
 
 
+@night
 def test_a_compaction_is_not_read_as_a_change(delta: DeltaSandbox) -> None:
     """Neither of a source of others nor in a chain; what came before and after it is."""
     delta.source("t", "k int, v int", [(1, 1)])
@@ -104,6 +106,7 @@ def test_what_came_was_compacted_and_vacuumed(delta: DeltaSandbox) -> None:
     assert rows(view) == [(1, 3, 1), (3, 3, 3)]
 
 
+@night
 def test_what_a_view_above_stands_at_stays(delta: DeltaSandbox) -> None:
     delta.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
     totals = delta.view("select k, sum(v) s from t group by k", "totals")
@@ -129,6 +132,7 @@ def test_what_a_view_above_stands_at_stays(delta: DeltaSandbox) -> None:
     assert view.verify().ok
 
 
+@night
 def test_a_landed_source_keeps_what_its_views_stand_at(delta: DeltaSandbox) -> None:
     files = delta.folder / "dropped"
     delta.warehouse.source("t", Files(str(files), "csv", "k INT, v INT, day STRING", partition_by="day"))
@@ -191,6 +195,7 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(delta: DeltaSandbox)
     confirm(view)
 
 
+@night
 def test_a_part_of_an_hour_is_retained_as_a_whole_one(delta: DeltaSandbox) -> None:
     """Protects from Delta's rounding, which takes 0.4 hours for none."""
     delta.source("t", "k int, v int", [(1, 1), (2, 2)])

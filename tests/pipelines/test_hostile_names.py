@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.sqltext import quoted
 from incremental.api import Files, Tuning, Warehouse
-from tests.night import every
+from tests.night import night
 from tests.sandbox import confirm
 
 FOLDERS = [
@@ -30,7 +30,8 @@ def drop(folder: Path, value: str, *rows: tuple[int, int]) -> None:
     (place / "a [1]*`';%20.json").write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize("number", every(len(FOLDERS), range(len(FOLDERS))))
+@night
+@pytest.mark.parametrize("number", range(len(FOLDERS)))
 def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int) -> None:
     """Protects from paths and names that are taken for something else somewhere between landing and clone."""
     folder, column = tmp_path / FOLDERS[number], COLUMNS[number % 2]

@@ -19,6 +19,7 @@ from incremental.lake.protocol import Lake
 from pipelines import catalogue, cli, demo, demo_loops
 from pipelines.commands import exit_codes
 from tests.assets.shown import built, outdated
+from tests.night import night
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -102,6 +103,7 @@ def test_rebuilding_gives_the_same_answer(quick: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
+@night
 def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way back leaves a right answer, and Dagster shows what it is."""
     monkeypatch.setenv("DAGSTER_HOME", str(home.parent))
@@ -304,6 +306,7 @@ def shown_states(defined: dg.Definitions) -> int:
     return sum("state" in key.path for key in defined.resolve_asset_graph().get_all_asset_keys())
 
 
+@night
 def test_spark_is_silent_in_a_process_of_its_own(home: Path) -> None:
     command = [sys.executable, "-m", "pipelines.cli", "run", "shop"]
     environment = os.environ | {"FORCE_COLOR": "1"}

@@ -274,6 +274,7 @@ def compacted(delta: DeltaSandbox) -> list[View]:
     return views
 
 
+@night
 def test_a_compaction_that_is_taken_back(delta: DeltaSandbox, compacted: list[View]) -> None:
     """The files from before it come a second time, which a list of what came and left cannot say."""
     delta.sql("restore table {t} to version as of 1")

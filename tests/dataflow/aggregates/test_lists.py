@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.night import every
 from tests.sandbox import MemorySandbox, Step, checked, rows
 
 # no order of the values of one column puts those of another in order
@@ -33,7 +34,7 @@ PAIRED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", PAIRED)
+@pytest.mark.parametrize("case", every(3, PAIRED))
 def test_lists_pair_values_of_the_same_rows(sandbox: MemorySandbox, case: str) -> None:
     """Protects from pairs that are in no row, also after deletions."""
     sandbox.sources({"t": ("k int, id int, v int, s string", FIRST)})
