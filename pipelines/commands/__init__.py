@@ -1,1 +1,1 @@
-"""Share what commands need (opening, progress, rendering, exit codes, Dagster), and do new, branch and backfill."""
+"""Share what commands need (opening, progress, rendering, exit codes, Dagster); do new, branch, backfill and host."""

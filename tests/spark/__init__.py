@@ -1,1 +1,1 @@
-"""Tests of Java, Delta's jars, the Spark session, the shared session and the doctor."""
+"""Tests of Java, Delta's jars, the Spark session, warm hosts and the doctor."""
