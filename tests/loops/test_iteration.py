@@ -221,7 +221,7 @@ def test_keys_that_come_and_go(sandbox: MemorySandbox) -> None:
 def test_a_declared_contraction_that_is_not(sandbox: MemorySandbox) -> None:
     """An error that cannot be promised is not published."""
     view = halved(sandbox, factor="0.9", error=1e-3, contraction=0.6)
-    with pytest.raises(NotConvergedError, match=r"to 0\.9 of it"):
+    with pytest.raises(NotConvergedError, match=r"a step left 0\.9 of a difference, which is more\. Declare a greater"):
         view.refresh()
 
 
