@@ -164,7 +164,7 @@ def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
     part = pipeline.declaration.spark
     asked = part.model_dump(include={"memory"}, exclude_none=True)
     sources = pipeline.declaration.sources.items()
-    streams = {name: source.stream.path for name, source in sources if source.stream and source.stream.path}
+    streams = {name: source.stream.path or source.stream.format for name, source in sources if source.stream}
     return doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from pipelines.declaration.places import substitute
+from pipelines.declaration.reading import DeclarationError
 from pipelines.declaration.sources import Source
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ def declare(source: Source) -> SourceDeclaration:
         "append_only": source.append_only,
     }
     if source.stream is not None:
-        given: Any = source.stream.model_dump(include=COMMON)
+        given: Any = source.stream.model_dump(include={*COMMON, "key"})
+        given["options"] = {name: option(name, value) for name, value in given["options"].items()}
         return Stream(**given, schema=source.stream.schema_ddl, **keys)
     if source.files is None:
         return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
@@ -30,3 +34,11 @@ def declare(source: Source) -> SourceDeclaration:
     given = files.model_dump(include={*COMMON, "partition_by"})
     given |= {"schema": files.schema_ddl, "invariant": source.invariant}
     return Files(**given, expire=files.expire and Expire(files.expire.column, files.expire.after), **keys)
+
+
+def option(name: str, value: str) -> str:
+    """Return the value of a stream's option with its variables; raises DeclarationError for one that is not set."""
+    try:
+        return substitute(value, os.environ)
+    except ValueError as error:
+        raise DeclarationError(f"the option `{name}` of a stream: {error}.") from None

@@ -19,8 +19,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from incremental.algebra.local_path import is_uri, local_path
+from incremental.algebra.sources.streams import KAFKA
 from incremental.spark.cache import SetupError, cache_folder
-from incremental.spark.jars import jars_folder
+from incremental.spark.jars import jars_folder, kafka_package
 from incremental.spark.java import provide_java
 
 GIGABYTE = 1 << 30
@@ -52,7 +53,7 @@ def examine(
     """Run all checks, in the order in which starting a session would fail.
 
     warehouse: its folder or URI. memory: the session's heap, such as "2g". settings: Spark settings of the session.
-    streams: the folders of streams of files, by source.
+    streams: the folders of streams of files, and the formats of others, by source.
     """
     return (
         _python(),
@@ -141,7 +142,22 @@ def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
     return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ". Free some space.")
 
 
+def _kafka(source: str) -> Finding:
+    try:
+        package = kafka_package()
+    except PackageNotFoundError as error:
+        return Finding("stream", False, f"There is no connector for the stream {source}: {error}")
+    if list(package.folder.glob("*.jar")):
+        return Finding("stream", True, f"Source {source} is a stream of Kafka, whose connector is in {package.folder}.")
+    said = f"Source {source} is a stream of Kafka, whose connector (11 MB) the first landing downloads."
+    return Finding("stream", True, said)
+
+
 def _stream(source: str, folder: str) -> Finding:
+    if folder == KAFKA:
+        return _kafka(source)
+    if not is_uri(folder) and not Path(folder).is_absolute():
+        return Finding("stream", True, f"Source {source} is a stream of {folder}, which only Spark can check.")
     if is_uri(folder) or Path(folder).is_dir() or "*" in folder:
         return Finding("stream", True, f"Source {source} is a stream of the files that are added to {folder}.")
     return Finding("stream", False, f"The folder {folder} of the stream {source} does not exist. Create it.")

@@ -1,4 +1,4 @@
-"""Provide Delta Lake's jars for the installed version of delta-spark, downloaded once into the cache.
+"""Provide the jars that Spark lacks, downloaded once into the cache: Delta Lake's, and the connector of Kafka.
 
 delta-spark asks Ivy for 33 jars at every start, most of which Spark includes itself. Here Spark's own resolution runs
 once, in a separate process, so that the user's mirrors, proxies and repositories are honoured, and leaves out what
@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,63 +23,102 @@ from incremental.spark.trust_store import trust_options
 
 # Dependencies of Delta's jars that Spark includes, in its own versions.
 CARRIED_BY_SPARK = "com.*:*,org.*:*,commons-*:*,javax.*:*,jakarta.*:*,io.airlift:*"
+# The same for the connector of Kafka, whose own jars are of org.apache too.
+CARRIED_BESIDE_KAFKA = (
+    "org.apache.hadoop:*,org.lz4:*,at.yawk.lz4:*,org.xerial.snappy:*,org.slf4j:*,com.*:*,org.scala-lang:*,"
+    "org.scala-lang.modules:*"
+)
 COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "UnknownHost", "not found", "Exception")
 
 
+@dataclass(frozen=True)
+class Package:
+    """A package of jars: its coordinate, those of its dependencies that Spark includes, and its name in messages."""
+
+    coordinate: str
+    carried: str
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its jars, which may not exist yet."""
+        _, artifact, number = self.coordinate.split(":")
+        return cache_folder("jars") / f"{artifact}-{number}"
+
+    @property
+    def first(self) -> str:
+        """How the name of its own jar begins, as Ivy stores it."""
+        group, artifact, _ = self.coordinate.split(":")
+        return f"{group}_{artifact}"
+
+
+def delta_package() -> Package:
+    """Return Delta Lake for the installed delta-spark, as delta-spark itself names it, for the one Scala of Spark 4."""
+    number, spark = version("delta-spark"), ".".join(version("pyspark").split(".")[:2])
+    artifact = "delta-spark_2.13" if number.startswith("4.0.") else f"delta-spark_{spark}_2.13"
+    return Package(f"io.delta:{artifact}:{number}", CARRIED_BY_SPARK, "Delta Lake")
+
+
+def kafka_package() -> Package:
+    """Return Spark's connector of Kafka for the installed pyspark."""
+    coordinate = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+    return Package(coordinate, CARRIED_BESIDE_KAFKA, "the Kafka connector")
+
+
 def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
-    """Return the paths of the jars that add Delta Lake to Spark, downloading them first if the cache has none.
+    """Return the paths of the jars that add Delta Lake to Spark; see `provide_jars`."""
+    return provide_jars(delta_package(), java)
+
+
+def provide_jars(package: Package, java: Java | None = None) -> tuple[Path, ...]:
+    """Return the paths of a package's jars, downloading them first if the cache has none.
 
     java: runs the download; found automatically by default. Safe for concurrent processes and interruptions: the
     folder of jars appears complete or not at all. Raises SetupError if they are missing and cannot be downloaded.
     """
-    folder = jars_folder()
+    folder = package.folder
     if not folder.is_dir():
         with filelock.FileLock(cache_folder("jars") / "fetch.lock"):
             if not folder.is_dir():  # another process may have fetched them meanwhile
-                _fetch(java or provide_java(), folder)
+                _fetch(java or provide_java(), package)
     return tuple(sorted(folder.glob("*.jar")))
 
 
 def jars_folder() -> Path:
     """Return the folder of the jars for the installed delta-spark, which may not exist yet."""
-    return cache_folder("jars") / f"{_artifact()}-{version('delta-spark')}"
+    return delta_package().folder
 
 
-def _artifact() -> str:
-    if version("delta-spark").startswith("4.0."):
-        return "delta-spark_2.13"  # as delta-spark itself names it, for the one Scala of Spark 4
-    return f"delta-spark_{'.'.join(version('pyspark').split('.')[:2])}_2.13"
-
-
-def _fetch(java: Java, folder: Path) -> None:
+def _fetch(java: Java, package: Package) -> None:
     with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as made:
         place = Path(made)
-        said = _resolve(java, place)
+        said = _resolve(java, place, package)
         jars = sorted((place / "ivy" / "jars").glob("*.jar"))
-        if not any(jar.name.startswith(f"io.delta_{_artifact()}") for jar in jars):
+        if not any(jar.name.startswith(package.first) for jar in jars):
             raise SetupError(
-                f"Delta Lake's jars ({delta_coordinate()}) could not be downloaded: {_reason(said)}. "
-                f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {folder}."
+                f"the jars of {package.name} ({package.coordinate}) could not be downloaded: {_reason(said)}. "
+                f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {package.folder}."
             )
         whole = place / "jars"
         whole.mkdir()
         for jar in jars:
             shutil.move(jar, whole / jar.name)
-        whole.replace(folder)
+        whole.replace(package.folder)
 
 
 def delta_coordinate() -> str:
     """Return the name under which Ivy and Maven know Delta Lake for the installed version."""
-    return f"io.delta:{_artifact()}:{version('delta-spark')}"
+    return delta_package().coordinate
 
 
-def _resolve(java: Java, place: Path) -> str:
+def _resolve(java: Java, place: Path, package: Package) -> str:
     """Resolve the jars into `place` by spark-submit of an empty program; returns its output."""
     nothing = place / "nothing.py"
     nothing.write_text("")
     environment = os.environ | launch_environment(java)
     command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[1]"]
-    command += ["--packages", delta_coordinate(), "--exclude-packages", CARRIED_BY_SPARK]
+    command += ["--packages", package.coordinate]
+    command += ["--exclude-packages", package.carried] if package.carried else []
     command += ["--conf", f"spark.jars.ivy={place / 'ivy'}"]
     options = trust_options(java, place)
     if options:

@@ -14,10 +14,11 @@
           expire: {column: day, after: 30 days}    optional: close event time older than the newest by this much
       clicks:
         stream:                                    a stream of Spark's; each landing takes what has arrived
-          format: json                             json, csv, text, parquet or orc, or another that Spark streams
-          path: data/clicks                        of these formats: a folder to which files are moved, or a URI
+          format: json                             json, csv, text, parquet, orc, kafka, or another that Spark streams
+          path: data/clicks                        of files: a folder to which files are moved, or a URI
           schema: id INT, page STRING              as of files; so are malformed and quarantine_limit
-          options: {maxFilesPerTrigger: 100}       optional, Spark's options of the stream
+          options: {maxFilesPerTrigger: 100}       optional, Spark's options of the stream; a value may be ${VARIABLE}
+          key: id                                  of a compacted Kafka topic: the column that is the messages' key
       shops:
         delta: s3a://lake/shops                    a Delta table, whoever writes it, by its path
         invariant: true                            never changes: no change of it is computed

@@ -19,7 +19,7 @@ from incremental.algebra.secrets import INSTEAD, has_password
 from incremental.algebra.table_name import table_name_fault
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def locate(path: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -27,7 +27,7 @@ def locate(path: str, folder: Path, environment: Mapping[str, str]) -> str:
 
     ValueError if a variable is not set or nothing is left.
     """
-    text = _fill(path, environment)
+    text = substitute(path, environment)
     if not text.strip():
         raise ValueError("the path is empty. Name a folder")
     if CONTROL.search(text):
@@ -41,9 +41,9 @@ def locate(path: str, folder: Path, environment: Mapping[str, str]) -> str:
     return os.path.normpath(folder / Path(text).expanduser())
 
 
-def _fill(text: str, environment: Mapping[str, str]) -> str:
+def substitute(text: str, environment: Mapping[str, str]) -> str:
     """Substitute the variables in a text; raises ValueError for one that is not set."""
-    filled = _VARIABLE.sub(lambda found: _variable(found, environment), text)
+    filled = VARIABLE.sub(lambda found: _variable(found, environment), text)
     if "${" in filled:
         raise ValueError("`${` opens a variable that is not closed or not a name. Write ${NAME} or ${NAME:-default}")
     return filled
@@ -70,7 +70,7 @@ def _local(path: str) -> str:
 
 def _table(name: str, info: ValidationInfo) -> str:
     context: Mapping[str, Any] = info.context or {}
-    filled = _fill(name, context.get("environment", os.environ))
+    filled = substitute(name, context.get("environment", os.environ))
     if fault := table_name_fault(filled):
         raise ValueError(f"{fault}, in `delta:`")
     return filled

@@ -14,8 +14,10 @@ from typer.testing import CliRunner, Result
 from assets import factory, keys
 from assets.automation import arrivals
 from assets.resources import SparkResource
-from pipelines import catalogue, cli
+from incremental.api import Stream
+from pipelines import catalogue, cli, source_objects
 from pipelines.commands import branching
+from pipelines.declaration.reading import DeclarationError
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -96,3 +98,50 @@ def test_the_doctor_looks_for_the_folder(home: Path) -> None:
     (finding,) = [each for each in catalogue.examine_setup(pipeline) if each.name == "stream"]
     assert not finding.ok
     assert finding.sentence == f"The folder {home}/in of the stream clicks does not exist. Create it."
+
+
+KAFKA = """\
+sources:
+  clicks:
+    stream:
+      format: kafka
+      schema: id INT, page STRING
+      options:
+        kafka.bootstrap.servers: ${SERVERS:-localhost:9092}
+        kafka.sasl.jaas.config: ${LOGIN}
+        subscribe: clicks
+      key: id
+warehouse: warehouse
+"""
+
+
+def test_secrets_of_kafka_are_read_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from passwords in listings, and from a login that is missing without a word."""
+    write(tmp_path, "clicks", KAFKA, sql=PAGES)
+    pipeline = catalogue.load("clicks", tmp_path)
+    monkeypatch.setenv("LOGIN", 'login required password="hunter2";')
+    stream = source_objects.declare(pipeline.declaration.sources["clicks"])
+    assert isinstance(stream, Stream)
+    assert stream.options["kafka.sasl.jaas.config"].endswith('password="hunter2";')
+    assert (stream.options["kafka.bootstrap.servers"], stream.key) == ("localhost:9092", "id")
+    assert "hunter2" not in json.dumps(catalogue.facts("clicks", pipeline))
+    monkeypatch.delenv("LOGIN")
+    with pytest.raises(DeclarationError, match=r"option `kafka.sasl.jaas.config` of a stream: .* LOGIN is not set"):
+        source_objects.declare(pipeline.declaration.sources["clicks"])
+    (finding,) = [each for each in catalogue.examine_setup(pipeline) if each.name == "stream"]
+    assert finding.sentence.startswith("Source clicks is a stream of Kafka, whose connector ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("${LOGIN}", 'password="hunter2";', "`kafka.sasl.jaas.config` looks like a secret, which does not belong"),
+        ("key: id", "key: user", "`key` names `user`, not a column of the schema"),
+        ("        subscribe: clicks\n", "", "a stream of kafka has one of the options `subscribe`"),
+    ],
+)
+def test_invalid_streams_of_kafka(tmp_path: Path, old: str, new: str, says: str) -> None:
+    write(tmp_path, "clicks", KAFKA.replace(old, new), sql=PAGES)
+    with pytest.raises(DeclarationError, match=says) as found:
+        catalogue.load("clicks", tmp_path)
+    assert "hunter2" not in str(found.value)

@@ -53,7 +53,7 @@ def resolves(place: Path, *names: str) -> str:
 def test_present_jars_are_not_fetched(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches: list[Path] = []
 
-    def resolve(_java: Java, place: Path) -> str:
+    def resolve(_java: Java, place: Path, _package: jars.Package) -> str:
         fetches.append(place)
         return resolves(place, NEEDED[0])
 
@@ -65,7 +65,7 @@ def test_present_jars_are_not_fetched(empty_cache: Path, monkeypatch: pytest.Mon
 
 
 def test_interrupted_fetch_leaves_nothing(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_java: Java, place: Path) -> str:
+    def interrupted(_java: Java, place: Path, _package: jars.Package) -> str:
         resolves(place, NEEDED[0])
         raise KeyboardInterrupt
 
@@ -77,7 +77,7 @@ def test_interrupted_fetch_leaves_nothing(empty_cache: Path, monkeypatch: pytest
 
 def test_failed_fetch_says_why_and_what_to_do(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = ":: resolving\n\tServer access error at a place (no route)\n\tUNRESOLVED DEPENDENCIES\n"
-    monkeypatch.setattr(jars, "_resolve", lambda _java, _place: said)
+    monkeypatch.setattr(jars, "_resolve", lambda _java, _place, _package: said)
     with pytest.raises(SetupError) as caught:
         jars.delta_jars(Java(empty_cache, 17, "JAVA_HOME"))
     message = str(caught.value)

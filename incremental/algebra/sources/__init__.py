@@ -16,7 +16,7 @@ from incremental.algebra.sources.files import (
     option_fault,
     quarantine_fault,
 )
-from incremental.algebra.sources.streams import Stream, stream_fault
+from incremental.algebra.sources.streams import Stream, key_fault, stream_fault
 from incremental.algebra.sources.tables import Delta
 
 SourceDeclaration = Delta | Files | Stream
@@ -39,7 +39,22 @@ def check_source(name: str, declaration: object) -> SourceDeclaration:
 
 
 __all__ = [
-    "DURATION", "MARKED_FORMATS", "SINGLE_VARIANT", "Delta", "Expire", "Files", "ForeignKey", "Format", "Malformed",
-    "SourceDeclaration", "Stream", "check_source", "format_fault", "is_name", "option_fault", "quarantine_fault",
+    "DURATION",
+    "MARKED_FORMATS",
+    "SINGLE_VARIANT",
+    "Delta",
+    "Expire",
+    "Files",
+    "ForeignKey",
+    "Format",
+    "Malformed",
+    "SourceDeclaration",
+    "Stream",
+    "check_source",
+    "format_fault",
+    "is_name",
+    "key_fault",
+    "option_fault",
+    "quarantine_fault",
     "stream_fault",
 ]  # fmt: skip

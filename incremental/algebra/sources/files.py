@@ -36,7 +36,7 @@ _TEXT_OPTIONS = (
     "singleVariantColumn timeFormat timeZone timestampFormat timestampNTZFormat "
 )
 # Spark's reader options by format, which ignores others
-_OPTIONS = {
+READER_OPTIONS = {
     "csv": _TEXT_OPTIONS + "charToEscapeQuoteEscaping codec columnPruning comment delimiter emptyValue enforceSchema "
     "escape escapeQuotes extension header ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace inferSchema inputBufferSize "
     "maxCharsPerColumn maxColumns nanValue negativeInf nullValue positiveInf preferDate quote quoteAll sep "
@@ -157,7 +157,7 @@ def option_fault(format: str, options: Mapping[str, str]) -> str:
 
     A name with a dot is a setting of Hadoop's, which Spark passes on.
     """
-    known = {name.lower(): name for name in _OPTIONS.get(format, "").split()}
+    known = {name.lower(): name for name in READER_OPTIONS.get(format, "").split()}
     for name in options:
         if because := _FIXED_OPTIONS.get(name.lower()):  # Spark ignores the case
             return f"`{name}` cannot be an option: {because}"

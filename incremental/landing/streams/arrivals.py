@@ -6,6 +6,7 @@ batch that is run again after a crash is not written again. The records are stor
 | format | columns |
 | --- | --- |
 | json, text | the record as text, its file |
+| kafka | the message's value and key, its topic, partition, offset and timestamp |
 | csv | the declared columns c0, c1, …; of a malformed record its text; its file |
 | others | the declared columns c0, c1, … |
 """
@@ -22,7 +23,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from incremental.algebra.errors import SourceError
 from incremental.algebra.secrets import mask_secrets
 from incremental.algebra.sources import Stream
-from incremental.algebra.sources.streams import FILE_OPTIONS
+from incremental.algebra.sources.files import READER_OPTIONS
+from incremental.algebra.sources.streams import KAFKA
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Table
@@ -30,13 +32,14 @@ from incremental.landing.formats.formats import DEFAULTS
 from incremental.landing.formats.malformed_reason import CORRUPT, PERMISSIVE
 from incremental.landing.parse_errors import reason_of
 from incremental.landing.reader import FILE
+from incremental.landing.streams.kafka import RECORD, read_kafka
 from incremental.landing.streams.position import Reading
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes
 
-RECORD = "__record"
 TEXTS = ("json", "text")  # formats whose records are stored as text
 TEXT_OPTIONS = {"encoding", "charset", "compression", "linesep", "wholetext"}  # of these, in lower case, to read lines
+LOSS = "failOnDataLoss"  # in Spark's message
 EVER = "36500d"  # by default Spark ignores files that are a week older than the newest one
 
 
@@ -80,6 +83,8 @@ class Intake:
 
     def _arriving(self) -> DataFrame:
         """Return the stream's records with the columns that are stored."""
+        if self.stream.format == KAFKA:
+            return read_kafka(self.spark, kafka_options(self.stream.options))
         read = self._stream()
         if self.stream.format in TEXTS:
             return read.select(F.col("value").alias(RECORD), file_path(read))
@@ -113,13 +118,21 @@ class Intake:
         """Return the error for a stream that Spark could not read, or a table that it could not write."""
         what = f"source {self.name} was not landed: Spark could not read its stream"
         fix = "Correct it, or the declaration, and land again; nothing of it is lost"
-        return SourceError(f"{what}: {mask_secrets(reason_of(causes(error)))}. {fix}.", f"{what}. {fix}.")
+        messages = causes(error)
+        if any(LOSS in message for message in messages):
+            fix = "Messages were deleted before they were landed: replay the source, to land those that are left"
+        return SourceError(f"{what}: {mask_secrets(reason_of(messages))}. {fix}.", f"{what}. {fix}.")
 
 
-def parsing_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that parse a record: not those that find files and lines."""
-    others = TEXT_OPTIONS | {name.lower() for name in FILE_OPTIONS}
-    return {name: value for name, value in options.items() if name.lower() not in others}
+def parsing_options(options: Mapping[str, str], format: str = "json") -> dict[str, str]:
+    """Return the options that parse a record: not those that find files and lines, or messages."""
+    known = {name.lower() for name in READER_OPTIONS["csv" if format == "csv" else "json"].split()} - TEXT_OPTIONS
+    return {name: value for name, value in options.items() if name.lower() in known}
+
+
+def kafka_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that find messages."""
+    return {name: value for name, value in options.items() if name not in parsing_options(options)}
 
 
 def file_path(read: DataFrame) -> Column:

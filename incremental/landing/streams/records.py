@@ -6,29 +6,41 @@
 | put � for bytes that are not UTF-8 | the line |
 | put NULL for a value of another type | the line |
 | put NULL for a column that is in the names of folders (`day=1/`) | the line |
+
+Messages of Kafka are the same, and malformed too without a value, or without a key that fits its column. With a `key`,
+a message without a value deletes the row of its key.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from incremental.algebra.sources import Stream
+from incremental.algebra.sources.streams import KAFKA, PARSED_FORMATS
 from incremental.algebra.sqltext import quoted
 from incremental.landing.formats.formats import DEFAULTS
 from incremental.landing.formats.malformed_reason import CORRUPT, PERMISSIVE, MalformedReason
+from incremental.landing.parse_errors import NO_RECORD
 from incremental.landing.reader import FILE
-from incremental.landing.streams.arrivals import RECORD, parsing_options
+from incremental.landing.streams.arrivals import parsing_options
+from incremental.landing.streams.kafka import KEY, OFFSET, RECORD, own_column, own_columns
 
-PARSED, REASON = "__parsed", "__reason"
+PARSED, GONE, LATEST = "__parsed", "__gone", "__latest"
 SEVERAL_VALUES = "text follows its JSON value"
 NOT_UTF8 = "it is not UTF-8"
 IN_FOLDER = "its file is in a folder that names a column, as Files(…, partition_by=…) reads it"
+NO_KEY, NO_VALUE = "it has no key", "it has no value"
 ROWS, MALFORMED = "rows", "malformed"
+
+Fault = tuple[Column, str]
+"""A condition of a malformed record, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -42,71 +54,142 @@ class Split:
     @property
     def can_fail(self) -> bool:
         """Whether records can be malformed."""
-        return self.stream.format in ("csv", "json", "text")
+        return self.stream.format in PARSED_FORMATS
 
     def rows(self) -> DataFrame:
-        """Return the rows, with the declared columns."""
+        """Return the rows, with the declared columns; with a key, the latest one of each, unless it was deleted."""
         if not self.can_fail:
             return self.arrived.select(*self._stored_columns())
-        return self._read().where(F.col(CORRUPT).isNull()).select(*map(quoted, self.schema.names))
+        fitting = self._read().where(F.col(CORRUPT).isNull()) if self.stream.key is None else self._latest()
+        return fitting.where(~F.col(GONE)).select(*map(quoted, self.schema.names))
+
+    def changes(self) -> DataFrame:
+        """Return the latest row of each key, and in GONE whether it is deleted."""
+        return self._latest()
 
     def malformed(self) -> DataFrame:
-        """Return the malformed records: origin, the record as it arrived, and the reason."""
+        """Return the malformed records: origin, offset in it, the record as it arrived, and the reason."""
         broken = self._read().where(F.col(CORRUPT).isNotNull())
-        return broken.select(F.col(FILE).alias("file"), F.col(CORRUPT).alias("row"), self._reason().alias("reason"))
+        offset = F.col(OFFSET) if self.stream.format == KAFKA else F.lit(None)
+        details = {"file": F.col(FILE), "line": offset.cast("bigint"), "row": F.col(CORRUPT), "reason": self._reason()}
+        return broken.select(*(value.alias(name) for name, value in details.items()))
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of rows and of malformed records."""
+        """Return the number of records that fit and of malformed ones."""
         fits = F.col(CORRUPT).isNull()
         found = self._read().agg(F.count_if(fits).alias(ROWS), F.count_if(~fits).alias(MALFORMED)).first()
         assert found is not None
         return int(found[ROWS]), int(found[MALFORMED])
 
+    def _latest(self) -> DataFrame:
+        assert self.stream.key is not None
+        read = self._read().where(F.col(CORRUPT).isNull())
+        columns = F.struct(*map(quoted, self.schema.names), GONE)
+        order = F.struct(OFFSET, "_timestamp")  # a key has one partition, in which offsets grow
+        latest = read.groupBy(quoted(self.stream.key)).agg(F.max_by(columns, order).alias(LATEST))
+        return latest.select(f"{LATEST}.*")
+
     def _read(self) -> DataFrame:
-        """Return the declared columns, FILE, and in CORRUPT the text of a malformed record."""
+        """Return the stored columns beside the declared ones, GONE, and in CORRUPT the text of a malformed record."""
+        never = F.lit(False).alias(GONE)
         match self.stream.format:
             case "csv":
-                return self.arrived.select(*self._stored_columns(), CORRUPT, FILE)
+                return self.arrived.select(*self._stored_columns(), CORRUPT, FILE, never)
             case "text":
                 (name,) = self.schema.names
                 broken = F.when(~F.is_valid_utf8(RECORD), F.make_valid_utf8(RECORD))
-                return self.arrived.select(F.col(RECORD).alias(name), broken.alias(CORRUPT), FILE)
+                return self.arrived.select(F.col(RECORD).alias(name), broken.alias(CORRUPT), FILE, never)
             case _:
                 return self._read_json()
 
     def _read_json(self) -> DataFrame:
-        fields = [StructField(field.name, field.dataType) for field in self.schema]
-        marked = StructType([*fields, StructField(CORRUPT, StringType())])
-        options = {**parsing_options(self.stream.options), **PERMISSIVE}
-        lines = self.arrived.where(F.col(RECORD).rlike(r"\S"))
-        read = lines.withColumn(PARSED, F.from_json(RECORD, marked, options))
-        names = [F.col(PARSED)[name].alias(name) for name in self.schema.names]
-        fault = F.col(PARSED)[CORRUPT].isNotNull() | ~self._is_one_value | self._is_in_folder
-        broken = F.when(fault, F.make_valid_utf8(RECORD))
-        return read.select(*names, broken.alias(CORRUPT), FILE, RECORD)
+        fields = [*self._fields, StructField(CORRUPT, StringType())]
+        lines = self.arrived if self._is_kafka else self.arrived.where(F.col(RECORD).rlike(r"\S"))
+        parsed = F.from_json(self._text, StructType(fields), {**parsing_options(self.stream.options), **PERMISSIVE})
+        read = lines.withColumn(PARSED, parsed)
+        unparsed = F.col(PARSED)[CORRUPT].isNotNull() if self._fields else F.lit(False)
+        fault = reduce(lambda one, other: one | other[0], self._faults, unparsed)
+        broken = F.when(F.coalesce(fault, F.lit(False)), F.coalesce(F.make_valid_utf8(self._text), F.lit("")))
+        gone = F.col(RECORD).isNull() if self.stream.key else F.lit(False)
+        stored = [name for name in self.arrived.columns if name not in self.schema.names]
+        columns = [self._column(field).alias(field.name) for field in self.schema]
+        return read.select(*columns, broken.alias(CORRUPT), gone.alias(GONE), PARSED, *stored)
+
+    def _column(self, field: StructField) -> Column:
+        if field.name == self.stream.key:
+            return F.col(KEY).cast("string").try_cast(field.dataType)
+        if self._is_kafka and own_columns(StructType([field])):
+            return own_column(field)
+        return F.col(PARSED)[field.name]
 
     @property
-    def _is_one_value(self) -> Column:
-        """Whether a record is one JSON value in UTF-8; within brackets Spark's parser reads all of it."""
-        within = F.concat(F.lit("["), F.col(RECORD), F.lit("]"))
+    def _is_kafka(self) -> bool:
+        return self.stream.format == KAFKA
+
+    @property
+    def _text(self) -> Column:
+        """The record as text, which may be invalid UTF-8."""
+        return F.col(RECORD).cast("string")
+
+    @property
+    def _fields(self) -> list[StructField]:
+        """The columns that are fields of the JSON value."""
+        others = {field.name for field in own_columns(self.schema)} if self._is_kafka else set[str]()
+        fields = [field for field in self.schema if field.name not in others | {self.stream.key}]
+        return [StructField(field.name, field.dataType) for field in fields]
+
+    @property
+    def _faults(self) -> list[Fault]:
+        """The faults of a record that its parser does not find, in the order in which they are told."""
+        if not self._is_kafka:
+            in_folder = F.col(FILE).rlike(f"/({'|'.join(map(re.escape, self.schema.names))})=[^/]*/")
+            return [(~F.is_valid_utf8(RECORD), NOT_UTF8), (in_folder, IN_FOLDER), *self._value_faults]
+        return [*self._key_faults, *(self._value_faults if self._fields else []), *self._text_faults]
+
+    @property
+    def _value_faults(self) -> list[Fault]:
+        """A record is one JSON value; within brackets Spark's parser reads all of it."""
+        within = F.concat(F.lit("["), self._text, F.lit("]"))
         listed = F.from_json(within, "ARRAY<STRING>", parsing_options(self.stream.options))
-        return F.is_valid_utf8(RECORD) & (F.coalesce(F.size(listed), F.lit(0)) == 1)
+        several = F.col(RECORD).isNotNull() & (F.coalesce(F.size(listed), F.lit(0)) != 1)
+        none = [] if self.stream.key else [(F.col(RECORD).isNull(), NO_VALUE)]
+        none += [(~self._text.rlike(r"\S"), NO_RECORD)]
+        return [*none, (several & F.col(PARSED)[CORRUPT].isNull(), SEVERAL_VALUES)]
 
     @property
-    def _is_in_folder(self) -> Column:
-        """Whether a folder in the path of a record's file has the name of a column."""
-        return F.col(FILE).rlike(f"/({'|'.join(map(re.escape, self.schema.names))})=[^/]*/")
+    def _key_faults(self) -> list[Fault]:
+        if self.stream.key is None:
+            return []
+        field = self.schema[self.stream.key]
+        wrong = f"its key is not a valid {field.dataType.simpleString().upper()}"
+        return [
+            (F.col(KEY).isNull(), NO_KEY),
+            (~F.is_valid_utf8(F.col(KEY).cast("string")), NOT_UTF8),
+            (self._column(field).isNull(), wrong),
+        ]
+
+    @property
+    def _text_faults(self) -> list[Fault]:
+        """The texts of a message that are not UTF-8."""
+        texts = [own_column(field) for field in own_columns(self.schema) if field.dataType == StringType()]
+        texts += [self._text] if self._fields else []
+        return [(~F.is_valid_utf8(text), NOT_UTF8) for text in texts]
 
     def _reason(self) -> Column:
         if self.stream.format == "text":
             return F.lit(NOT_UTF8)
-        options = {**DEFAULTS.get(self.stream.format, {}), **parsing_options(self.stream.options)}
-        told = MalformedReason("csv" if self.stream.format == "csv" else "json", list(self.schema), options).column()
+        options = {**DEFAULTS.get(self.stream.format, {}), **parsing_options(self.stream.options, self.stream.format)}
         if self.stream.format == "csv":
-            return told
-        record = F.from_json(RECORD, StructType([StructField(CORRUPT, StringType())]), PERMISSIVE)
-        fault = F.when(~F.is_valid_utf8(RECORD), NOT_UTF8).when(self._is_in_folder, IN_FOLDER)
-        return fault.when(record[CORRUPT].isNull() & ~self._is_one_value, SEVERAL_VALUES).otherwise(told)
+            return MalformedReason("csv", list(self.schema), options).column()
+        return self._json_reason(MalformedReason("json", self._fields, options).column())
+
+    def _json_reason(self, parsed: Column) -> Column:
+        """Return the reason for a malformed record; parsed: that of its value, read again."""
+        fields: Sequence[StructField] = self._fields
+        reason = F.lit(None).cast("string")
+        for condition, words in reversed(self._faults):
+            reason = F.when(condition, words).otherwise(reason)
+        return F.coalesce(reason, parsed) if fields else reason
 
     def _stored_columns(self) -> list[Column]:
         """Return the stored columns by their declared names."""

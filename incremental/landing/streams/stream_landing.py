@@ -26,18 +26,22 @@ from pyspark.sql.types import StringType, StructType
 from incremental.algebra.errors import SourceError
 from incremental.algebra.results.report import Landing
 from incremental.algebra.sources import Stream
+from incremental.algebra.sources.streams import KAFKA
+from incremental.algebra.sqltext import quoted
 from incremental.lake.commit_tag import Mark
 from incremental.lake.durable import lock, make_private
 from incremental.lake.files import needs_mapping
-from incremental.lake.protocol import Table
+from incremental.lake.protocol import Clause, Table
 from incremental.landing.folder import UNPARTITIONED
 from incremental.landing.landing import LOCK_SECONDS, types
 from incremental.landing.parse_errors import shorten
 from incremental.landing.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
 from incremental.landing.streams.arrivals import Intake
+from incremental.landing.streams.kafka import column_fault
 from incremental.landing.streams.position import Reading, list_readings, split_mark
-from incremental.landing.streams.records import Split
+from incremental.landing.streams.records import GONE, Split
+from incremental.spark.checkpoint import computed_once
 from incremental.telemetry.events import log_work
 
 
@@ -172,7 +176,7 @@ class StreamLandings:
         mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
         replaced = landing == 1 and reading.number > 0 and self.table.version() is not None
         if taken is None or version is None:
-            rows, counted = self._no_rows(), Landed()
+            split, rows, counted = None, self._no_rows(), Landed()
         else:
             split = Split(self.stream, self._schema, taken.at(version))
             counted = Landed(*split.counts()) if split.can_fail else Landed(self._rows_in(taken, version))
@@ -180,6 +184,8 @@ class StreamLandings:
             rows = split.rows()
         if replaced:
             self._replace(reading, rows, mark)
+        elif split is not None and self.stream.key is not None and self.table.version() is not None:
+            self._merge(split, mark)
         else:
             self.table.append(rows, mark, None, needs_mapping(rows.columns))
         reading.note(landing, self.stream.identity)
@@ -196,6 +202,14 @@ class StreamLandings:
             self.quarantine.clear("true")
         self.table.touch(mark)
 
+    def _merge(self, split: Split, mark: Mark) -> None:
+        """Replace and delete the rows of keys by their latest messages."""
+        key = quoted(self.stream.key or "")
+        values = {quoted(name): f"u.{quoted(name)}" for name in self._schema.names}
+        clauses = [Clause("delete", f"u.{GONE}", {}), Clause("update", None, values)]
+        with computed_once(split.changes()) as latest:
+            self.table.merge(latest, f"t.{key} = u.{key}", [*clauses, Clause("insert", f"NOT u.{GONE}", values)], mark)
+
     def _put_apart(self, split: Split, count: int, mark: Mark, replaced: bool) -> None:
         """Add malformed records to the quarantine; raises SourceError where they are not to be there."""
         table = self.quarantine.table
@@ -208,12 +222,8 @@ class StreamLandings:
             raise self._malformed_error(
                 split, count, f", and more than the {limit:,} rows that its quarantine may hold"
             )
-        nothing = F.lit(None)
-        details = {"partition": F.lit(UNPARTITIONED), "file": "file", "line": nothing.cast("BIGINT"), "row": "row"}
-        details |= {"reason": "reason", "quarantined_at": F.current_timestamp()}
-        records = split.malformed().select(
-            *((F.col(value) if isinstance(value, str) else value).alias(name) for name, value in details.items())
-        )
+        partition, now = F.lit(UNPARTITIONED).alias("partition"), F.current_timestamp().alias("quarantined_at")
+        records = split.malformed().select(partition, "*", now)
         self.quarantine.add(records, mark, replaced)
 
     def _malformed_error(self, split: Split, count: int, also: str = "") -> SourceError:
@@ -222,7 +232,8 @@ class StreamLandings:
         records = "record does" if count == 1 else "records do"
         what = f"source {self.name} was not landed: {count:,} {records} not fit the declared schema{also}"
         fix = "Declare `malformed: quarantine` and land again, or correct the stream or the schema and replay it."
-        shown = f"the first one in {first['file']}: {shorten(first['reason'])}, in {shorten(first['row'])}"
+        offset = "" if first["line"] is None else f", offset {first['line']}"
+        shown = f"the first one in {first['file']}{offset}: {shorten(first['reason'])}, in {shorten(first['row'])}"
         return SourceError(f"{what}, {shown}. {fix}", f"{what}. {fix}")
 
     def _rows_in(self, taken: Table, version: int) -> int:
@@ -257,6 +268,8 @@ class StreamLandings:
                 f"source {self.name}: a stream of text has one column of type STRING, its lines. Declare that, and "
                 "split it in the query."
             )
+        if self.stream.format == KAFKA and (fault := column_fault(schema, self.stream.key)):
+            raise SourceError(f"source {self.name}: {fault}.")
         return schema
 
 

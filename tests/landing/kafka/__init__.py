@@ -1,0 +1,1 @@
+"""Kafka as a stream, with a broker of its own."""
