@@ -13,7 +13,21 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
+from incremental.algebra.errors import (
+    BusyError,
+    CatalogError,
+    ChangedQueryError,
+    DeltafoldError,
+    DeltafoldWarning,
+    LostSparkError,
+    NotConvergedError,
+    QueryError,
+    RefusedError,
+    SourceError,
+    StateError,
+    StorageError,
+    UsageError,
+)
 from incremental.algebra.local_path import local_path
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.results.address import Address, is_same_name, sql_name_fault
@@ -192,7 +206,8 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 
 __all__ = [
-    "Address", "Delta", "DeltafoldError", "Description", "Expire", "Files", "ForeignKey", "Landing", "Mrql", "Policy",
-    "Report", "Status", "Stream", "Tuning", "Upkeep", "Verification", "View", "Warehouse", "fixpoint", "iterate",
-    "nearest", "start",
+    "Address", "BusyError", "CatalogError", "ChangedQueryError", "Delta", "DeltafoldError", "DeltafoldWarning",
+    "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql", "NotConvergedError", "Policy",
+    "QueryError", "RefusedError", "Report", "SourceError", "StateError", "Status", "StorageError", "Stream", "Tuning",
+    "Upkeep", "UsageError", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.errors import QueryError, Refusal, RefusedError, SourceError
+from incremental.algebra.errors import Refusal, RefusedError, SourceError, UsageError
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Column, SourceRead
 from incremental.algebra.plan.answer_columns import find_group_key, find_partition_key
@@ -277,15 +277,15 @@ class Compilation:
 
 
 def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
-    """Raise QueryError for an invalid view name or unknown options."""
+    """Raise UsageError for an invalid view name or unknown options."""
     if not is_name(name):
-        raise QueryError(f"invalid view name {name!r}. Use letters, digits and underscores.")
+        raise UsageError(f"invalid view name {name!r}. Use letters, digits and underscores.")
     if policy not in get_args(Policy):
-        raise QueryError(f"unknown policy {policy!r}. Use incremental, auto or definition.")
+        raise UsageError(f"unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):
-        raise QueryError(f"unknown publication {publish!r}. Use auto or table.")
+        raise UsageError(f"unknown publication {publish!r}. Use auto or table.")
     if on_change not in get_args(OnChange):
-        raise QueryError(f"on_change cannot be {on_change!r}. Use refuse or rebuild.")
+        raise UsageError(f"on_change cannot be {on_change!r}. Use refuse or rebuild.")
 
 
 def order(key: Ordering) -> SparkColumn:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.errors import SourceError, UsageError
 from incremental.algebra.plan import Column
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Report, Verification
@@ -251,16 +251,16 @@ class View:
 
 
 def check_versions(versions: object) -> None:
-    """Raise QueryError for versions that are not numbers by source."""
+    """Raise UsageError for versions that are not numbers by source."""
     given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
     if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
-        raise QueryError(
+        raise UsageError(
             f"invalid versions {versions!r}. Give Delta version numbers by source, such as {{'orders': 12}}."
         )
 
 
 def check_chunk(chunk: int | None) -> int | None:
-    """Return the bytes of a part; raises QueryError for less than 1."""
+    """Return the bytes of a part; raises UsageError for less than 1."""
     if chunk is not None and chunk < 1:
-        raise QueryError(f"invalid chunk of {chunk} bytes. Give 1 or more, or None for no limit.")
+        raise UsageError(f"invalid chunk of {chunk} bytes. Give 1 or more, or None for no limit.")
     return chunk

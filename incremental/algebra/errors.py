@@ -24,6 +24,10 @@ class DeltafoldError(Exception):
         return str(self) if self._logged is None else self._logged
 
 
+class UsageError(DeltafoldError):
+    """An argument of a call has a value that cannot be used."""
+
+
 class DeltafoldWarning(UserWarning):
     """Work that continues in another way than requested; the message has cause and fix, like an error's."""
 
@@ -33,7 +37,7 @@ class SourceError(DeltafoldError):
 
 
 class BusyError(DeltafoldError):
-    """Another process is refreshing this view."""
+    """Another process works on the same view, source, folder or host."""
 
 
 class LostSparkError(DeltafoldError):

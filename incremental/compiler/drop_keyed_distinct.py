@@ -1,4 +1,4 @@
-"""Pass: drop a DISTINCT whose rows a declared primary key already distinguishes (DESIGN section 5, invariants).
+"""Pass: drop a DISTINCT whose rows a declared primary key already distinguishes.
 
     δ k, c (R)   →   π k, c (R)   where k contains a whole primary key of the one source that R reads row by row
 

@@ -1,4 +1,4 @@
-"""Pass: rewrite DISTINCT aggregates as group-bys one level down (DESIGN section 5, count distinct).
+"""Pass: rewrite DISTINCT aggregates as group-bys one level down (count distinct).
 
     γ k; f(distinct d), g(x)   →   γ k; f(d'), g(x')  over  π k, NULL, x (R)  ∪  π k, d, NULL (γ k, d (R))
 

@@ -24,12 +24,13 @@ class Operator:
 
 # Spark's class names of aggregates, the argument types by which each is classified, and its name in SQL
 AGGREGATES = (
-    ("sum", "int", "sum"), ("count", "int", "count"), ("average", "int", "avg"),
-    ("stddevsamp", "int", "stddev of ints"), ("variancesamp", "int", "variance of ints"),
+    ("count", "int", "count"), ("sum", "int", "sum and avg of integers and decimals"),
+    ("stddevsamp", "int", "stddev and variance of TINYINT to INT"),
     ("bitxoragg", "int", "bit_xor"), ("min", "int", "min"),
     ("max", "int", "max"), ("minby", "int", "min_by"), ("maxby", "int", "max_by"),
     ("bitandagg", "int", "bit_and and bool_and"), ("bitoragg", "int", "bit_or and bool_or"),
-    ("stddevsamp", "double", "stddev of doubles"), ("variancesamp", "double", "variance of doubles"),
+    ("sum", "double", "sum and avg of doubles (for deleted NaN, infinities and huge numbers alone)"),
+    ("stddevsamp", "double", "stddev and variance of doubles and BIGINT"),
     ("covsample", "double", "covar"), ("corr", "double", "corr"), ("percentile", "int", "percentile, median"),
     ("mode", "int", "mode"), ("collectlist", "int", "collect_list"), ("collectset", "int", "collect_set"),
     ("listagg", "string", "listagg"), ("approximatepercentile", "int", "approx_percentile"),

@@ -1,4 +1,4 @@
-"""Compute the change of a plan from its leaves before, after and their changes (DESIGN section 5; DBSP section 3).
+"""Compute the change of a plan from its leaves before, after and their changes (DBSP section 3).
 
 `before`, `after` and `change` of any node are lazy relations, and `after = before + change`.
 

@@ -275,7 +275,7 @@ class Translation:
         return Unsupported(kind, kind, reason, subject, children, columns, " ~ ".join(details))
 
     def _join_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
-        """Join a plan with the one row of each uncorrelated scalar subquery (DESIGN section 4)."""
+        """Join a plan with the one row of each uncorrelated scalar subquery."""
         joined = child
 
         def replace(node: J) -> J | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.algebra.errors import DeltafoldError, StateError, UsageError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
@@ -164,7 +164,8 @@ def upkeep(
 ) -> Upkeep:
     """Maintain a view's tables under its lock; inputs: the sources of its query.
 
-    Raises StateError if an epoch is unfinished or there is none, BusyError if another process works on the view.
+    Raises UsageError for negative hours, StateError if an epoch is unfinished or there is none, BusyError if another
+    process works on the view.
     """
     with update_metrics(store, inputs, attempt=False), log_work("upkeep", {"view": store.view}) as work:
         work.result = done = maintain_locked(store, mode_policy, hours, progress)
@@ -175,7 +176,7 @@ def maintain_locked(store: Store, mode_policy: ModePolicy, hours: float, progres
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     if not 0 <= hours < math.inf:
-        raise StateError(f"view {view} cannot retain {hours:g} hours. Give 0 or more.")
+        raise UsageError(f"view {view} cannot retain {hours:g} hours. Give 0 or more.")
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
         last = store.journal.last()
         if last is None:

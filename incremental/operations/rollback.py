@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import StateError
+from incremental.algebra.errors import StateError, UsageError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.results.report import Report
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
@@ -50,17 +50,17 @@ class Rollback:
     def rebucket(self, buckets: int, progress: Progress | None) -> Report:
         """Rewrite the last epoch's tables with a number of buckets, without reading the sources.
 
-        Raises StateError if that epoch is unfinished, or there is none, or it has this number of buckets already.
+        Raises UsageError for a number that is impossible or the present one, StateError if that epoch is unfinished.
         """
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
-            raise StateError(f"view {view} cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
+            raise UsageError(f"view {view} cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
         with self._lock("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
                 raise StateError(f"view {view} has no finished epoch. Refresh it first.")
             if last.intent.buckets == buckets:
-                raise StateError(f"view {view} is stored in {buckets} buckets already. Choose another number.")
+                raise UsageError(f"view {view} is stored in {buckets} buckets already. Choose another number.")
             work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
         return report
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import QueryError, UsageError
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.pruning import is_exact
 
@@ -45,12 +45,12 @@ def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: in
     """Return a sample by the key, or by the whole row if there is no key; None for a share of 1.
 
     keys: the columns that the query groups by. Only columns whose equal values have the same bits can be hashed.
-    Raises QueryError for an invalid share, and if no column can be hashed.
+    Raises UsageError for an invalid share, QueryError if no column can be hashed.
     """
     if share == 1:
         return None
     if not 1 / PARTS <= share <= 1:
-        raise QueryError(f"invalid share {share}. Give more than 0, up to 1.")
+        raise UsageError(f"invalid share {share}. Give more than 0, up to 1.")
     exact = [field.name for field in schema if is_exact(field.dataType)]
     columns = tuple(name for name in keys if name in exact) or tuple(exact)
     if not columns:

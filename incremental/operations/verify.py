@@ -149,6 +149,6 @@ def measured_text(point: MeasuredPoint | None) -> str:
     """Return what was measured of a loop to a tolerance, for the end of a sentence."""
     if point is None:
         return ""
-    bound = "" if point.bound is None else f", at most {point.bound:.3g} from the fixpoint"
+    bound = "" if point.bound is None else f"; distance from the fixpoint at most {point.bound:.3g}"
     stray = f", {format_count(point.unmatched, 'key')} without a match" if point.unmatched else ""
-    return f"; one more step changes {point.residual:.3g}, {point.allowed:.3g} is allowed{bound}{stray}"
+    return f"; residual {point.residual:.3g}, at most {point.allowed:.3g} is allowed{bound}{stray}"

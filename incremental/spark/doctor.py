@@ -25,6 +25,7 @@ from incremental.spark.jars import jars_folder, kafka_package
 from incremental.spark.java import provide_java
 
 GIGABYTE = 1 << 30
+INSTALL = "Run make setup, or pip install 'deltafold[local]'."
 OLDEST_PYTHON = (3, 11)
 DISTRIBUTION = "deltafold"
 PINNED = ("pyspark", "delta-spark")  # packages whose internals the library uses
@@ -72,7 +73,7 @@ def _python() -> Finding:
     number = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
-        return Finding("Python", False, f"Python is {number}. Install {wanted} or later, then run make setup.")
+        return Finding("Python", False, f"Python is {number}. Install {wanted} or later, then make setup.")
     return Finding("Python", True, f"Python is {number}.")
 
 
@@ -80,10 +81,14 @@ def _packages() -> Finding:
     try:
         wanted, found = required_versions(), {name: version(name) for name in PINNED}
     except PackageNotFoundError as error:
-        return Finding("packages", False, f"{error.name} is not installed. Run make setup.")
+        return Finding("packages", False, f"{error.name} is not installed. {INSTALL}")
     for name, releases in wanted.items():
         if not releases.contains(found[name]):
-            return Finding("packages", False, f"{name} is {found[name]}, and {releases} is wanted. Run make setup.")
+            return Finding(
+                "packages",
+                False,
+                f"{name} is {found[name]}, and {releases} is wanted. {INSTALL}",
+            )
     return Finding("packages", True, ", ".join(map(" ".join, found.items())) + " are installed.")
 
 

@@ -79,7 +79,7 @@ def launch_environment(java: Java) -> dict[str, str]:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SetupError("The package pyspark is not installed. Run make setup.")
+        raise SetupError("The package pyspark is not installed. Run make setup, or pip install 'deltafold[local]'.")
     return {
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(Path(spec.origin).parent),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.errors import SourceError, UsageError
 from incremental.algebra.sources import Files
 from incremental.compilation import check_options
 from incremental.view import check_versions
@@ -25,7 +25,7 @@ OPTIONS = {"name": "v", "policy": "auto", "publish": "auto", "on_change": "refus
 )
 def test_options_of_a_view(option: str, value: str, said: str) -> None:
     """Protects from a misspelling that is found the next night."""
-    with pytest.raises(QueryError, match=said):
+    with pytest.raises(UsageError, match=said):
         check_options(**{**OPTIONS, option: value})
 
 
@@ -61,7 +61,7 @@ def test_options_that_a_source_cannot_have(option: str, because: str) -> None:
 @pytest.mark.parametrize("versions", [[0], {"a": "0"}, {"a": True}, 3])
 def test_versions_that_are_not_numbers(versions: Any) -> None:
     """A text or a list would fail deep within a refresh."""
-    with pytest.raises(QueryError, match="Delta version numbers by source"):
+    with pytest.raises(UsageError, match="Delta version numbers by source"):
         check_versions(versions)
     check_versions({"a": 0})
     check_versions(None)

@@ -17,4 +17,4 @@ def test_the_page_has_the_table() -> None:
 def test_aggregates_are_listed_by_their_accumulators() -> None:
     """An accumulator that gets an inverse belongs in another row."""
     assert "count" in ADDITIVE.name and "max" in EXTREME.name and "median" in UNMERGED.name
-    assert "stddev of ints" in ADDITIVE.name and "stddev of doubles" in EXTREME.name
+    assert "variance of TINYINT to INT" in ADDITIVE.name and "variance of doubles and BIGINT" in EXTREME.name

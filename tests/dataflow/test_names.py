@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.errors import QueryError, SourceError, UsageError
 from incremental.api import Delta
 from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, row, rows
@@ -88,7 +88,7 @@ def test_names_of_views_and_sources(sandbox: MemorySandbox) -> None:
     """They become folders and SQL names."""
     sandbox.source("t", "k int", [(1,)])
     for name in ("a b", "../x", "", "1x"):
-        with pytest.raises(QueryError, match="invalid view name"):
+        with pytest.raises(UsageError, match="invalid view name"):
             sandbox.view("select k from t", name)
         with pytest.raises(SourceError, match="invalid source name"):
             sandbox.source(name or "__x", "k int", [])

@@ -277,7 +277,7 @@ def test_the_demo_ends_equal(
         "2013-01-02 again",
         "2013-01-03, late",
     ]
-    assert said.count("equals the batch query") == 3 and "from the fixpoint" in said
+    assert said.count("equals the batch query") == 3 and "distance from the fixpoint" in said
     assert re.search(r"^journeys from or to [A-Z]{3}: [1-9]\d+ before, 0 now$", said, re.MULTILINE)
     cells = said.split("\ninput ")[1].splitlines()[2].split()
     assert all(float(seconds) >= 0 for seconds in cells[-3:])

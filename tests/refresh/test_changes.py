@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
+from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError, UsageError
 from incremental.api import Delta, View
 from incremental.refresh import incremental_refresh
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
@@ -305,9 +305,9 @@ def test_other_buckets(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (6, 0.25), (99, 99)")
     for view in views:
         checked(view)
-    with pytest.raises(StateError, match="in 3 buckets already"):
+    with pytest.raises(UsageError, match="in 3 buckets already"):
         views[0].rebucket(3)
-    with pytest.raises(StateError, match="cannot be stored in 0 buckets"):
+    with pytest.raises(UsageError, match="cannot be stored in 0 buckets"):
         views[0].rebucket(0)
 
 

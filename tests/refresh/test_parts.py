@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import UsageError
 from incremental.api import Delta
 from incremental.refresh import batches, incremental_refresh
 from incremental.store.journal import ChangePart
@@ -152,7 +152,7 @@ def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
     sandbox.source("t", "k int", [(1,)])
     view = sandbox.view("select k from t")
     for work in (view.refresh, view.rebuild):
-        with pytest.raises(QueryError, match=r"invalid chunk of 0 bytes. Give 1 or more"):
+        with pytest.raises(UsageError, match=r"invalid chunk of 0 bytes. Give 1 or more"):
             work(chunk=0)
     assert not view.history()
 
