@@ -74,7 +74,7 @@ $(DAGSTER)/dagster.yaml: dagster.yaml
 # Resolves the pins of pyproject.toml again (no addresses go in: not even in comments).
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 
-constraints:
+constraints: $(READY)
 	$(PIN) pyproject.toml --all-extras --output-file constraints.txt
 	printf 'setuptools\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
 

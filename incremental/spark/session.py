@@ -160,7 +160,7 @@ def _launch(settings: dict[str, str]) -> SparkSession:
             gateway = cast(Any, java_gateway).launch_gateway(public, {"stdout": log, "stderr": log})
         except PySparkRuntimeError as error:
             raise SetupError(
-                f"Spark's Java ({java.origin}) ended at its start. Read the cause in {log_file()}, and remove it."
+                f"Spark's Java ({java.origin}) ended at its start. See {log_file()} for the cause, then start again."
             ) from error
         SparkContext(conf=whole, gateway=gateway)  # secrets are not on the command line, which every user can list
     return SparkSession.builder.getOrCreate()

@@ -162,10 +162,10 @@ def test_limits(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda f: iterate(f, lambda x: x), "got no end"),
+        (lambda f: iterate(f, lambda x: x), "nothing that ends it"),
         (lambda f: iterate(f, lambda x: x, times=2, residual=0.1), "times, residual"),
         (lambda f: iterate(f, lambda x: x, error=0.1, key="k"), "Pass one of"),
-        (lambda f: iterate(f, lambda x: x, error=0.1, contraction=1.0, key="k"), "shrinks nothing"),
+        (lambda f: iterate(f, lambda x: x, error=0.1, contraction=1.0, key="k"), "out of range"),
         (lambda f: iterate(f, lambda x: x, residual=0.1), "Pass key"),
         (lambda f: iterate(f, lambda x: x, residual=0.1, key="k", norm="l2"), "unknown norm"),  # type: ignore
         (lambda f: iterate(f, lambda x: x.select("k"), times=1), "types int, and the start has"),

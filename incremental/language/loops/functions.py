@@ -103,11 +103,12 @@ def iterate(
     chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
     if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
         raise QueryError(
-            f"iterate got {', '.join(chosen) or 'no end'}{', contraction' if contraction is not None else ''}. "
+            f"iterate has {', '.join(chosen) or 'nothing that ends it'}"
+            f"{', contraction' if contraction is not None else ''}. "
             "Pass one of times=n, residual=ε, or error=ε with contraction=c."
         )
     if contraction is not None and not 0 <= contraction < 1:
-        raise QueryError(f"the contraction {contraction} of iterate shrinks nothing. Pass a number from 0 to below 1.")
+        raise QueryError(f"the contraction {contraction} of iterate is out of range. Pass a number from 0 to below 1.")
     if norm not in get_args(Norm):
         raise QueryError(f"unknown norm {norm!r} of iterate. Use sum, mean or max.")
     if times is not None:
