@@ -28,8 +28,9 @@ HELP = """\
 Keeps the answers of the declared pipelines up to date by processing only changed data.
 
 Exit codes: 0 success; 1 the view does not equal the batch query; 2 invalid usage, declaration or query;
-3 query refused by the compiler; 4 error in a source, its data, the stored state, the catalog or the disk; 5 busy:
-another process refreshes this view; 75 Spark ended during the work: run again; 70 any other error.
+3 query refused by the compiler, or changed since the view was built; 4 error in a source, its data, the stored state,
+the catalog or the disk, or a loop that does not end; 5 busy: another process works on the same; 70 any other error;
+75 Spark ended during the work: run again.
 
 Pipelines are read from $DELTAFOLD_PIPELINES, else from ./pipelines, else from the built-in examples.
 If $DAGSTER_HOME is set, commands report landings, refreshes and verifications to that Dagster instance.

@@ -43,9 +43,9 @@ def test_help_documents_the_exit_codes() -> None:
         in said
     )
     assert (
-        "3 query refused by the compiler; 4 error in a source, its data, the stored state, the catalog or the disk; "
-        "5 busy: another process refreshes this view; 75 Spark ended during the work: run again; 70 any other error."
-        in said
+        "3 query refused by the compiler, or changed since the view was built; 4 error in a source, its data, the "
+        "stored state, the catalog or the disk, or a loop that does not end; 5 busy: another process works on the "
+        "same; 70 any other error; 75 Spark ended during the work: run again." in said
     )
 
 
