@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Files, Stream, Warehouse
+from incremental.lake.protocol import Lake
 from tests.crash.points import Killed, Stop, watched
 from tests.night import night
 
@@ -92,7 +93,7 @@ BAD = {
 }
 
 
-def test_malformed_records(spark: SparkSession, tmp_path: Path) -> None:
+def test_malformed_records(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from values that become NULL, from the second object of a line, and from good records lost with bad."""
     strict = Clicks(spark, tmp_path)
     strict.click(1)
@@ -117,7 +118,7 @@ def test_malformed_records(spark: SparkSession, tmp_path: Path) -> None:
     assert lenient.warehouse.quarantined() == {"clicks": 9}
 
 
-def test_csv_and_text(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_and_text(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from headers that are landed, from rows of other widths, and from lines that are lost."""
     rows = Clicks(spark, tmp_path / "csv", format="csv", malformed="quarantine", options={"maxFilesPerTrigger": "1"})
     rows.put("a.csv", "id,page", "1,x", "q,y", "2,z,3", '4,"two', 'lines"')
@@ -159,7 +160,7 @@ def test_any_stream_of_sparks(spark: SparkSession, tmp_path: Path) -> None:
         ticks.warehouse.land("clicks")
 
 
-def test_a_replay_replaces_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_replay_replaces_all_rows(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from rows that stay after their file was corrected, and from old quarantine."""
     clicks = Clicks(spark, tmp_path, malformed="quarantine")
     clicks.click(1, 2)
@@ -217,7 +218,7 @@ def test_a_lost_position_is_refused(spark: SparkSession, tmp_path: Path) -> None
         warehouse.land("clicks")
 
 
-def test_a_source_of_files_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_of_files_is_no_stream(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from the rows of another declaration under a stream's."""
     clicks = Clicks(spark, tmp_path)
     clicks.click(1)

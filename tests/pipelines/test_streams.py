@@ -15,6 +15,7 @@ from assets import factory, keys
 from assets.automation import arrivals
 from assets.resources import SparkResource
 from incremental.api import Stream
+from incremental.lake.protocol import Lake
 from pipelines import catalogue, cli, source_objects
 from pipelines.commands import branching
 from pipelines.declaration.reading import DeclarationError
@@ -48,7 +49,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return home
 
 
-def test_commands_land_a_stream(home: Path, spark: SparkSession) -> None:
+def test_commands_land_a_stream(in_memory: Lake, home: Path, spark: SparkSession) -> None:
     """Protects from a replay of a stream that nobody named, and from a landing that says nothing of what arrived."""
     (home / "in" / "a.json").write_text('{"id":1,"page":"a"}\n{"id":2,"page":"a"}\nbad\n')
     lines = call("run", "clicks").stdout.splitlines()
@@ -66,7 +67,7 @@ def test_commands_land_a_stream(home: Path, spark: SparkSession) -> None:
     assert call("verify", "clicks").exit_code == 0
 
 
-def test_dagster_lands_a_stream(home: Path, spark: SparkSession) -> None:
+def test_dagster_lands_a_stream(in_memory: Lake, home: Path, spark: SparkSession) -> None:
     """Protects from a run that refreshes without what has arrived."""
     pipeline = catalogue.load("clicks", home.parent)
     defined = factory.build({"clicks": pipeline}, {}, SparkResource())

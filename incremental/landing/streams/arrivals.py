@@ -40,6 +40,7 @@ from incremental.spark.java_errors import causes
 TEXTS = ("json", "text")  # formats whose records are stored as text
 TEXT_OPTIONS = {"encoding", "charset", "compression", "linesep", "wholetext"}  # of these, in lower case, to read lines
 LOSS = "failOnDataLoss"  # in Spark's message
+UNKNOWN = "UnknownReason"  # Spark's word for an exception whose class is of a connector added to it while it runs
 EVER = "36500d"  # by default Spark ignores files that are a week older than the newest one
 
 
@@ -119,9 +120,13 @@ class Intake:
         what = f"source {self.name} was not landed: Spark could not read its stream"
         fix = "Correct it, or the declaration, and land again; nothing of it is lost"
         messages = causes(error)
+        reason, replay = mask_secrets(reason_of(messages)), "replay the source, to land those that are left"
         if any(LOSS in message for message in messages):
-            fix = "Messages were deleted before they were landed: replay the source, to land those that are left"
-        return SourceError(f"{what}: {mask_secrets(reason_of(messages))}. {fix}.", f"{what}. {fix}.")
+            fix = f"Messages were deleted before they were landed: {replay}"
+        elif any(UNKNOWN in message for message in messages):
+            reason = "its messages cannot be fetched, for a reason that is in Spark's log"
+            fix = f"If some were deleted before they were landed, {replay}; else land again"
+        return SourceError(f"{what}: {reason}. {fix}.", f"{what}. {fix}.")
 
 
 def parsing_options(options: Mapping[str, str], format: str = "json") -> dict[str, str]:

@@ -56,10 +56,15 @@ class Split:
         """Whether records can be malformed."""
         return self.stream.format in PARSED_FORMATS
 
-    def rows(self) -> DataFrame:
-        """Return the rows, with the declared columns; with a key, the latest one of each, unless it was deleted."""
+    def rows(self, all_fit: bool) -> DataFrame:
+        """Return the rows, with the declared columns; with a key, the latest one of each, unless it was deleted.
+
+        all_fit: no record is malformed, so that none is examined again.
+        """
         if not self.can_fail:
             return self.arrived.select(*self._stored_columns())
+        if self.stream.key is None and all_fit:
+            return self._read().select(*map(quoted, self.schema.names))
         fitting = self._read().where(F.col(CORRUPT).isNull()) if self.stream.key is None else self._latest()
         return fitting.where(~F.col(GONE)).select(*map(quoted, self.schema.names))
 

@@ -181,7 +181,7 @@ class StreamLandings:
             split = Split(self.stream, self._schema, taken.at(version))
             counted = Landed(*split.counts()) if split.can_fail else Landed(self._rows_in(taken, version))
             self._put_apart(split, counted.malformed, mark, replaced)
-            rows = split.rows()
+            rows = split.rows(counted.malformed == 0)
         if replaced:
             self._replace(reading, rows, mark)
         elif split is not None and self.stream.key is not None and self.table.version() is not None:

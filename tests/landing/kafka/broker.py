@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from incremental.landing.streams.kafka import add_connector
 from incremental.spark.jars import Package, provide_jars
 from incremental.spark.java import provide_java
 
@@ -35,11 +36,11 @@ num.partitions=2
 class Broker:
     """A broker whose messages survive its process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "") -> None:
         folder.mkdir()
         self._folder, (port, controller) = folder, free_ports(2)
         self._settings = folder / "server.properties"
-        self._settings.write_text(SETTINGS.format(port, controller, folder / "data"))
+        self._settings.write_text(SETTINGS.format(port, controller, folder / "data") + settings)
         self.port, self.address = port, f"127.0.0.1:{port}"
         self._java(FORMAT, "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._settings)).wait()
         self.start()
@@ -63,6 +64,7 @@ class Broker:
 
     def send(self, spark: SparkSession, topic: str, rows: list[tuple[str | None, str | None]]) -> None:
         """Send messages (key, value); those of one key stay in order."""
+        add_connector(spark)
         frame = spark.createDataFrame(rows, "key STRING, value STRING").coalesce(1)
         frame.write.format("kafka").option("kafka.bootstrap.servers", self.address).option("topic", topic).save()
 

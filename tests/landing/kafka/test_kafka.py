@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Stream, Warehouse
-from incremental.landing.streams.kafka import add_connector
+from incremental.spark.host.keeper import publish
 from tests.landing.kafka.broker import Broker
 from tests.landing.kafka.child import clicks
 from tests.night import night
@@ -26,8 +26,7 @@ pytestmark = night
 
 
 @pytest.fixture(scope="module")
-def broker(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    add_connector(spark)
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     made = Broker(tmp_path_factory.mktemp("kafka") / "broker")
     yield made
     made.kill()
@@ -41,16 +40,7 @@ def test_each_message_is_landed_once(spark: SparkSession, broker: Broker, tmp_pa
         messages = [(f"k{n % 7}", f'{{"id":{n}}}' if n % 50 else "bad") for n in range(sent, sent + 300)]
         broker.send(spark, "clicks", list(messages))
         sent, bad = sent + 300, bad + 6
-        command = [sys.executable, "-m", "tests.landing.kafka.child", str(tmp_path / "warehouse"), broker.address]
-        before = len(commits(landed))
-        child = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, start_new_session=True)
-        until = time.monotonic() + 180
-        while len(commits(landed)) < before + batches:
-            assert child.poll() is None and time.monotonic() < until
-            time.sleep(0.02)
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        assert child.stdout is not None and b"landed" not in child.stdout.read()
+        kill_after(batches, landed, str(tmp_path / "warehouse"), broker.address)
     warehouse = Warehouse(spark, tmp_path / "warehouse")
     warehouse.source("clicks", clicks(broker.address, 1000))
     view = warehouse.view("n", "select id % 10 k, count(*) n, sum(id) s from clicks group by all")
@@ -70,6 +60,33 @@ def test_each_message_is_landed_once(spark: SparkSession, broker: Broker, tmp_pa
     assert warehouse.replay("clicks").rows == len(found) + 1
     view.refresh()
     assert view.verify().ok
+
+
+def kill_after(batches: int, landed: Path, *arguments: str) -> None:
+    """Land in a process of its own, and kill it with its Java after so many batches."""
+    command = [sys.executable, "-m", "tests.landing.kafka.child", *arguments]
+    before = len(commits(landed))
+    child = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + 180
+    while len(commits(landed)) < before + batches:
+        assert child.poll() is None and time.monotonic() < until
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert child.stdout is not None and b"landed" not in child.stdout.read()
+
+
+def test_a_guest_that_is_killed(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Protects from the stream of a dead process, which goes on in a shared Spark beside the next landing."""
+    publish(spark, tmp_path / "host.json")
+    broker.send(spark, "guests", [(f"k{n % 7}", f'{{"id":{n}}}') for n in range(400)])
+    landed = tmp_path / "warehouse" / "landed" / "clicks"
+    kill_after(2, landed, str(tmp_path / "warehouse"), broker.address, str(tmp_path / "host.json"))
+    warehouse = Warehouse(spark, tmp_path / "warehouse")
+    warehouse.source("clicks", clicks(broker.address, 1000, "guests"))
+    warehouse.land("clicks")
+    rows = warehouse.tables()["clicks"]
+    assert sorted(row.id for row in rows.at(rows.version() or 0).collect()) == list(range(400))
 
 
 def commits(landed: Path) -> list[Path]:
@@ -102,6 +119,45 @@ def test_a_compacted_topic(spark: SparkSession, broker: Broker, tmp_path: Path) 
     warehouse.replay("people")
     view.refresh()
     assert view.verify().ok
+
+
+FORGETFUL = """\
+log.retention.ms=1000
+log.roll.ms=1000
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=500
+log.segment.delete.delay.ms=100
+"""
+
+
+def test_messages_that_were_deleted_unread(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from messages that Kafka deleted before a landing, which nobody would miss."""
+    forgetful = Broker(tmp_path / "broker", FORGETFUL)
+    try:
+        warehouse = Warehouse(spark, tmp_path / "warehouse")
+        warehouse.source("clicks", clicks(forgetful.address, 1000))
+        forgetful.send(spark, "clicks", [("k", '{"id":1}')])
+        warehouse.land("clicks")  # which may come too late for it
+        forgetful.send(spark, "clicks", [("k", '{"id":2}')])
+        wait_until_empty(spark, forgetful)
+        forgetful.send(spark, "clicks", [("k", '{"id":3}')])
+        with pytest.raises(SourceError, match=r"deleted before they were landed.* replay the source"):
+            warehouse.land("clicks")
+        wait_until_empty(spark, forgetful)
+        assert warehouse.replay("clicks").rows == 0
+        rows = warehouse.tables()["clicks"]
+        assert rows.at(rows.version() or 0).isEmpty()
+    finally:
+        forgetful.kill()
+
+
+def wait_until_empty(spark: SparkSession, broker: Broker) -> None:
+    """Wait until the topic has no message left."""
+    options = {"kafka.bootstrap.servers": broker.address, "subscribe": "clicks"}
+    until = time.monotonic() + 120
+    while spark.read.format("kafka").options(**options).load().count():
+        assert time.monotonic() < until
+        time.sleep(0.5)
 
 
 def test_no_broker_and_no_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
