@@ -193,7 +193,7 @@ def test_rebuilt_by_policy(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPat
     assert (checked(new).verdict, new.history()[-1].because) == ("applied", ())
     report = checked(sandbox.view(nested, on_change="rebuild"))
     assert (report.verdict, report.generation, report.because[0]) == ("rebuilt", 3, "answer column: - v int")
-    with pytest.raises(QueryError, match=r"on_change cannot be 'shout'. Use refuse or rebuild"):
+    with pytest.raises(UsageError, match=r"on_change cannot be 'shout'. Use refuse or rebuild"):
         sandbox.view(nested, on_change="shout")
 
 
