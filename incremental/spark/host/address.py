@@ -15,6 +15,7 @@ from pathlib import Path
 
 from incremental.spark.cache import SetupError
 from incremental.spark.host.process import listens, start_of
+from incremental.spark.host.wanted import find_hosts_folder
 
 COMMAND = "python -m incremental.spark.host"
 LARGEST_FILE = 1 << 16  # bytes
@@ -103,8 +104,9 @@ def withdraw(file: Path, host: Host) -> None:
 
 
 def refuse_host(file: Path, reason: str) -> NoHostError:
-    """Return the error of a host that serves nobody."""
-    return NoHostError(f"Spark host {file}: {reason}. Start it with {COMMAND} {file}")
+    """Return the error of a host that serves nobody; one for certain settings is not started by its file alone."""
+    start = "deltafold host start NAME" if file.parent == find_hosts_folder() else f"{COMMAND} {file}"
+    return NoHostError(f"Spark host {file}: {reason}. Start it with {start}")
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:

@@ -138,7 +138,9 @@ def test_a_process_uses_a_host_as_it_was_told(monkeypatch: pytest.MonkeyPatch) -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert session.start(warm="auto") is session.start(warm="off") is spark
-    with pytest.raises(NoHostError, match=r"there is no such file\. Start it with .*, or let .* `warm: auto`\.$"):
+    with pytest.raises(
+        NoHostError, match=r"there is no such file\. Start it with deltafold host start NAME, or let .* `warm: auto`\.$"
+    ):
         session.start(warm="required")
     write_host(WantedSpark().file, Host(1, "then", 2, "s"))
     assert control.list_running() == []
