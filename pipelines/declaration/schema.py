@@ -7,6 +7,9 @@ Spark checks the rest when the source is opened.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
 
 from pipelines.declaration import types
 
@@ -38,11 +41,19 @@ def schema_columns(ddl: str) -> tuple[str, ...]:
     return tuple(name for name, _ in fields(ddl))
 
 
-def check_types(ddl: str) -> None:
-    """Raise ValueError, with the fix, for a column whose type Spark does not have."""
+def check_types(ddl: str) -> str:
+    """Return the DDL; raises ValueError, with the fix, for a column whose type Spark does not have."""
     for name, kind in fields(ddl):
         if fault := types.type_fault(kind):
             raise ValueError(f"column `{name}` has {fault}")
+    return ddl
+
+
+def check_names_column(key: str, column: str | None, ddl: str) -> None:
+    """Raise ValueError if a key of the declaration names a column that the schema does not have."""
+    columns = schema_columns(ddl)
+    if column is not None and columns and column not in columns:
+        raise ValueError(f"`{key}` names `{column}`, not a column of the schema ({', '.join(columns)}). Correct it")
 
 
 def fields(ddl: str) -> list[tuple[str, str]]:
@@ -65,3 +76,6 @@ def fields(ddl: str) -> list[tuple[str, str]]:
 
 def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+Ddl = Annotated[str, BeforeValidator(as_ddl), AfterValidator(check_types)]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from incremental.algebra.sources import DURATION, Format, Malformed, format_fault, option_fault, quarantine_fault
 from pipelines.declaration import schema
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
 from pipelines.declaration.places import Folder, Location, TableName
 from pipelines.declaration.streams import StreamSource
-from pipelines.declaration.values import Options, Part, PipelineName
+from pipelines.declaration.values import Options, Part, PipelineName, limit_fault
 
 
 class ExpirePart(Part):
@@ -33,7 +31,7 @@ class FilesSource(Part):
 
     path: Folder
     format: Format
-    schema_ddl: Annotated[str, BeforeValidator(schema.as_ddl)] = Field(alias="schema")
+    schema_ddl: schema.Ddl = Field(alias="schema")
     partition_by: str | None = None
     options: Options = Field(default={})
     malformed: Malformed = "fail"
@@ -44,25 +42,15 @@ class FilesSource(Part):
     def _can_quarantine(self) -> FilesSource:
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         fault = option_fault(self.format, self.options) or format_fault(self.format, self.options) or fault
-        if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
-            fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
+        fault = fault or limit_fault(self.model_fields_set, self.malformed)
         if fault:
             raise ValueError(fault)
         return self
 
     @model_validator(mode="after")
     def _expires_by_a_column(self) -> FilesSource:
-        columns = schema.schema_columns(self.schema_ddl)
-        if self.expire is not None and columns and self.expire.column not in columns:
-            known = ", ".join(columns)
-            raise ValueError(f"`expire` names `{self.expire.column}`, not a column of the schema ({known}). Correct it")
+        schema.check_names_column("expire", self.expire and self.expire.column, self.schema_ddl)
         return self
-
-    @field_validator("schema_ddl")
-    @classmethod
-    def _has_columns(cls, ddl: str) -> str:
-        schema.check_types(ddl)
-        return ddl
 
     @field_validator("partition_by")
     @classmethod

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from incremental.algebra.secrets import is_secret
 from incremental.algebra.sources import Malformed, key_fault, stream_fault
 from pipelines.declaration import schema
 from pipelines.declaration.places import VARIABLE, Location
-from pipelines.declaration.values import Part, Text
+from pipelines.declaration.values import Part, Text, limit_fault
 
 
 def _no_secret(options: dict[str, str]) -> dict[str, str]:
@@ -30,7 +30,7 @@ class StreamSource(Part):
 
     format: str
     path: Location | None = None
-    schema_ddl: Annotated[str, BeforeValidator(schema.as_ddl)] = Field(alias="schema")
+    schema_ddl: schema.Ddl = Field(alias="schema")
     options: Annotated[dict[str, Text], AfterValidator(_no_secret)] = Field(default={})
     key: str | None = None
     malformed: Malformed = "fail"
@@ -40,22 +40,12 @@ class StreamSource(Part):
     def _can_be_landed(self) -> StreamSource:
         fault = stream_fault(self.format, self.path, self.options, self.malformed, self.quarantine_limit)
         fault = fault or key_fault(self.format, self.key, False)
-        if not fault and "quarantine_limit" in self.model_fields_set and self.malformed == "fail":
-            fault = "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
+        fault = fault or limit_fault(self.model_fields_set, self.malformed)
         if fault:
             raise ValueError(fault)
         return self
 
     @model_validator(mode="after")
     def _has_its_key(self) -> StreamSource:
-        columns = schema.schema_columns(self.schema_ddl)
-        if self.key is not None and columns and self.key not in columns:
-            known = ", ".join(columns)
-            raise ValueError(f"`key` names `{self.key}`, not a column of the schema ({known}). Correct it")
+        schema.check_names_column("key", self.key, self.schema_ddl)
         return self
-
-    @field_validator("schema_ddl")
-    @classmethod
-    def _has_columns(cls, ddl: str) -> str:
-        schema.check_types(ddl)
-        return ddl

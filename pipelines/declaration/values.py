@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -71,6 +72,13 @@ Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
 Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
 Amount = Annotated[str, AfterValidator(sizes.check_size)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
+
+
+def limit_fault(given: Collection[str], malformed: str) -> str:
+    """Return why a quarantine has a limit without a quarantine; empty if it has none; given: the keys in the file."""
+    if "quarantine_limit" in given and malformed == "fail":
+        return "`quarantine_limit` is for `malformed: quarantine`. Add that, or remove the limit"
+    return ""
 
 
 class Part(BaseModel):

@@ -133,14 +133,21 @@ def format_fault(format: str, options: Mapping[str, str]) -> str:
     return ""
 
 
+def malformed_fault(malformed: str, limit: int) -> str:
+    """Return why a handling of malformed rows, or the limit of a quarantine, cannot be; empty if both can."""
+    if malformed not in get_args(Malformed):
+        return f"malformed is `fail` or `quarantine`, not {malformed!r}. Choose one of them"
+    if malformed == "quarantine" and limit < 1:
+        return f"invalid quarantine_limit {limit}. Give 1 or more, or use `malformed: fail`"
+    return ""
+
+
 def quarantine_fault(malformed: str, limit: int, format: str, options: Mapping[str, str]) -> str:
     """Return why the declared handling of malformed rows is invalid, and the fix; empty if it is valid."""
-    if malformed not in ("fail", "quarantine"):
-        return f"malformed is `fail` or `quarantine`, not {malformed!r}. Choose one of them"
     if malformed == "fail":
         return ""
-    if limit < 1:
-        return f"invalid quarantine_limit {limit}. Give 1 or more, or use `malformed: fail`"
+    if fault := malformed_fault(malformed, limit):
+        return fault
     if format not in MARKED_FORMATS:
         because = "each is read completely or not at all"
         return f"rows of {format} files cannot be quarantined: {because}. Use `malformed: fail`"

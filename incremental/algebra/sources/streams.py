@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import is_uri, local_path
 from incremental.algebra.sources.constraints import ForeignKey, check_declaration
-from incremental.algebra.sources.files import EVERY_ROW, Malformed, option_fault
+from incremental.algebra.sources.files import EVERY_ROW, Malformed, malformed_fault, option_fault
 
 KAFKA = "kafka"
 FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
@@ -162,12 +161,8 @@ def _kafka_fault(names: set[str]) -> str:
 
 
 def _quarantine_fault(format: str, malformed: str, limit: int) -> str:
-    if malformed not in get_args(Malformed):
-        return f"malformed is `fail` or `quarantine`, not {malformed!r}. Choose one of them"
-    if malformed == "fail":
-        return ""
-    if limit < 1:
-        return f"invalid quarantine_limit {limit}. Give 1 or more, or use `malformed: fail`"
-    if format not in PARSED_FORMATS:
+    if fault := malformed_fault(malformed, limit):
+        return fault
+    if malformed == "quarantine" and format not in PARSED_FORMATS:
         return f"records of {format} cannot be quarantined: Spark reads each, or none of them. Use `malformed: fail`"
     return ""
