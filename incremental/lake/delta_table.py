@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
 from incremental.lake.delta_log import latest_snapshot, open_log
-from incremental.lake.delta_versions import snapshot_at
 from incremental.lake.direct_commit import ALL, write_directly
 from incremental.lake.files import Commit, File, Identity, as_removed, needs_mapping
 from incremental.lake.log.actions import to_java
@@ -278,7 +277,8 @@ class DeltaTable:
         latest = self._latest()
         if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
             return latest
+        log = self.log
         try:
-            return snapshot_at(self.log, version)
+            return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:
             raise unreadable_version(self.label, version) from error

@@ -22,7 +22,6 @@ from incremental.language.scalars import Scalars
 from incremental.language.subqueries import has_subquery
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
-from incremental.spark.java_errors import has_method
 
 INTEGERS = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
 WITHOUT_ORDER = {"First", "Last", "NthValue"}  # they take the first row that they see
@@ -182,9 +181,9 @@ class Aggregates:
     def _overflow_mode(self, function: J) -> str:
         """Return Spark's overflow mode of an aggregate: ansi, legacy or try."""
         match catalyst.kind(function):
-            case "Sum" if has_method(function, "evalContext"):  # since Spark 4.1
+            case "Sum":
                 return str(function.evalContext().evalMode().toString()).lower()
-            case "Sum" | "Average":
+            case "Average":
                 return str(function.evalMode().toString()).lower()
             case _:
                 return self._mode

@@ -55,8 +55,7 @@ class Package:
 def delta_package() -> Package:
     """Return Delta Lake for the installed delta-spark, as delta-spark itself names it, for the one Scala of Spark 4."""
     number, spark = version("delta-spark"), ".".join(version("pyspark").split(".")[:2])
-    artifact = "delta-spark_2.13" if number.startswith("4.0.") else f"delta-spark_{spark}_2.13"
-    return Package(f"io.delta:{artifact}:{number}", CARRIED_BY_SPARK, "Delta Lake")
+    return Package(f"io.delta:delta-spark_{spark}_2.13:{number}", CARRIED_BY_SPARK, "Delta Lake")
 
 
 def kafka_package() -> Package:

@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
-
 from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
-from incremental.spark.catalyst import J, JavaError
+from incremental.spark.catalyst import JavaError
 
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
@@ -120,14 +118,3 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
         raise (SourceError if data else DeltafoldError)(
             f"{what}: {reason or type(error).__name__}{advice}", f"{what}: {kind[0] if kind else type(error).__name__}"
         ) from error
-
-
-def has_method(target: J, name: str) -> bool:
-    """Return whether a Java object has a method without parameters, which not every release of Spark or Delta has."""
-    try:
-        getattr(target, name)()
-    except JavaError:
-        return True
-    except Py4JError:
-        return False
-    return True

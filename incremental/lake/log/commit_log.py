@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
-from incremental.lake.delta_versions import commit_files_of
 from incremental.lake.files import Action, Commit, commit_of
 from incremental.lake.log.actions import BATCH
+from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
 MOST_BYTES = 128 << 20  # of commit files that the driver reads; beyond, Spark compares the snapshots
@@ -17,7 +17,7 @@ MOST_BYTES = 128 << 20  # of commit files that the driver reads; beyond, Spark c
 
 def commit_files(spark: SparkSession, log: J, first: int, last: int) -> Iterator[J]:
     """Yield the file of each commit from version `first` to `last`; raises JavaError if one is missing in between."""
-    found = commit_files_of(spark, log, first, last)
+    found = log.getChangeLogFiles(first, last, catalyst.none(spark), True)
     while found.hasNext():
         yield found.next()._2()
 
