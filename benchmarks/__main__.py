@@ -1,10 +1,10 @@
-"""`python -m benchmarks [group-by | join-group-by | loops | tpch | memory] …`: measure, print a table, write JSON."""
+"""`python -m benchmarks [group-by | join-group-by | loops | clusters | tpch | memory] …`: print a table, write JSON."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import group_by, join_group_by, loops, memory, tpch
+from benchmarks import clusters, group_by, join_group_by, loops, memory, tpch
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
@@ -17,6 +17,8 @@ def main() -> None:
         experiment.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of a source, smallest first")
     experiment = experiments.add_parser("loops")
     experiment.add_argument("--edges", type=int, nargs="+", default=loops.SIZES, help="sizes of a graph")
+    experiment = experiments.add_parser("clusters")
+    experiment.add_argument("--points", type=int, nargs="+", default=clusters.SIZES, help="numbers of points")
     experiment = experiments.add_parser("tpch")
     experiment.add_argument("--scale", type=float, nargs="+", default=[1.0, 10.0], help="scale factors")
     experiment.add_argument("--query", type=int, nargs="+", default=list(range(1, 23)), help="numbers of queries")
@@ -33,6 +35,8 @@ def main() -> None:
             tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, chosen.verify)
         case "loops":
             loops.run(chosen.edges)
+        case "clusters":
+            clusters.run(chosen.points)
         case "join-group-by":
             join_group_by.run(chosen.rows)
         case "group-by":

@@ -3,7 +3,7 @@
 | kind | step of the stage | table |
 | --- | --- | --- |
 | levels, set, best | levelled: a last column more, one above that of the rows that it was derived from | candidates |
-| times | as the query has it | the answer |
+| times | as the query has it | the answer; of k-means, centers and sums of each step as well |
 | converged | as the query has it | the answer, one row a key |
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from incremental.algebra.plan import Column, Given, Keep, LoopKind, Plan, Tolerance, Union
+from incremental.algebra.plan import Call, Column, Given, Keep, LoopKind, Plan, Tolerance, Union
 from incremental.algebra.traversal import walk
 
 LEVEL, ACCEPTED = "__level", "__accepted"
@@ -25,6 +25,27 @@ class SideInput:
     plan: Plan
 
 
+STEP, NUMBER = Column("__step", "int"), Column("__number", "int")
+"""The step whose center a row of k-means is, and the number of its cluster, which is the same in all steps."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """A step that is a group-by of points by the nearest center (Euclidean), with aggregates that subtract.
+
+    points: the points over a side input, with their coordinates and the arguments of the aggregates; coordinates: of a
+    point, each with the column of the loop that it is compared with; calls: the aggregates; answer: a plan over
+    `groups` (STEP, NUMBER and the answers of the calls, of all steps) with STEP, NUMBER and the centers that follow.
+    """
+
+    side: Given
+    points: Plan
+    coordinates: tuple[tuple[Column, Column], ...]
+    calls: tuple[Call, ...]
+    groups: Given
+    answer: Plan
+
+
 @dataclass(frozen=True)
 class LoopState:
     """One loop, maintained as a stage; its answer is read as `StateRead(name, columns)`.
@@ -36,6 +57,8 @@ class LoopState:
     tolerance: as in Loop.
     warm: of converged, the double columns that the step computes, whose stored values a refresh starts from; carried:
     those that it passes on unchanged from the loop's own row, taken from init as it is now.
+    clusters: how the step groups points by the nearest center, of times alone; replayed: else why the steps of such a
+    loop are evaluated from the start.
     """
 
     name: str
@@ -52,6 +75,8 @@ class LoopState:
     tolerance: Tolerance | None = None
     warm: tuple[Column, ...] = ()
     carried: tuple[Column, ...] = ()
+    clusters: Clusters | None = None
+    replayed: str = ""
 
     @property
     def inputs(self) -> tuple[Plan, ...]:

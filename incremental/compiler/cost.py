@@ -11,6 +11,7 @@
 | groupwise operator | its own, and twice all of its input |
 | state | its own; all of its input again if groups may have to be recomputed |
 | loop by level | its own; in each round, the part UNSKIPPED of its side inputs |
+| k-means by references | its own, and the start |
 | loop that is replayed or converges | its own; all of its inputs, in each step |
 
 Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning.py). In a
@@ -41,6 +42,7 @@ UNSKIPPED = 0.6
 REWOUND_BYTES, FEW_BYTES = 32e6, 5e6  # an input that is read once for before and after, and a change that allows it
 INEXACT = ("float", "double", "<", "collate", "variant")  # types of which equal values may differ in their bits
 ROUND_SECONDS = 0.3  # one round of a loop
+CLUSTER_ROUNDS = 2  # of k-means whose points need not be read again
 CHANGED_ROUNDS, ALL_ROUNDS = 4, 15  # of a loop that ends by itself: those of a small change, and from the start
 
 
@@ -83,6 +85,8 @@ class _CostModel:
         change, read = sum(each for each, _ in found), sum(each for _, each in found)
         if not change:
             return 0.0, 0.0
+        if loop.clusters is not None:
+            return change, read + self._stored_bytes(loop.init)
         sides = sum(self._stored_bytes(side.plan) for side in loop.sides)
         if not loop.levelled:
             return change, read + self._stored_bytes(loop.init) + self._changed_rounds(loop) * sides
@@ -90,6 +94,8 @@ class _CostModel:
 
     def _changed_rounds(self, loop: LoopState) -> float:
         """Return the rounds that a change is expected to take: those of the last epochs, if there are any."""
+        if loop.clusters is not None:
+            return CLUSTER_ROUNDS
         known = self._volume.rounds.get(loop.name, CHANGED_ROUNDS)
         return loop.limit if loop.kind == "times" else known
 

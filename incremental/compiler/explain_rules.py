@@ -29,9 +29,11 @@ from incremental.algebra.product import flatten_joins, rank_inputs
 from incremental.algebra.program import Verdict
 from incremental.algebra.traversal import source_names, walk
 from incremental.compiler.draft import Draft
+from incremental.compiler.loops.clusters import is_clustered
 from incremental.compiler.loops.notes import loop_notes
 from incremental.compiler.loops.places import is_replayed, reads_loop
 from incremental.compiler.operators import (
+    CLUSTERS,
     CONVERGENCE,
     DISTINCT,
     INNER,
@@ -81,11 +83,15 @@ def _step_rule(plan: Plan, loop: Loop) -> str:
     """Return how a node that reads the rows of a loop is maintained in its step."""
     if isinstance(plan, Given):
         return "the rows of the loop"
+    if is_clustered(loop):
+        return "over the change alone, by the stored centers"
     return STEP_RULE if is_replayed(loop) else "linear, in each round"
 
 
 def loop_rule(loop: Loop) -> str:
     """Return how a loop is maintained."""
+    if is_clustered(loop):
+        return CLUSTERS.rule
     if is_replayed(loop):
         return (REPLAY if loop.kind == "times" else CONVERGENCE).rule
     return (RECURSION if loop.kind == "set" else LEVELS).rule

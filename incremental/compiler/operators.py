@@ -100,6 +100,12 @@ REPLAY = Operator(
     "iterate with times", "the steps are evaluated from the start, and the difference is applied",
     "the answer; the group-bys below the step", "the start and the inputs of the step, in every step", "recomputed",
 )  # fmt: skip
+CLUSTERS = Operator(
+    "iterate with times, of a group-by of points by the nearest center (k-means)",
+    "the change of the points is added to the sums of each step, while its centers are near those that are stored",
+    "the centers of each step and the sums of their points; the answer",
+    "those; all points, in every step, once a center has moved too far", "subtract",
+)  # fmt: skip
 CONVERGENCE = Operator(
     "iterate to a residual or an error", "steps from the stored answer, until the measured residual is small enough",
     REPLAY.state, "the inputs of the step, in every step", "as any change",
@@ -117,6 +123,7 @@ OPERATORS = (
     RECURSION,
     LEVELS,
     REPLAY,
+    CLUSTERS,
     CONVERGENCE,
 )
 

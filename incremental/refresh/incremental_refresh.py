@@ -13,7 +13,7 @@ from incremental.algebra.plan import Plan
 from incremental.algebra.plan.repeats import find_repeats
 from incremental.algebra.program import Program, State
 from incremental.algebra.results.upkeep import VIEW
-from incremental.dataflow.loops.iterated_answer import stored_loop
+from incremental.dataflow.loops.cluster_table import stored_loop
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.publish import stored_bag
 from incremental.dataflow.state_schema import Layout, Stored

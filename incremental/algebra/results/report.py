@@ -39,7 +39,8 @@ class Report(Json):
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
-    rounds: of each loop, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved;
+    rounds: of each loop, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved; `points`:
+    of k-means, how many old points each step read again;
     residuals: of each loop to a tolerance, what each step changed in the loop's norm; the last is that of the answer.
     """
 

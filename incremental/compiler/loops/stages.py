@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from incremental.algebra.errors import Refusal
-from incremental.algebra.loops import LoopState, SideInput
+from incremental.algebra.loops import Clusters, LoopState, SideInput
 from incremental.algebra.plan import (
     Aggregate,
     Column,
@@ -21,6 +21,7 @@ from incremental.algebra.plan import (
     Values,
 )
 from incremental.algebra.traversal import column_names
+from incremental.compiler.loops.clusters import find_clusters
 from incremental.compiler.loops.levels import add_levels
 from incremental.compiler.loops.places import is_replayed, linear_inputs, rewrite_side_inputs
 
@@ -43,10 +44,12 @@ def loop_stage(loop: Loop, split: Callable[[Plan], Plan]) -> LoopState:
     levelled = not is_replayed(loop)
     over_sides = replace(loop, step=rewrite_side_inputs(loop.step, loop.name, cut))
     carried = carried_columns(loop) if loop.kind == "converged" else ()
+    found = find_clusters(over_sides) if loop.kind == "times" else ""
     return LoopState(
         loop.name, loop.kind, init, add_levels(over_sides) if levelled else over_sides.step, tuple(sides),
         loop.columns, loop.keys, loop.limit, levelled, loop.keep, loop.distinct, loop.tolerance,
         warm_columns(loop, carried) if loop.kind == "converged" else (), carried,
+        found if isinstance(found, Clusters) else None, found if isinstance(found, str) else "",
     )  # fmt: skip
 
 

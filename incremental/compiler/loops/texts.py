@@ -12,8 +12,14 @@ def stage_lines(stage: LoopState) -> list[str]:
         stored = f"rows ({columns}) by level, with the number of derivations at each"
         order = "removals first, then additions" if stage.kind == "set" else "levels in rising order"
         return [f"{stage.name}: recursion ({stage.kind}), {order}, at most {stage.limit:,} rounds", f"  keeps {stored}"]
+    if stage.clusters is not None:
+        return [
+            f"{stage.name}: {stage.limit} steps of k-means, by the centers of the last evaluation and their margins",
+            f"  keeps the centers ({columns}) and the sums of their points in each step, and the answer",
+        ]
     if stage.tolerance is None:
-        return [f"{stage.name}: {stage.limit} steps, evaluated from the start", f"  keeps the answer ({columns})"]
+        first = f"{stage.name}: {stage.limit} steps, evaluated from the start ({stage.replayed})"
+        return [first, f"  keeps the answer ({columns})"]
     warm, carried = (", ".join(column.name for column in each) for each in (stage.warm, stage.carried))
     lines = [
         f"{stage.name}: at most {stage.limit} steps, until one changes no more than {stage.tolerance.allowed:g} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -10,7 +11,6 @@ from pyspark.sql import functions as F
 from incremental.algebra.loops import LoopState
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.publish import stored_bag
 from incremental.dataflow.state_schema import Stored
 from incremental.lake.version_diff import Difference
@@ -42,10 +42,10 @@ class IteratedAnswer:
         change = versions.frame(self.row, consolidate=True)
         if WEIGHT not in change.columns:
             change = change.withColumn(WEIGHT, F.lit(1).cast("bigint"))
-        columns = [F.col(quoted(name)) for name in self.row]
-        return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
+        return sum_answer(change, self.row)
 
 
-def stored_loop(loop: LoopState, buckets: int) -> Candidates | IteratedAnswer:
-    """Return how the table of a loop is laid out."""
-    return Candidates(loop, buckets) if loop.levelled else IteratedAnswer(loop, buckets)
+def sum_answer(change: DataFrame, row: Sequence[str]) -> DataFrame:
+    """Return the change of an answer, with one weight for each row that it changes."""
+    columns = [F.col(quoted(name)) for name in row]
+    return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")

@@ -42,13 +42,14 @@ class IterationStage:
         changed = before is None or any(self.rules.has_changed(plan) for plan in loop.inputs)
         if changed and not self.epoch.is_written(loop.name):
             stored = None if before is None else answer.answer(table.at(before))
-            result, change = self._publish(answer, self._iterate(loop, stored), stored)
+            result, change = self._publish(answer, self.iterate(loop, stored), stored)
         after = table.version()
         assert after is not None, f"{loop.name} is written in the first epoch"
         self.leaves.loops[loop.name] = LoopVersions(table, answer, before, after, change)
         return result
 
-    def _iterate(self, loop: LoopState, stored: DataFrame | None) -> Iterated:
+    def iterate(self, loop: LoopState, stored: DataFrame | None) -> Iterated:
+        """Evaluate the steps over the inputs as they are now; stored: the last answer."""
         tuning = self.epoch.tuning
         size = sum(bytes_of(plan, self.leaves.bytes) for plan in loop.inputs)
         small = size <= tuning.local_bytes

@@ -32,6 +32,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
+from incremental.refresh.stages.clustering import ClusteringStage
 from incremental.refresh.stages.iteration import IterationStage
 from incremental.refresh.stages.monoid_laws import check_laws
 from incremental.refresh.stages.recursion import LoopStage
@@ -79,6 +80,7 @@ class Run:
 
     def _loop(self, loop: LoopState) -> None:
         stage = LoopStage if loop.levelled else IterationStage
+        stage = stage if loop.clusters is None else ClusteringStage
         done = stage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints).run(loop)
         if done.rounds:
             self._rounds[loop.name] = rows_by_phase(done.rounds)

@@ -1,0 +1,100 @@
+"""Store k-means: the centers of each step, the sums of their points, and the answer.
+
+| rows | `__step` | the row's columns | `__rows`, `__<call>_<part>` | `__margin` |
+| --- | --- | --- | --- | --- |
+| references | 0 … n − 1 | a center | of the points whose nearest center of this step it is | the least of them |
+| the answer | n | a row | 0 | NULL |
+
+`__number` is that of the cluster, the same in all steps. The margin of a point is how much nearer its nearest center is
+than the next one: if no center moved by more than half of it, the nearest one is the same (triangle inequality). A
+table without references (a center without a number in a coordinate, two equal centers) has the answer alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from incremental.algebra.loops import NUMBER, STEP, Clusters, LoopState
+from incremental.algebra.monoids.family import infer_accumulator
+from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
+from incremental.algebra.sqltext import quoted
+from incremental.dataflow.loops.candidates import Candidates
+from incremental.dataflow.loops.iterated_answer import IteratedAnswer, sum_answer
+from incremental.dataflow.state_schema import Layout, Stored
+from incremental.lake.version_diff import Difference
+
+MARGIN = "__margin"
+
+
+@dataclass(frozen=True)
+class ClusterTable:
+    """The table of one loop, which has one bucket."""
+
+    loop: LoopState
+
+    @property
+    def clusters(self) -> Clusters:
+        """How the step groups points."""
+        assert self.loop.clusters is not None
+        return self.loop.clusters
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The columns of a row."""
+        return tuple(column.name for column in self.loop.columns)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The columns of the sums, as those of a state."""
+        slots = tuple(Slot(call, infer_accumulator(call)) for call in self.clusters.calls)
+        return Layout(State(self.loop.name, self.clusters.points, (), (), slots), None, 1)
+
+    @property
+    def sums(self) -> dict[str, tuple[str, str]]:
+        """The type and the zero of each column of the sums, the number of rows first."""
+        return {ROWS: ("bigint", "0")} | {name: (part.type, part.zero) for _, part, name in self.layout.parts}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns in order."""
+        return (*self.row, STEP.name, NUMBER.name, *self.sums, MARGIN, BUCKET)
+
+    @property
+    def stored(self) -> Stored:
+        """What others need to know of the table."""
+        return Stored(self.columns, (), "0")
+
+    def answer(self, table: DataFrame) -> DataFrame:
+        """Return the loop's answer of a version of the table."""
+        return table.where(f"{STEP.name} = {self.loop.limit}").select(*map(quoted, self.row))
+
+    def references(self, table: DataFrame) -> DataFrame:
+        """Return the centers of all steps with the sums of their points."""
+        return table.where(f"{STEP.name} < {self.loop.limit}").select(*map(quoted, self.columns))
+
+    def answer_rows(self, answer: DataFrame) -> DataFrame:
+        """Return an answer as rows of the table; without numbers all are of one cluster."""
+        numbered = NUMBER.name if NUMBER.name in answer.columns else "0"
+        own = {STEP.name: (f"{self.loop.limit}", "int"), NUMBER.name: (numbered, "int")}
+        own |= {name: (zero, type_) for name, (type_, zero) in self.sums.items()}
+        own |= {MARGIN: ("NULL", "double"), BUCKET: ("0", "int")}
+        values = [F.expr(f"CAST({value} AS {type_})").alias(name) for name, (value, type_) in own.items()]
+        return answer.select(*map(quoted, self.row), *values)
+
+    def difference(self, versions: Difference) -> DataFrame:
+        """Return the change of the answer between two versions of the table, from their files."""
+        change = versions.frame((*self.row, STEP.name), consolidate=True)
+        if WEIGHT not in change.columns:
+            change = change.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        return sum_answer(change.where(f"{STEP.name} = {self.loop.limit}"), self.row)
+
+
+def stored_loop(loop: LoopState, buckets: int) -> Candidates | IteratedAnswer | ClusterTable:
+    """Return how the table of a loop is laid out."""
+    if loop.clusters is not None:
+        return ClusterTable(loop)
+    return Candidates(loop, buckets) if loop.levelled else IteratedAnswer(loop, buckets)
