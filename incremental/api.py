@@ -45,7 +45,7 @@ from incremental.language.monoids.registration import check_monoid, register
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
-from incremental.refresh.source_catalog import Declared
+from incremental.refresh.sources.source_catalog import Declared
 from incremental.resolution import SourceCatalog
 from incremental.spark import catalyst
 from incremental.spark.session import start

@@ -26,11 +26,11 @@ from incremental.algebra.results.report import Description, StateDescription
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import walk
-from incremental.compiler.choose_publication import check_answer_table, refuse_answer_table
 from incremental.compiler.compile import check_outputs, compile_query
 from incremental.compiler.cost import estimate_cost
 from incremental.compiler.draft import Draft, Publish
 from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
+from incremental.compiler.passes.choose_publication import check_answer_table, refuse_answer_table
 from incremental.compiler.plan_text import outline_plan
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.fingerprint.equality import SparkEquality

@@ -31,8 +31,8 @@ from incremental.language.query import Settings, settings
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
-from incremental.refresh.source_catalog import Declared
-from incremental.refresh.upstream import Inputs, UpstreamView
+from incremental.refresh.sources.source_catalog import Declared
+from incremental.refresh.sources.upstream import Inputs, UpstreamView
 from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import Published
 

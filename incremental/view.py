@@ -29,7 +29,7 @@ from incremental.operations.maintenance import WEEK_HOURS, upkeep
 from incremental.operations.metrics import status_with_metrics, update_metrics
 from incremental.operations.rollback import Rollback
 from incremental.operations.verify import verify
-from incremental.refresh.upstream import Progress
+from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from incremental.store.journal import Entry, base_versions
 from incremental.store.publisher import find_address
@@ -238,7 +238,7 @@ class View:
         return Published(self.store)
 
     def _base(self, way: str) -> VersionedTable:
-        """Return a base table by its path through the views (see refresh/upstream.py)."""
+        """Return a base table by its path through the views (see refresh/sources/upstream.py)."""
         source, _, rest = way.partition("/")
         if rest and source in self.catalog.views:
             return self.catalog.views[source]._base(rest)

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.program import RESERVED, Program
-from incremental.compiler.choose_publication import choose_publication
 from incremental.compiler.draft import Draft, Outputs, Pass
-from incremental.compiler.drop_keyed_distinct import drop_keyed_distinct
-from incremental.compiler.expand_distinct import expand_distinct
-from incremental.compiler.explain_rules import explain_rules
-from incremental.compiler.fuse_projections import fuse_projections
 from incremental.compiler.loops.simplify import simplify_loops
-from incremental.compiler.refuse_unmaintainable import refuse_unmaintainable
-from incremental.compiler.share_states import share_states
-from incremental.compiler.split_states import split_states
+from incremental.compiler.passes.choose_publication import choose_publication
+from incremental.compiler.passes.drop_keyed_distinct import drop_keyed_distinct
+from incremental.compiler.passes.expand_distinct import expand_distinct
+from incremental.compiler.passes.explain_rules import explain_rules
+from incremental.compiler.passes.fuse_projections import fuse_projections
+from incremental.compiler.passes.refuse_unmaintainable import refuse_unmaintainable
+from incremental.compiler.passes.share_states import share_states
+from incremental.compiler.passes.split_states import split_states
 
 PASSES: tuple[Pass, ...] = (
     expand_distinct,

@@ -14,7 +14,7 @@
 | k-means by references | its own, and the start |
 | loop that is replayed or converges | its own; all of its inputs, in each step |
 
-Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning.py). In a
+Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning). In a
 join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED (measured
 on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and measured
 epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is unknown in

@@ -47,7 +47,7 @@ from incremental.algebra.plan import (
 from incremental.dataflow.inner_joins import InnerJoins
 from incremental.dataflow.leaves import Direction, Leaves
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.pruning import Pruning
+from incremental.dataflow.pruning.pruning import Pruning
 
 Term = tuple[Sequence[Column], Relation]
 """A relation and its columns, as a union takes them."""

@@ -13,7 +13,7 @@ from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import REPLACE, Merge
 from incremental.dataflow.partial_aggregate import Homomorphic, aggregate_change
-from incremental.dataflow.pruning import Pruning, Restrict
+from incremental.dataflow.pruning.pruning import Pruning, Restrict
 from incremental.dataflow.state_schema import Layout
 from incremental.spark.checkpoint import Checkpoints
 

@@ -21,7 +21,7 @@ from incremental.algebra.product import Product, flatten_joins, rank_inputs
 from incremental.algebra.traversal import all_column_names
 from incremental.dataflow.leaves import Direction
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.pruning import Pruning
+from incremental.dataflow.pruning.pruning import Pruning
 
 
 class Rules(Protocol):

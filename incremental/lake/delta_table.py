@@ -18,12 +18,12 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
-from incremental.lake.delta_log import latest_snapshot, open_log
-from incremental.lake.direct_commit import ALL, write_directly
 from incremental.lake.files import Commit, File, Identity, as_removed, needs_mapping
 from incremental.lake.log.actions import to_java
 from incremental.lake.log.commit_log import commit_id, commits_between
 from incremental.lake.log.comparison import differing_files
+from incremental.lake.log.delta_log import latest_snapshot, open_log
+from incremental.lake.log.direct_commit import ALL, write_directly
 from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, selects
 from incremental.lake.log.presence import files_exist, version_exists
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version

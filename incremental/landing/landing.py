@@ -40,11 +40,11 @@ from incremental.landing.folder import (
     partitions_in,
     reading,
 )
-from incremental.landing.formats.formats import schema_fault
+from incremental.landing.formats import schema_fault
+from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
-from incremental.landing.preflight import check_content
-from incremental.landing.quarantine import Quarantine
+from incremental.landing.preflight.file_checks import check_content
 from incremental.landing.reader import Records, declared_schema
 from incremental.landing.staging import Staging
 from incremental.landing.streams.position import list_readings

@@ -27,9 +27,9 @@ from incremental.algebra.sources import Files, Format, Stream
 from incremental.algebra.sqltext import quoted
 from incremental.landing.decompression import is_compressed
 from incremental.landing.folder import HIVE_NULL, UNPARTITIONED, Partition, spark_value
-from incremental.landing.formats.formats import DEFAULTS, is_single_variant, is_text, read_columns, spark_name
-from incremental.landing.formats.malformed_reason import CORRUPT, PERMISSIVE, VALUE_LIMIT, MalformedReason
-from incremental.landing.text_survey import LONGEST
+from incremental.landing.formats import DEFAULTS, is_single_variant, is_text, read_columns, spark_name
+from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE, VALUE_LIMIT, MalformedReason
+from incremental.landing.preflight.text_survey import LONGEST
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes, first_line

@@ -19,9 +19,9 @@ from incremental.algebra.sqltext import literal, quoted
 from incremental.lake.protocol import Table
 from incremental.landing.closing.horizon import Horizon
 from incremental.landing.folder import HIVE_NULL, Partition
-from incremental.landing.formats.formats import marks_rows
-from incremental.landing.parse_errors import file_of, line_of, reason_of, shorten
-from incremental.landing.quarantine import Quarantine, rows_of
+from incremental.landing.formats import marks_rows
+from incremental.landing.malformed.parse_errors import file_of, line_of, reason_of, shorten
+from incremental.landing.malformed.quarantine import Quarantine, rows_of
 from incremental.landing.reader import PLACE, Records
 from incremental.spark.catalyst import JavaError
 from incremental.spark.checkpoint import computed_once

@@ -35,8 +35,8 @@ from incremental.language.mrql.program.running import run_program
 from incremental.language.names import type_text
 from incremental.language.normalise import normal_form
 from incremental.language.statement import check_statement
-from incremental.language.subqueries import check_complete
-from incremental.language.translate import Translation
+from incremental.language.translation.subqueries import check_complete
+from incremental.language.translation.translate import Translation
 from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
 from incremental.language.unread import relation_number, unread
 from incremental.spark import catalyst

@@ -14,7 +14,7 @@ from functools import partial
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.lake.durable import Folder, lock, make_private
 from incremental.operations.metrics import metrics_of
-from incremental.refresh.upstream import Inputs
+from incremental.refresh.sources.upstream import Inputs
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 from incremental.store.dependents import Reader, Readers

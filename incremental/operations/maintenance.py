@@ -27,7 +27,7 @@ from incremental.operations.retention import Need, needs_of_sources, needs_of_vi
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.mode import ModePolicy
-from incremental.refresh.upstream import Inputs, Progress
+from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 from incremental.store.journal import Entry

@@ -29,7 +29,7 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.results.report import Report
 from incremental.algebra.results.upkeep import Status
 from incremental.lake.protocol import VersionedTable
-from incremental.refresh.upstream import Inputs
+from incremental.refresh.sources.upstream import Inputs
 from incremental.spark.cache import SetupError
 from incremental.store.snapshot import status_of
 from incremental.store.view_store import Store

@@ -28,8 +28,8 @@ from incremental.refresh.incremental_refresh import EpochResult, Maintenance
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import Planner
 from incremental.refresh.reporting import report_of
+from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.refresh.state_reuse import COPIED
-from incremental.refresh.upstream import Inputs, Progress
 from incremental.store.journal import Entry, Intent
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store

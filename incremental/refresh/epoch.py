@@ -19,7 +19,7 @@ from incremental.dataflow.leaves import Direction, Leaf
 from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import TouchedGroups
-from incremental.dataflow.semijoin import Semijoin
+from incremental.dataflow.pruning.semijoin import Semijoin
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table, VersionedTable

@@ -13,14 +13,14 @@ from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import Report
 from incremental.refresh.batches import slice_tables
 from incremental.refresh.compatibility import reason
-from incremental.refresh.constraint_checks import check_constraints
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import EpochPlan
 from incremental.refresh.reporting import report_of, unaffected_report, with_choice, with_reason
+from incremental.refresh.sources.constraint_checks import check_constraints
+from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.refresh.state_reuse import find_reusable
-from incremental.refresh.upstream import Inputs, Progress
 from incremental.spark.java_errors import explain_errors
 from incremental.spark.job_stats import Measure
 from incremental.store.journal import Intent

@@ -15,8 +15,8 @@ from incremental.refresh.compatibility import Redefinition, check_layout, redefi
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
 from incremental.refresh.mode import Choice, ModePolicy
+from incremental.refresh.sources.upstream import Inputs, Targets, UpstreamState
 from incremental.refresh.state_reuse import reusable_pins
-from incremental.refresh.upstream import Inputs, Targets, UpstreamState
 from incremental.store.journal import Entry, Intent, Pin
 from incremental.store.view_store import Store
 

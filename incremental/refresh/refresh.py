@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from incremental.algebra.results.report import Report
-from incremental.lake.delta_log import cached_snapshots
+from incremental.lake.log.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
 from incremental.refresh.reporting import merge_part_reports, unchanged_report, with_resumed, with_upstream
-from incremental.refresh.upstream import Done, Inputs, Progress, Targets, UpstreamState, lock_chain
+from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, lock_chain
 from incremental.store.journal import Entry, Pin
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store

@@ -18,7 +18,7 @@ from incremental.algebra.recipe import Current
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.partial_aggregate import TOUCHED
 from incremental.dataflow.state_schema import Layout
-from incremental.refresh.upstream import Inputs
+from incremental.refresh.sources.upstream import Inputs
 from incremental.store.journal import Entry, Intent, Pin
 from incremental.store.view_store import Store
 

@@ -21,8 +21,8 @@ from packaging.specifiers import SpecifierSet
 from incremental.algebra.local_path import is_uri, local_path
 from incremental.algebra.sources.streams import KAFKA
 from incremental.spark.cache import SetupError, cache_folder
-from incremental.spark.jars import jars_folder, kafka_package
-from incremental.spark.java import provide_java
+from incremental.spark.jvm.jars import jars_folder, kafka_package
+from incremental.spark.jvm.java import provide_java
 
 GIGABYTE = 1 << 30
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."

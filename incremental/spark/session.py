@@ -24,13 +24,13 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.secrets import is_secret
 from incremental.spark import catalyst
 from incremental.spark.cache import SetupError, cache_folder
-from incremental.spark.class_data_sharing import class_archive_options
 from incremental.spark.host.address import NoHostError
 from incremental.spark.host.guest import attach
 from incremental.spark.host.guests import Guests
 from incremental.spark.host.wanted import WantedSpark
-from incremental.spark.jars import delta_coordinate, delta_jars
-from incremental.spark.java import launch_environment, provide_java
+from incremental.spark.jvm.class_data_sharing import class_archive_options
+from incremental.spark.jvm.jars import delta_coordinate, delta_jars
+from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.lost import forget_spark
 from incremental.spark.session_settings import (
     DELTA,

@@ -6,8 +6,8 @@ import pytest
 
 from incremental.algebra.plan import Column, Item, Plan, StateRead
 from incremental.algebra.program import InPlace, OwnTable
-from incremental.compiler.choose_publication import choose_publication
-from incremental.compiler.split_states import split_states
+from incremental.compiler.passes.choose_publication import choose_publication
+from incremental.compiler.passes.split_states import split_states
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, opaque, project, renamed, where
 
 SUM = call("s", "sum", V, type_="double")

@@ -7,7 +7,7 @@ from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Join, Plan, Reference
 from incremental.compiler.compile import PASSES, compile_query
 from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
-from incremental.compiler.explain_rules import explain_rules
+from incremental.compiler.passes.explain_rules import explain_rules
 from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, draft, grouped, opaque, project, where
 
 SUM = call("s", "sum", V, type_="double")

@@ -19,7 +19,7 @@ from incremental.algebra.plan import (
 )
 from incremental.compiler.compile import compile_query
 from incremental.compiler.draft import Publish
-from incremental.compiler.refuse_unmaintainable import find_refusals
+from incremental.compiler.passes.refuse_unmaintainable import find_refusals
 from tests.compiler.plans import D, K, Q, T, V, call, draft, grouped, opaque, project, where
 
 MAP = Column("m", "map<int,int>")

@@ -31,8 +31,8 @@ from incremental.algebra.plan import (
 from incremental.algebra.traversal import walk
 from incremental.compiler.compile import compile_query
 from incremental.compiler.draft import Draft
-from incremental.compiler.share_states import share_states
-from incremental.compiler.split_states import split_states
+from incremental.compiler.passes.share_states import share_states
+from incremental.compiler.passes.split_states import split_states
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, opaque, project, where
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from incremental.lake.delta_table import DeltaTable
-from incremental.lake.direct_commit import DirectCommit
 from incremental.lake.durable import Folder
+from incremental.lake.log.direct_commit import DirectCommit
 from incremental.lake.memory.log import MemoryLog
 from incremental.lake.physical_layout import Storage
 from incremental.lake.sql_view import SqlView

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from incremental.lake import delta_table
 from incremental.lake.commit_tag import Mark
-from incremental.lake.delta_log import open_log
-from incremental.lake.direct_commit import ALL, DirectCommit, write_directly
+from incremental.lake.log.delta_log import open_log
+from incremental.lake.log.direct_commit import ALL, DirectCommit, write_directly
 from incremental.lake.physical_layout import Storage
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError

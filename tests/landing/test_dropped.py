@@ -14,8 +14,8 @@ from pyspark.sql.types import IntegerType, StructField
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
 from incremental.landing.folder import UNPARTITIONED, content_digest, partitions_in, reading
-from incremental.landing.parse_errors import reason_of
-from incremental.landing.preflight import check_content
+from incremental.landing.malformed.parse_errors import reason_of
+from incremental.landing.preflight.file_checks import check_content
 
 COLUMNS = [StructField("id", IntegerType())]
 

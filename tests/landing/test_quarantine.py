@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, SourceError
 from incremental.api import Files, Warehouse
-from incremental.landing.formats.formats import DEFAULTS
+from incremental.landing.formats import DEFAULTS
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
 from tests.night import night

@@ -15,8 +15,8 @@ import pytest
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
-from incremental.landing import text_survey
-from incremental.landing.preflight import check_content
+from incremental.landing.preflight import text_survey
+from incremental.landing.preflight.file_checks import check_content
 from tests.landing.test_dropped import COLUMNS, drop
 
 LIMIT = 1000

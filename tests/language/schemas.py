@@ -16,7 +16,7 @@ from incremental.compiler.draft import Draft
 from incremental.compiler.explain import explain_program, explain_refusal
 from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.query import Query, QueryText, read_query
-from incremental.refresh.source_catalog import nullable
+from incremental.refresh.sources.source_catalog import nullable
 
 SOURCES = {
     "flights": "carrier string, origin string, day date, seats int, delay double, cancelled boolean, "

@@ -15,7 +15,7 @@ from incremental.algebra.errors import QueryError, SourceError
 from incremental.api import Delta, Files, View, Warehouse
 from incremental.lake.delta_table import DeltaTable
 from incremental.language.query import Analysis
-from incremental.refresh.source_catalog import Declared
+from incremental.refresh.sources.source_catalog import Declared
 from tests.sandbox import DeltaSandbox, checked
 
 BY_K = "select k, sum(v) v from {} group by k"

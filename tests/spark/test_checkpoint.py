@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.dataflow.intervals import find_intervals, range_of
+from incremental.dataflow.pruning.intervals import find_intervals, range_of
 from incremental.spark import catalyst
 from incremental.spark.catalyst import isolate_session
 from incremental.spark.checkpoint import collect_rows, compute_measures

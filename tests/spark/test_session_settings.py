@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from incremental.spark.cache import cache_folder
-from incremental.spark.jars import delta_jars
-from incremental.spark.java import launch_environment, provide_java
+from incremental.spark.jvm.jars import delta_jars
+from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.session_settings import DELTA, EXTENSIONS, LOOPBACK, is_laptop, session_settings
 from tests.night import night
 from tests.spark.machine import PROJECT

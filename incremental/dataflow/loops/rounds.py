@@ -31,7 +31,7 @@ from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.leaves import FrontierChange, SideChange, SideInputs
 from incremental.dataflow.loops.touched import Again, Stored, Touched, TouchedCandidates
 from incremental.dataflow.lowering import Relation
-from incremental.dataflow.pruning import Pruning
+from incremental.dataflow.pruning.pruning import Pruning
 from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints
 

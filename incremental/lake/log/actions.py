@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
-from incremental.lake.delta_log import class_named
 from incremental.lake.files import Action
+from incremental.lake.log.delta_log import class_named
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

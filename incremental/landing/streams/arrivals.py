@@ -28,9 +28,9 @@ from incremental.algebra.sources.streams import KAFKA
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Table
-from incremental.landing.formats.formats import DEFAULTS
-from incremental.landing.formats.malformed_reason import CORRUPT, PERMISSIVE
-from incremental.landing.parse_errors import reason_of
+from incremental.landing.formats import DEFAULTS
+from incremental.landing.malformed.parse_errors import reason_of
+from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE
 from incremental.landing.reader import FILE
 from incremental.landing.streams.kafka import RECORD, read_kafka
 from incremental.landing.streams.position import Reading

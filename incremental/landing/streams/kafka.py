@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from incremental.algebra.sources.streams import KAFKA, KAFKA_COLUMNS
 from incremental.algebra.sqltext import literal
 from incremental.landing.reader import FILE
-from incremental.spark import jars
+from incremental.spark.jvm import jars
 
 RECORD, KEY, OFFSET = "__record", "_key", "_offset"
 # Spark's own defaults are the end of the topics, and messages of transactions that were never committed

@@ -25,9 +25,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from incremental.algebra.sources import Stream
 from incremental.algebra.sources.streams import KAFKA, PARSED_FORMATS
 from incremental.algebra.sqltext import quoted
-from incremental.landing.formats.formats import DEFAULTS
-from incremental.landing.formats.malformed_reason import CORRUPT, PERMISSIVE, MalformedReason
-from incremental.landing.parse_errors import NO_RECORD
+from incremental.landing.formats import DEFAULTS
+from incremental.landing.malformed.parse_errors import NO_RECORD
+from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE, MalformedReason
 from incremental.landing.reader import FILE
 from incremental.landing.streams.arrivals import parsing_options
 from incremental.landing.streams.kafka import KEY, OFFSET, RECORD, own_column, own_columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from incremental.language.names import Names
-from incremental.language.scalars import Scalars
-from incremental.language.shapes import is_projected_sort, without_alias
+from incremental.language.translation.scalars import Scalars
+from incremental.language.translation.shapes import is_projected_sort, without_alias
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

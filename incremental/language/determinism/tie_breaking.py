@@ -21,7 +21,7 @@ from incremental.language.determinism.order_sensitive_aggregates import OrderSen
 from incremental.language.determinism.window_ties import WindowTies
 from incremental.language.monoids.pushing import push_folds
 from incremental.language.normalise import inline_common_tables
-from incremental.language.subqueries import replace_inner_plans
+from incremental.language.translation.subqueries import replace_inner_plans
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

@@ -22,7 +22,7 @@ from incremental.language.determinism.tie_breaking import break_ties_before_tran
 from incremental.language.loops.recording import RecordedLoops
 from incremental.language.names import Names
 from incremental.language.normalise import normal_form
-from incremental.language.scalars import renumber
+from incremental.language.translation.scalars import renumber
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

@@ -14,8 +14,8 @@ from incremental.algebra.monoids.declared import MARK, DeclaredMonoid
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import first_unstored_type, is_unordered
 from incremental.language.names import type_text
-from incremental.language.scalars import find_undetermined
-from incremental.language.subqueries import has_subquery
+from incremental.language.translation.scalars import find_undetermined
+from incremental.language.translation.subqueries import has_subquery
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import sentence_of_analysis

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from incremental.language.mrql import casts, functions, indexing, operators, relations
+from incremental.language.mrql import relations
 from incremental.language.mrql.aggregates import NAMES, exists, translate_aggregate
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Deferred, Scope, describe
 from incremental.language.mrql.rows.values import Array, Function, Group, Poured, Relation, Scalar, Value
+from incremental.language.mrql.scalars import casts, functions, indexing, operators
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span

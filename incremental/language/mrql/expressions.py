@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from incremental.language.mrql import calls, casts, comprehensions, indexing, markup, operators, patterns, relations
+from incremental.language.mrql import calls, comprehensions, patterns, relations
 from incremental.language.mrql.aggregates import exists, translate_aggregate
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Deferred, Scope, describe
 from incremental.language.mrql.rows.values import Array, Function, Group, Product, Relation, Scalar, Value
+from incremental.language.mrql.scalars import casts, indexing, markup, operators
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
 

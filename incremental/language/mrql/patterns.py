@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from incremental.language.mrql import casts, operators
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Product, Scalar, Value
+from incremental.language.mrql.scalars import casts, operators
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
 

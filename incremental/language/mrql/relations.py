@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from incremental.language.mrql import casts
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Relation, Scalar, Value
+from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
 OPERATIONS = {"union": "UNION ALL", "intersect": "INTERSECT ALL", "except": "EXCEPT ALL"}

@@ -25,7 +25,7 @@ from incremental.dataflow.partial_aggregate import (
     touched_groups,
     touched_measures,
 )
-from incremental.dataflow.pruning import Pruning
+from incremental.dataflow.pruning.pruning import Pruning
 from incremental.dataflow.publish import Bag
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark

@@ -30,8 +30,8 @@ from incremental.compiler.loops.levels import add_levels
 from incremental.compiler.loops.places import nonlinear_nodes, refuse_place
 from incremental.compiler.loops.simplify import simplify_loops
 from incremental.compiler.loops.stages import loop_stage
+from incremental.compiler.passes.split_states import split_states
 from incremental.compiler.plan_text import node_text
-from incremental.compiler.split_states import split_states
 from tests.compiler.plans import K2, NAME, D, K, T, call, draft, grouped, opaque, project, where
 
 R = Given("loop_1", (Column("r", "int"),))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import urlopen
 
-from incremental.spark.java import launch_environment, provide_java
+from incremental.spark.jvm.java import launch_environment, provide_java
 
 SECONDS = 90
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from incremental.language.mrql import casts
 from incremental.language.mrql.expressions import translate
 from incremental.language.mrql.program import inputs
 from incremental.language.mrql.program.answers import answer
@@ -28,6 +27,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame, Names
 from incremental.language.mrql.rows.scope import Deferred, Definitions, Scope
 from incremental.language.mrql.rows.values import Order, Poured, Relation, Value
+from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.parse import parse

@@ -22,13 +22,13 @@ from pyspark.sql import types as spark_types
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.sqltext import quoted
-from incremental.language.mrql import casts
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node

@@ -12,7 +12,7 @@ import ssl
 import struct
 from pathlib import Path
 
-from incremental.spark.java import Java
+from incremental.spark.jvm.java import Java
 
 PASSWORD = "changeit"  # Java's default: a trust store contains no secret
 TRUSTED_CERTIFICATE, FORMAT_VERSION, MAGIC = 2, 2, 0xFEEDFEED

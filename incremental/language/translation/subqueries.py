@@ -15,7 +15,7 @@ from incremental.algebra.plan import Plan
 from incremental.algebra.traversal import source_names
 from incremental.language.determinism.orderability import is_orderable
 from incremental.language.normalise import TRANSPARENT, normal_form
-from incremental.language.shapes import without_alias
+from incremental.language.translation.shapes import without_alias
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

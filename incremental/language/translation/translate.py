@@ -42,17 +42,17 @@ from incremental.algebra.plan import (
     UnsupportedReason,
     Values,
 )
-from incremental.language.aggregates import Aggregates
 from incremental.language.determinism.limits import is_ordered, limit_stack, limit_text
 from incremental.language.determinism.window_ties import remaining_choice
 from incremental.language.loops.recording import RecordedLoops
 from incremental.language.loops.translation import LoopTranslation
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
-from incremental.language.scalars import Scalars, renumber
-from incremental.language.shapes import is_session, split_conjuncts, without_alias
-from incremental.language.subqueries import inner_plans, one_row, row_dependent_plans, sort_by_rows
-from incremental.language.used_columns import used_attributes
+from incremental.language.translation.aggregates import Aggregates
+from incremental.language.translation.scalars import Scalars, renumber
+from incremental.language.translation.shapes import is_session, split_conjuncts, without_alias
+from incremental.language.translation.subqueries import inner_plans, one_row, row_dependent_plans, sort_by_rows
+from incremental.language.translation.used_columns import used_attributes
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

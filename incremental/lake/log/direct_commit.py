@@ -13,7 +13,7 @@ from functools import lru_cache
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.lake.commit_tag import Mark
-from incremental.lake.delta_log import class_named, open_log
+from incremental.lake.log.delta_log import class_named, open_log
 from incremental.lake.log.file_lists import known_files, partition_columns
 from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst

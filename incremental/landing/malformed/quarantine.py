@@ -27,7 +27,7 @@ from incremental.algebra.sqltext import literal
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table
 from incremental.landing.folder import Partition
-from incremental.landing.line_numbers import with_lines
+from incremental.landing.malformed.line_numbers import with_lines
 from incremental.landing.reader import Records
 from incremental.spark import catalyst
 

@@ -5,10 +5,10 @@
 | put � | text is not UTF-8 |
 | read the rest of the file as one value | a CSV file ends within quotes |
 | read the first one only | two JSON objects stand in one line |
-| put NULL | a Parquet or ORC file lacks a column (formats/columnar.py) |
+| put NULL | a Parquet or ORC file lacks a column (columnar.py) |
 | read no row | a file that is to be one row is empty |
 | read no rows | a Parquet file is empty; a compressed file is not what its name says |
-| leave rows or values out | XML is not well-formed, or has entities (formats/xml_survey.py) |
+| leave rows or values out | XML is not well-formed, or has entities (xml_survey.py) |
 | fill its memory | a line, a row or a document has no end in sight (text_survey.py) |
 """
 
@@ -27,9 +27,8 @@ from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import open_file_within
 from incremental.landing.decompression import DamagedFileError, decompress
-from incremental.landing.formats.columnar import orc_fault, parquet_fault
-from incremental.landing.formats.xml_survey import xml_fault
-from incremental.landing.text_survey import (
+from incremental.landing.preflight.columnar import orc_fault, parquet_fault
+from incremental.landing.preflight.text_survey import (
     LONGEST_DOCUMENT,
     NOT_UTF8,
     LineFormat,
@@ -38,6 +37,7 @@ from incremental.landing.text_survey import (
     row_fault,
     survey_text,
 )
+from incremental.landing.preflight.xml_survey import xml_fault
 
 ENCODING_FIX = "Save it as UTF-8, or declare its encoding (such as `options: {encoding: ISO-8859-1}`),"
 TWO_OBJECTS = re.compile(r"\}\s*\{")

@@ -45,8 +45,8 @@ from incremental.compiler.operators import (
     WHOLE,
     WINDOW,
 )
+from incremental.compiler.passes.refuse_unmaintainable import explain_unsupported
 from incremental.compiler.plan_text import condition_texts, node_text, shown_inputs
-from incremental.compiler.refuse_unmaintainable import explain_unsupported
 
 STEP_RULE = "evaluated in each step"
 

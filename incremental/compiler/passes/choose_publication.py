@@ -12,7 +12,11 @@ from incremental.algebra.errors import Refusal, RefusedError
 from incremental.algebra.plan import Column, Filter, Item, Opaque, Project, Reference, StateRead
 from incremental.algebra.program import InPlace, OwnTable, Publication, State
 from incremental.compiler.draft import Draft, Outputs
-from incremental.compiler.refuse_unmaintainable import answer_columns, refuse_incomparable, refuse_unstorable_answer
+from incremental.compiler.passes.refuse_unmaintainable import (
+    answer_columns,
+    refuse_incomparable,
+    refuse_unstorable_answer,
+)
 
 
 def choose_publication(draft: Draft) -> Draft:

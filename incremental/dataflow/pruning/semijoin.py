@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from incremental.algebra.plan import Join
-from incremental.dataflow.key_ranges import hint_broadcast
 from incremental.dataflow.lowering import Lowering, Relation
+from incremental.dataflow.pruning.key_ranges import hint_broadcast
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import filelock
 
 from incremental.spark.cache import SetupError, cache_folder, scratch_folder
-from incremental.spark.java import Java, launch_environment, provide_java
-from incremental.spark.trust_store import trust_options
+from incremental.spark.jvm.java import Java, launch_environment, provide_java
+from incremental.spark.jvm.trust_store import trust_options
 
 # Dependencies of Delta's jars that Spark includes, in its own versions.
 CARRIED_BY_SPARK = "com.*:*,org.*:*,commons-*:*,javax.*:*,jakarta.*:*,io.airlift:*"

@@ -15,7 +15,7 @@ from pathlib import Path
 import filelock
 
 from incremental.spark.cache import cache_folder
-from incremental.spark.java import Java
+from incremental.spark.jvm.java import Java
 
 QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 MOST_TRIES = 3  # of writing it: Java cannot do so if a folder of Spark settings is on the class path

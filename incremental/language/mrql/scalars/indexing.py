@@ -6,13 +6,14 @@ key, whose value is NULL where no pair has it, and an error where several have.
 
 from __future__ import annotations
 
-from incremental.language.mrql import operators, relations
+from incremental.language.mrql import relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.scalars import operators
 from incremental.language.mrql.syntax.spans import Span
 
 SEVERAL = "raise_error('MRQL: several pairs of a bag have the key that is looked up')"

@@ -28,7 +28,7 @@ from incremental.algebra.constraints import AppendOnlyFact, Constraint, ForeignK
 from incremental.algebra.errors import SourceError
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.key_ranges import SKIPPABLE
+from incremental.dataflow.pruning.key_ranges import SKIPPABLE
 from incremental.refresh.epoch import Epoch
 from incremental.spark.checkpoint import computed_once
 

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.plan import Scalar
 from incremental.algebra.tuning import Tuning
-from incremental.dataflow.intervals import Interval, Range, find_intervals, range_of
 from incremental.dataflow.lowering import Lowering, Relation
+from incremental.dataflow.pruning.intervals import Interval, Range, find_intervals, range_of
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

@@ -20,7 +20,10 @@ from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import all_column_names, walk
 from incremental.algebra.tuning import Tuning
-from incremental.dataflow.key_ranges import (
+from incremental.dataflow.leaves import Leaves
+from incremental.dataflow.lowering import Lowering, Relation
+from incremental.dataflow.partial_aggregate import unit_weights
+from incremental.dataflow.pruning.key_ranges import (
     KeyRanges,
     expected_bytes,
     hint_broadcast,
@@ -28,10 +31,7 @@ from incremental.dataflow.key_ranges import (
     range_measures,
     restrict_to_ranges,
 )
-from incremental.dataflow.leaves import Leaves
-from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.partial_aggregate import unit_weights
-from incremental.dataflow.semijoin import Semijoin
+from incremental.dataflow.pruning.semijoin import Semijoin
 from incremental.spark.checkpoint import Checkpoints, compute_measures
 
 EXACT_TYPES = (

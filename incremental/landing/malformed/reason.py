@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField
 
 from incremental.algebra.sources import Format
 from incremental.algebra.sqltext import quoted
-from incremental.landing.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
+from incremental.landing.malformed.parse_errors import NO_RECORD, OTHER_NUMBER, WRONG_TYPE
 
 CORRUPT = "__corrupt"
 PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}

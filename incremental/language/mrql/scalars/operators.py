@@ -7,11 +7,12 @@ equal if their parts are.
 
 from __future__ import annotations
 
-from incremental.language.mrql import casts, relations
+from incremental.language.mrql import relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
 SPARK_COMPARISON = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "<>"}

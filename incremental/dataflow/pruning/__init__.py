@@ -1,0 +1,1 @@
+"""Restrict what a refresh reads to the rows that a change can affect."""

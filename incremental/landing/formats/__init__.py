@@ -1,1 +1,0 @@
-"""What is particular to single formats of input files."""

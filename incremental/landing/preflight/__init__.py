@@ -1,0 +1,1 @@
+"""Check input files before Spark reads them, one module for each family of formats."""

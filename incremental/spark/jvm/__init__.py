@@ -1,0 +1,1 @@
+"""Find the Java that Spark runs on, with its jars, certificates and class archive."""
