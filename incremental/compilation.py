@@ -5,10 +5,10 @@ The only module that imports language, compiler and runtime.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, cast, get_args
+from typing import Literal, cast, get_args
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal, RefusedError, SourceError, UsageError
-from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Column, SourceRead
 from incremental.algebra.plan.answer_columns import find_group_key, find_partition_key
 from incremental.algebra.program import Program
@@ -32,11 +31,14 @@ from incremental.compiler.draft import Draft, Publish
 from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
 from incremental.compiler.passes.choose_publication import check_answer_table, refuse_answer_table
 from incremental.compiler.plan_text import outline_plan
+from incremental.language.analysis import Analysis, analyse
 from incremental.language.determinism.tie_breaking import break_ties
+from incremental.language.evaluation import evaluate
 from incremental.language.fingerprint.equality import SparkEquality
 from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.mrql.program.query import Mrql
-from incremental.language.query import Analysis, Ordering, Query, QueryText, Settings, analyse, evaluate
+from incremental.language.query import Ordering, Query, QueryText, Settings
+from incremental.language.query_sources import Sources
 from incremental.language.reading import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
@@ -48,50 +50,6 @@ from incremental.spark.catalyst import isolate_session
 RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]
 OnChange = Literal["refuse", "rebuild"]
-
-
-class Sources(Protocol):
-    """The sources of a query: declared tables and files, and views declared as sources."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all sources."""
-        ...
-
-    @property
-    def views(self) -> frozenset[str]:
-        """The names of sources that are views."""
-        ...
-
-    @property
-    def invariant(self) -> frozenset[str]:
-        """The names of sources that are declared invariant."""
-        ...
-
-    @property
-    def monoids(self) -> Mapping[str, DeclaredMonoid]:
-        """The declared monoids, by their names in lower case."""
-        ...
-
-    def schema(self, name: str) -> StructType | None:
-        """Return the schema of a source, None if it has none yet or is not declared."""
-        ...
-
-    def peek(self, name: str) -> StructType | None:
-        """Return the schema of a source that the query need not read, None also if the lookup fails."""
-        ...
-
-    def without_data(self, name: str) -> str:
-        """Return why a source has no schema, and the fix."""
-        ...
-
-    def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """Return the partition columns of a source; of a view, the one that its answer contains."""
-        ...
-
-    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
-        """Return the declared constraints of sources that a query reads; raises SourceError for missing columns."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from incremental.lake.protocol import VersionedTable
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluate_by
 from incremental.language.mentions import mentions
-from incremental.language.query import Settings, settings
+from incremental.language.query import Settings, answer_settings
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
@@ -159,7 +159,7 @@ class Resolver:
     def settings(self, spark: SparkSession) -> Settings:
         """Return the settings that answers depend on."""
         if spark not in self._settings:
-            self._settings[spark] = settings(spark)
+            self._settings[spark] = answer_settings(spark)
         return self._settings[spark]
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.results.address import is_same_name
 from pipelines import descriptions, queries, source_objects
@@ -244,41 +243,3 @@ def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landi
     """Land input files for every pipeline below, the lowest first; returns the landings by name."""
     opened: Opened = {}
     return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}
-
-
-def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
-    """Return the state of a pipeline as plain data: View.status, and a summary in `state`.
-
-    opened: as of `open`.
-    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed) or up to date.
-    """
-    warehouse, view = open(pipeline, spark, opened)
-    # the quarantine also of landed sources that the query does not read
-    status = replace(view.status(), quarantined=warehouse.quarantined())
-    word = "up to date" if status.current else "behind"
-    if status.unfinished is not None:
-        word = "interrupted"
-    elif status.epoch is None:
-        return {"state": "never refreshed", "quarantined": status.quarantined}
-    sizes = {"state": asdict(status.state), "view": None if status.answer is None else asdict(status.answer)}
-    return {**asdict(status), "state": word, "sizes": sizes}
-
-
-def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
-    """Return the state of a pipeline with its name; the problem for an invalid or failing one.
-
-    opened: as of `open`, of one Spark for all pipelines.
-    """
-    if isinstance(pipeline, Exception):
-        return {"name": name, "state": "invalid declaration", "problem": str(pipeline)}
-    try:
-        return {"name": name} | pipeline_state(pipeline, start(pipeline, brief=True), opened)
-    except DeltafoldError as error:
-        return {"name": name, "state": "failing", "problem": str(error)}
-
-
-def facts(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
-    """Return a pipeline's declaration as plain data."""
-    if isinstance(pipeline, Exception):
-        return {"name": name, "problem": str(pipeline)}
-    return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}

@@ -1,6 +1,6 @@
 """Define the command line `deltafold`: text or JSON on standard output, and an exit code.
 
-Only this module, commands/hosting.py and commands/exit_codes.py use the command-line library. Results go to standard
+Only this module and those in commands/ use the command-line library. Results go to standard
 output; progress and errors go to standard error; Spark prints nothing.
 """
 
@@ -17,12 +17,14 @@ import typer
 from incremental.telemetry import events
 from pipelines import catalogue, descriptions
 from pipelines.commands import rendering, scaffold
-from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands, value
+from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands
 from pipelines.commands.hosting import hosts
 from pipelines.commands.opened import open_pipeline
+from pipelines.commands.options import Chunk, Json, Name, Partition, Sample
 from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
 from pipelines.listening import server as listening
+from pipelines.status import declaration_row, status_row
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date by processing only changed data.
@@ -44,24 +46,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(hosts, name="host")
-Partition = Annotated[
-    list[str] | None,
-    typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),
-]
-Chunk = Annotated[
-    str | None,
-    typer.Option(
-        "--chunk", metavar="SIZE", callback=value(sizes.check_size), help="Split changes into batches of SIZE (2g)."
-    ),
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
-Sample = Annotated[
-    str,
-    typer.Option(
-        "--sample", metavar="SHARE", callback=value(sizes.check_share), help="Verify this share of the keys (1%)."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.callback()
@@ -250,7 +234,7 @@ def listen(
 def list_(as_json: Json = False) -> None:
     """List the declared pipelines (starts no Spark)."""
     found = catalogue.survey_pipelines()
-    _print(as_json, [catalogue.facts(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
+    _print(as_json, [declaration_row(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
     _exit_if_invalid(found)
 
 
@@ -262,7 +246,7 @@ def status(as_json: Json = False) -> None:
     with show_progress("starting Spark") as say:
         for name, pipeline in found.items():
             say(f"{name}: reading status")
-            rows.append(catalogue.status_row(name, pipeline, opened))
+            rows.append(status_row(name, pipeline, opened))
     _print(as_json, rows, rendering.status(rows))
     _exit_if_invalid(found)
 

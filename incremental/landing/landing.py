@@ -16,14 +16,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
-    AtomicType,
     DataType,
-    DateType,
     StringType,
-    StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from incremental.algebra.errors import SourceError
@@ -32,7 +27,6 @@ from incremental.algebra.sources import Files
 from incremental.lake.durable import lock, make_private
 from incremental.lake.protocol import Table
 from incremental.landing.folder import (
-    HIVE_NULL,
     UNPARTITIONED,
     Partition,
     content_digest,
@@ -40,12 +34,12 @@ from incremental.landing.folder import (
     partitions_in,
     reading,
 )
-from incremental.landing.formats import schema_fault
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
 from incremental.landing.preflight.file_checks import check_content
-from incremental.landing.reader import Records, declared_schema
+from incremental.landing.reader import Records
+from incremental.landing.schema_checks import check_partition_keys, checked_schema, types
 from incremental.landing.staging import Staging
 from incremental.landing.streams.position import list_readings
 from incremental.landing.writer import Replacement, Written
@@ -113,7 +107,7 @@ class Landings:
             found = self._find_changes(partitions, quarantined, replay, reshaped)
             written = Written(0)
             if found.changed or found.removed or found.whole:
-                self._check_keys(found.present)
+                check_partition_keys(self.spark, self.name, self._key_type, found.present)
                 written = self._write(found, reshaped, quarantined)
                 quarantined = self.quarantine.counts()
             self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
@@ -199,22 +193,8 @@ class Landings:
 
     @cached_property
     def _schema(self) -> StructType:
-        """Return the declared schema, checked against the declaration and the landed table."""
-        schema = declared_schema(self.name, self.files)
-        column = self.files.partition_by
-        if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
-            raise SourceError(
-                f"source {self.name}: its partition column {column} is not a plain column of the schema. Use one."
-            )
-        own = [field for field in schema if field.name != column]
-        if fault := schema_fault(self.files.format, own, column, self.files.options):
-            raise SourceError(f"source {self.name}: {fault}.")
-        expire = self.files.expire
-        if expire is not None and not (expire.column in schema.names and is_event_time(schema[expire.column])):
-            raise SourceError(
-                f"source {self.name}: `expire` needs a DATE or TIMESTAMP of the schema, not {expire.column}. Name one."
-            )
-        return schema
+        """Return the declared schema, checked against the declaration."""
+        return checked_schema(self.name, self.files)
 
     def _is_reshaped(self, replay: bool) -> bool:
         """Return whether the landed table has another schema or partitioning; raises SourceError where that is not
@@ -255,32 +235,6 @@ class Landings:
         for path in partition.paths:
             check_content(self.name, self.files, columns, path)
         return Known(partition.files, content_digest(self.name, self._root, partition.paths))
-
-    def _check_keys(self, present: Mapping[str, Partition]) -> None:
-        """Raise SourceError for keys that do not fit the type of their column, or mean the same value."""
-        keys_by = dict[str, str]()
-        keys, type_ = [key for key in present if key != HIVE_NULL], self._key_type
-        for key, value in values(self.spark, type_, keys).items():
-            folder = present[key].folder
-            if value is None:
-                kind = type_.simpleString()
-                raise SourceError(
-                    f"source {self.name}: {folder} is not a partition: {key!r} is not a {kind}. Rename it."
-                )
-            if value in keys_by:
-                other = present[keys_by[value]].folder
-                raise SourceError(f"source {self.name}: {other} and {folder} are the same partition. Keep one.")
-            keys_by[value] = key
-
-
-def is_event_time(field: StructField) -> bool:
-    """Return whether a column can be an event time."""
-    return isinstance(field.dataType, DateType | TimestampType | TimestampNTZType)
-
-
-def types(schema: StructType) -> dict[str, str]:
-    """Return column names and types, regardless of their order and of nullability."""
-    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 __all__ = ["UNPARTITIONED", "Landings", "data_files"]

@@ -25,6 +25,8 @@ from incremental.algebra.monoids.declared import MARK
 from incremental.language.mrql.program.query import Mrql
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
+from incremental.spark.deferred_frame import defer
+from incremental.spark.session_state import has_sql_functions, is_temporary_view
 
 CASE = "spark.sql.caseSensitive"
 # leaves of a parsed plan whose tables, if any, are in their expressions
@@ -76,8 +78,8 @@ def mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) 
         return Mentions()
     found = frozenset(tables(plan, str(spark.conf.get(CASE)) == "true"))
     names, computed = found - {COMPUTED}, COMPUTED in found
-    views = frozenset(name for name in names if catalyst.is_temporary_view(spark, name))
-    return Mentions(names, computed or catalyst.has_sql_functions(spark, MARK), views)
+    views = frozenset(name for name in names if is_temporary_view(spark, name))
+    return Mentions(names, computed or has_sql_functions(spark, MARK), views)
 
 
 def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
@@ -141,7 +143,7 @@ def defer_source(spark: SparkSession, name: str, frame: Callable[[str], DataFram
             raise NoDataError(name)
         return found
 
-    return catalyst.defer(spark, make)
+    return defer(spark, make)
 
 
 def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:

@@ -1,57 +1,30 @@
-"""Read a batch query, SQL text, MRQL or a DataFrame function, into a plan of the algebra.
-
-Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
-the user's temporary views are not touched and no data is read: a query function that runs an action is refused.
-"""
+"""Define a query as a user gives it, and as a plan of the algebra with its answer columns, order and settings."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from incremental.algebra.canonical import fingerprint_text
-from incremental.algebra.errors import QueryError, Refusal
+from incremental.algebra.errors import Refusal
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Aggregate, Column, GroupwiseOp, Plan
 from incremental.algebra.traversal import source_names, walk
-from incremental.language.determinism.tie_breaking import break_ties_before_translation
-from incremental.language.loops.options import evaluate_by
-from incremental.language.loops.recording import LoopRecorder, RecordedLoops
-from incremental.language.loops.recursion import run_sql
-from incremental.language.mentions import NoDataError, call_query, mentions
-from incremental.language.monoids.registration import find_named, register
-from incremental.language.mrql.program.inputs import NoSchemaError
 from incremental.language.mrql.program.query import Mrql
-from incremental.language.mrql.program.running import run_program
-from incremental.language.names import type_text
-from incremental.language.normalise import normal_form
-from incremental.language.statement import check_statement
-from incremental.language.translation.subqueries import check_complete
-from incremental.language.translation.translate import Translation
-from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
-from incremental.language.unread import relation_number, unread
-from incremental.spark import catalyst
-from incremental.spark.catalyst import J
-from incremental.spark.java_errors import sentence_of_analysis
+from incremental.spark.session_state import explicit_settings
 
 Settings = tuple[tuple[str, str], ...]
-SchemaOf = Callable[[str], StructType | None]
 Monoids = Mapping[str, DeclaredMonoid]
 NO_MONOIDS: Monoids = {}
 QueryText = str | Mrql | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings that change the results of functions
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
-UNREAD = "Can't zip RDDs"  # the error of a task that reads the relations without data
 FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
 
 
@@ -112,189 +85,8 @@ class Query:
         return found | {f"monoid {monoid.name}": monoid.digest for monoid in declared if monoid is not None}
 
 
-@dataclass(frozen=True)
-class Analysis:
-    """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
-
-    relations: the source of each relation, by its number; settings: those that the answer depends on; loops:
-    those that the query recorded; monoids: those that are declared.
-    """
-
-    spark: SparkSession
-    plan: J
-    relations: Mapping[int, str]
-    settings: Settings
-    loops: RecordedLoops = field(default_factory=RecordedLoops)
-    monoids: Monoids = field(default_factory=dict[str, DeclaredMonoid])
-
-    @cached_property
-    def normal(self) -> J:
-        """The plan that is translated; raises QueryError for a correlated subquery that Spark cannot run either."""
-        try:
-            return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan, self.monoids))
-        except PySparkException as error:
-            raise QueryError(f"Spark cannot run the query: {sentence_of_analysis(error)}") from error
-
-    @property
-    def replaceable(self) -> bool:
-        """Whether it reads a view of the session or the catalog, which may have other constants next time."""
-        names = set(self.relations.values())
-        return any(reads_views(plan, names) for plan in (self.plan, *self.loops.plans))
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        """The answer's columns under the user's names."""
-        return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
-
-    def translate(self, names: Sequence[str] = ()) -> Query:
-        """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
-        translation = Translation(self.spark, self.relations, names, self.loops, self.monoids)
-        algebra = translation.translate_query(self.normal)
-        check_complete(self.spark, (self.normal, *translation.loops.normal), self.relations, algebra)
-        columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
-        outputs = tuple(zip(columns, (column.name for column in self.columns), strict=True))
-        return Query(
-            algebra,
-            outputs,
-            ordering(self.normal, {column.name: name for column, name in outputs}, translation),
-            tuple(translation.scalars.forbidden),
-            self.settings,
-            translation.names.attributes,
-            tuple(translation.names.created),
-            translation.loops.called,
-        )
-
-
-def read_query(
-    spark: SparkSession,
-    query: QueryText,
-    schemas: Mapping[str, StructType],
-    names: Sequence[str] = (),
-    monoids: Monoids = NO_MONOIDS,
-) -> Query:
-    """Analyse and translate a query over sources with these schemas; names: for the plan's columns, in their order.
-
-    Raises QueryError when Spark cannot analyse it, and when it is a command.
-    """
-    return analyse(spark, query, schemas, schemas.get, monoids).translate(names)
-
-
-def analyse(
-    spark: SparkSession, query: QueryText, declared: Collection[str], schema: SchemaOf, monoids: Monoids = NO_MONOIDS
-) -> Analysis:
-    """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
-
-    Only the schemas of sources that the query may read are asked for. Raises QueryError, also for a query that reads
-    what is not a declared source; NoDataError for one that names a source without a schema.
-    """
-    clone, relations, loops = catalyst.isolate_session(spark), dict[int, str](), RecordedLoops()
-    if isinstance(query, str):
-        check_statement(clone, query)
-    elif not isinstance(query, Mrql) and not callable(query):
-        raise QueryError(
-            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one."
-        )
-
-    missing: dict[str, str] = {}
-
-    def frame(name: str) -> DataFrame | None:
-        found = schema(name)
-        if found is None:
-            missing[name.lower()] = name
-            clone.catalog.dropTempView(name)  # a session view of the same name would hide it
-            return None
-        made = unread(clone, found)
-        relations[relation_number(made)] = name
-        return made
-
-    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(LoopRecorder(clone, loops)):
-        try:
-            plan = catalyst.analysed_plan(evaluate(clone, query, declared, frame, monoids))
-        except QueryError as error:
-            if (source := missing.get(unknown_name(error).lower())) is None:
-                raise
-            raise NoDataError(source) from error
-        for each in (plan, *loops.plans):
-            check_declared(clone, each, {*relations, *loops.numbers}, missing)
-    return Analysis(clone, plan, relations, settings(clone), loops, monoids)
-
-
-def unknown_name(error: QueryError) -> str:
-    """Return the source or table name that Spark's error reports as unknown; empty for another error."""
-    if isinstance(error, NoSchemaError):
-        return error.source
-    cause = error.__cause__
-    if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-        return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
-    return ""
-
-
-def settings(spark: SparkSession) -> Settings:
+def answer_settings(spark: SparkSession) -> Settings:
     """Return the settings that an answer depends on: two always, others if they are set explicitly."""
-    explicit = catalyst.explicit_settings(spark)
+    explicit = explicit_settings(spark)
     given = sorted((key, value) for key, value in explicit.items() if key.startswith(MEANING))
     return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *given)
-
-
-def evaluate(
-    spark: SparkSession,
-    query: QueryText,
-    declared: Collection[str],
-    frame: Callable[[str], DataFrame | None],
-    monoids: Monoids = NO_MONOIDS,
-) -> DataFrame:
-    """Return the query as a DataFrame over the frames of the declared sources that it may read.
-
-    spark: for a query text, a session of its own. frame: that of a source, None where it has none. monoids: by their
-    names in lower case; their functions are created in the session.
-    """
-    register(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
-    try:
-        if callable(query):
-            return require_frame(call_query(spark, query, declared, frame))
-        schemas = dict[str, StructType]()
-        for name in mentions(spark, query).among(declared):
-            if (found := frame(name)) is not None:
-                catalyst.frame(spark, catalyst.analysed_plan(found)).createOrReplaceTempView(name)
-                schemas[name] = found.schema
-        if isinstance(query, Mrql):
-            return run_program(spark, query.program(declared, schemas.get))
-        return run_sql(spark, query)
-    except PySparkException as error:
-        message = sentence_of_analysis(error)
-        if UNREAD in message:
-            raise QueryError(
-                "the query function runs an action (count, collect, toPandas, a pivot without its values), and no data "
-                "is there when the query is built. Join with an aggregate, or name the values of a pivot."
-            ) from error
-        raise QueryError(f"Spark cannot analyse the query: {message}") from error
-    except TypeError as error:
-        raise QueryError(
-            f"the query function does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
-        ) from error
-
-
-def require_frame(found: object) -> DataFrame:
-    """Return the DataFrame of a query function; raises QueryError if it returned anything else."""
-    if not isinstance(found, DataFrame):
-        raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame. Return the answer.")
-    return found
-
-
-def ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
-    """Return the ORDER BY on top of the query, as far as its keys are answer columns."""
-    keys: list[Ordering] = []
-    while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):
-        if catalyst.kind(node) == "Sort":
-            for order in catalyst.sequence(node.order()):
-                if catalyst.kind(order.child()) != "AttributeReference":
-                    return tuple(keys)
-                column = translation.names.column(order.child())
-                if column.name not in names:
-                    return tuple(keys)
-                ascending = catalyst.kind(order.direction()).startswith("Ascending")
-                first = catalyst.kind(order.nullOrdering()).startswith("NullsFirst")
-                keys.append(Ordering(names[column.name], ascending, first))
-            return tuple(keys)
-        node = node.child()
-    return ()

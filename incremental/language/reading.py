@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.recipe import Recipe, describe_column_changes
-from incremental.language.query import Analysis, Query
+from incremental.language.analysis import Analysis
+from incremental.language.query import Query
 
 
 @dataclass(frozen=True)

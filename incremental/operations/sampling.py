@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from incremental.algebra.errors import QueryError, UsageError
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.pruning.pruning import is_exact
+from incremental.dataflow.pruning.rewind import is_exact
 
 PARTS = 1 << 20
 

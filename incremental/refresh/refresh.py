@@ -15,7 +15,8 @@ from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
 from incremental.refresh.reporting import merge_part_reports, unchanged_report, with_resumed, with_upstream
-from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, lock_chain
+from incremental.refresh.sources.chain_lock import lock_chain
+from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
 from incremental.store.journal import Entry, Pin
 from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store

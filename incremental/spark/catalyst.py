@@ -7,7 +7,7 @@ object; only `language/` and `dataflow/lowering.py` use its methods. `JavaError`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 
 from py4j.java_gateway import JavaClass, JavaPackage  # pyright: ignore[reportMissingTypeStubs]
@@ -15,7 +15,6 @@ from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStub
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import StructType
 
 J = Any
@@ -213,33 +212,6 @@ def again(rows: DataFrame) -> DataFrame | None:
     return frame(rows.sparkSession, plan.newInstance()) if kind(plan) == "LogicalRelation" else None
 
 
-def is_local(rows: DataFrame) -> bool:
-    """Return whether a frame is rows that the driver holds."""
-    return kind(analysed_plan(rows)) == "LocalRelation"
-
-
-def with_local_rows(spark: SparkSession, plan: J, held: J) -> Callable[[J], J] | None:
-    """Return what puts other rows in place of those of a LocalRelation wherever a plan reads them; None if nowhere."""
-    if kind(plan) == "LocalRelation":
-        if not identical(spark, plan.data(), held.data()):
-            return None
-        output, local = plan.output(), catalyst(spark).plans.logical.LocalRelation
-        return lambda data: local(output, data, False, none(spark))
-    children = sequence(plan.children())
-    made = [with_local_rows(spark, child, held) for child in children]
-    if not any(made):
-        return None
-    pairs = list(zip(children, made, strict=True))
-    return lambda data: plan.withNewChildren(vector(spark, [make(data) if make else child for child, make in pairs]))
-
-
-def identical(spark: SparkSession, one: J, other: J) -> bool:
-    """Return whether two Java objects are the same, not only equal."""
-    known = jvm(spark).java.util.IdentityHashMap()
-    known.put(one, True)
-    return bool(known.containsKey(other))
-
-
 def parse_expression(spark: SparkSession, text: str) -> J:
     """Parse SQL text that Deltafold generated into an unresolved expression."""
     return session(spark).sessionState().sqlParser().parseExpression(text)
@@ -259,42 +231,3 @@ def is_a(spark: SparkSession, target: J, name: str) -> bool:
     """Return whether a Catalyst object is an instance of a class, named relative to org.apache.spark.sql.catalyst."""
     java_class = jvm(spark).java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{name}")
     return bool(java_class.isInstance(target))
-
-
-def is_temporary_view(spark: SparkSession, name: str) -> bool:
-    """Return whether the session has a temporary view of this name."""
-    return bool(session(spark).sessionState().catalog().getTempView(name).isDefined())
-
-
-def has_sql_functions(spark: SparkSession, mark: str) -> bool:
-    """Return whether the session has temporary functions written in SQL, which may read its tables.
-
-    mark: the comment of functions that read none.
-    """
-    known = session(spark).sessionState().catalog()
-    found = [known.lookupFunctionInfo(name) for name in sequence(known.listTemporaryFunctions().toSeq())]
-    return any(str(each.getSource()) == "sql_udf" and mark not in str(each.getUsage()) for each in found)
-
-
-def explicit_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings that were set explicitly in the session, in one call instead of one for each entry."""
-    lines = str(session(spark).conf().getAll().mkString("\0")).split("\0")
-    return {key: value for key, _, value in (line.partition(" -> ") for line in lines)}
-
-
-def defer(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
-    """Return a DataFrame that `make` creates at its first use."""
-    return Deferred(spark, make)
-
-
-class Deferred(ClassicDataFrame):
-    """A DataFrame whose Java object, which all its methods use, is created at its first use."""
-
-    def __init__(self, spark: SparkSession, make: Callable[[], DataFrame]) -> None:
-        super().__init__(cast(Any, None), spark)
-        del self._jdf  # so that the property below replaces it
-        self._make = make
-
-    @cached_property
-    def _jdf(self) -> J:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return dataset(self._make())

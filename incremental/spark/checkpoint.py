@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
+from incremental.spark.local_rows import with_local_rows
 
 MEASURES = "measures"
 ADAPTIVE = "spark.sql.adaptive.enabled"
@@ -98,7 +99,7 @@ class LocalPlan:
 
         None if the plan reads none of them. Planning of the operators above is saved; Spark still optimises the whole.
         """
-        make = catalyst.with_local_rows(self._spark, catalyst.analysed_plan(self._frame), catalyst.analysed_plan(held))
+        make = with_local_rows(self._spark, catalyst.analysed_plan(self._frame), catalyst.analysed_plan(held))
         if make is None:
             return None
         session = self._frame.sparkSession

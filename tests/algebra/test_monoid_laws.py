@@ -26,7 +26,9 @@ from incremental.compiler.draft import Draft
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.partial_aggregate import aggregate_change
 from incremental.dataflow.state_schema import Layout
-from incremental.language.query import Query, evaluate, read_query
+from incremental.language.analysis import read_query
+from incremental.language.evaluation import evaluate
+from incremental.language.query import Query
 from incremental.spark import catalyst
 from tests.algebra.bags import KINDS, MOMENTS, Kind, bags
 from tests.night import sampled

@@ -14,8 +14,9 @@ from incremental.algebra.sources import Delta, ForeignKey, SourceDeclaration
 from incremental.compiler.compile import check_outputs, compile_query
 from incremental.compiler.draft import Draft
 from incremental.compiler.explain import explain_program, explain_refusal
+from incremental.language.analysis import read_query
 from incremental.language.fingerprint.equality import SparkEquality
-from incremental.language.query import Query, QueryText, read_query
+from incremental.language.query import Query, QueryText
 from incremental.refresh.sources.source_catalog import nullable
 
 SOURCES = {

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import SourceError
+from incremental.language.analysis import analyse, read_query
 from incremental.language.mentions import mentions
-from incremental.language.query import analyse, read_query
 from tests.language.schemas import SOURCES, schemas
 
 DECLARED = ("t", "u", "w", "Orders")

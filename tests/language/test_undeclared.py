@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from incremental.algebra.errors import QueryError, SourceError
-from incremental.language.query import analyse
+from incremental.language.analysis import analyse
 from incremental.spark.catalyst import schema_of
 from tests.language.schemas import read
 

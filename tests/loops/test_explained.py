@@ -18,7 +18,7 @@ from incremental.api import fixpoint, iterate
 from incremental.compiler.compile import compile_query
 from incremental.compiler.draft import Draft
 from incremental.compiler.explain import explain_program
-from incremental.language.query import read_query
+from incremental.language.analysis import read_query
 from incremental.spark.catalyst import schema_of
 from tests.loops import queries
 

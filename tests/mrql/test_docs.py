@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.api import Mrql
-from incremental.language.query import evaluate
+from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
 from tests.mrql.comparing import difference
 from tests.mrql.examples import TABLES

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
 from incremental.api import Mrql
-from incremental.language.query import evaluate
+from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
 from tests.mrql.comparing import difference
 from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES

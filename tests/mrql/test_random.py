@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
 from incremental.api import Mrql
-from incremental.language.query import evaluate
+from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
 from tests.mrql.comparing import difference
 from tests.mrql.generator import TABLES, Generator, table_rows

@@ -19,6 +19,7 @@ from incremental.lake.protocol import Lake
 from pipelines import catalogue, cli, source_objects
 from pipelines.commands import branching
 from pipelines.declaration.reading import DeclarationError
+from pipelines.status import declaration_row
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -125,7 +126,7 @@ def test_secrets_of_kafka_are_read_when_it_is_opened(tmp_path: Path, monkeypatch
     assert isinstance(stream, Stream)
     assert stream.options["kafka.sasl.jaas.config"].endswith('password="hunter2";')
     assert (stream.options["kafka.bootstrap.servers"], stream.key) == ("localhost:9092", "id")
-    assert "hunter2" not in json.dumps(catalogue.facts("clicks", pipeline))
+    assert "hunter2" not in json.dumps(declaration_row("clicks", pipeline))
     monkeypatch.delenv("LOGIN")
     with pytest.raises(DeclarationError, match=r"option `kafka.sasl.jaas.config` of a stream: .* LOGIN is not set"):
         source_objects.declare(pipeline.declaration.sources["clicks"])

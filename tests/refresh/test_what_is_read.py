@@ -14,7 +14,7 @@ from incremental import compilation
 from incremental.algebra.errors import QueryError, SourceError
 from incremental.api import Delta, Files, View, Warehouse
 from incremental.lake.delta_table import DeltaTable
-from incremental.language.query import Analysis
+from incremental.language.analysis import Analysis
 from incremental.refresh.sources.source_catalog import Declared
 from tests.sandbox import DeltaSandbox, checked
 

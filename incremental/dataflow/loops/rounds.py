@@ -32,8 +32,8 @@ from incremental.dataflow.loops.leaves import FrontierChange, SideChange, SideIn
 from incremental.dataflow.loops.touched import Again, Stored, Touched, TouchedCandidates
 from incremental.dataflow.lowering import Relation
 from incremental.dataflow.pruning.pruning import Pruning
-from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints
+from incremental.spark.local_rows import is_local
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ class Rounds:
     def _next(self, touched: Touched) -> Touched:
         """Make a move, and add what follows from it; with the plan of the last such move, if it fits."""
         assert touched.move is not None
-        if (again := self._again.get(touched.move.sql)) is not None and catalyst.is_local(touched.frame):
+        if (again := self._again.get(touched.move.sql)) is not None and is_local(touched.frame):
             after = again(touched)
             if after is not None:
                 touched.free()

@@ -30,8 +30,8 @@ from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.loops.acceptance import KNOWN, Acceptance, Move
 from incremental.dataflow.loops.candidates import Candidates
-from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints, LocalPlan, in_one_task
+from incremental.spark.local_rows import is_local
 
 ROWS_BEFORE, ACCEPTED_BEFORE = "__rows_before", "__accepted_before"
 STORED_ROWS, STORED_ACCEPTED = "__stored_rows", "__stored_accepted"
@@ -121,7 +121,7 @@ class TouchedCandidates:
 
         None where the driver does not hold the rows of `last`. It returns None for more rows than the driver holds.
         """
-        if after.plan is None or not catalyst.is_local(last.frame):
+        if after.plan is None or not is_local(last.frame):
             return None
         run, plan = after.plan.over(last.frame), after.plan
         if run is None:

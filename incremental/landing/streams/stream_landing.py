@@ -33,10 +33,11 @@ from incremental.lake.durable import lock, make_private
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Clause, Table
 from incremental.landing.folder import UNPARTITIONED
-from incremental.landing.landing import LOCK_SECONDS, types
+from incremental.landing.landing import LOCK_SECONDS
 from incremental.landing.malformed.parse_errors import shorten
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
+from incremental.landing.schema_checks import types
 from incremental.landing.streams.arrivals import Intake
 from incremental.landing.streams.kafka import column_fault
 from incremental.landing.streams.position import Reading, list_readings, split_mark

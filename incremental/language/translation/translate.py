@@ -7,9 +7,7 @@
 | Project, Filter, Generate, Expand, Union | the same |
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
-| Window with PARTITION BY | GroupwiseOp by its partition |
-| Pandas and Arrow functions of groups; sessions | GroupwiseOp by the group |
-| Limit, Offset, global windows | GroupwiseOp without keys |
+| windows, functions of groups, sessions, Limit, Offset | GroupwiseOp (groupwise.py) |
 | uncorrelated scalar subquery | inner join with a one-row aggregate |
 | Sort | dropped: a view is a bag; `answer()` sorts |
 | anything else | Unsupported, which the compiler refuses |
@@ -24,11 +22,9 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import (
-    Column,
     Expand,
     Filter,
     Generate,
-    GroupwiseOp,
     Item,
     Join,
     JoinKind,
@@ -42,16 +38,17 @@ from incremental.algebra.plan import (
     UnsupportedReason,
     Values,
 )
-from incremental.language.determinism.limits import is_ordered, limit_stack, limit_text
-from incremental.language.determinism.window_ties import remaining_choice
+from incremental.language.determinism.limits import limit_stack
 from incremental.language.loops.recording import RecordedLoops
 from incremental.language.loops.translation import LoopTranslation
 from incremental.language.names import Names
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.translation.aggregates import Aggregates
+from incremental.language.translation.groupwise import group_function_op, limit_op, window_op
+from incremental.language.translation.projections import project_unless_identity
 from incremental.language.translation.scalars import Scalars, renumber
 from incremental.language.translation.shapes import is_session, split_conjuncts, without_alias
-from incremental.language.translation.subqueries import inner_plans, one_row, row_dependent_plans, sort_by_rows
+from incremental.language.translation.subqueries import inner_plans, one_row, row_dependent_plans
 from incremental.language.translation.used_columns import used_attributes
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -185,11 +182,7 @@ class Translation:
     def _recompute_groups(self, node: J, keys: list[J], computed: J) -> Plan:
         """Return an operator of Spark's on each group, which recomputes touched groups."""
         child = self._order_columns(node.child())
-        scalars = [self.scalars.scalar(key) for key in keys]
-        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        text = "; ".join(self.scalars.opaque(without_alias(e)).text for e in catalyst.sequence(computed))
-        known = tuple(scalar.column for scalar in scalars if isinstance(scalar, Reference))
-        return GroupwiseOp(child, "group function", known, columns, text, None, (node,))
+        return group_function_op(node, child, keys, computed, self.names, self.scalars)
 
     def _translate_join(self, node: J) -> Plan:
         left, right = self.plan(node.left()), self.plan(node.right())
@@ -223,20 +216,7 @@ class Translation:
         return []
 
     def _translate_window(self, node: J) -> Plan:
-        child = self.plan(node.child())
-        items = [Item(c, Reference(c)) for c in child.columns]
-        keys: list[Column] = []
-        for expression in catalyst.sequence(node.partitionSpec()):
-            scalar = self.scalars.scalar(expression)
-            if not isinstance(scalar, Reference):
-                items.append(Item(self.names.expression(expression, "partition"), scalar))
-            keys.append(scalar.column if isinstance(scalar, Reference) else items[-1].column)
-        expressions = catalyst.sequence(node.windowExpressions())
-        produced = tuple(self.names.column(e.toAttribute()) for e in expressions)
-        text = "; ".join(self.scalars.operator_text(without_alias(e)) for e in expressions)
-        below = project_unless_identity(child, tuple(items))
-        kind, undetermined = remaining_choice(node)
-        return GroupwiseOp(below, kind, tuple(keys), below.columns + produced, text, undetermined, (node,))
+        return window_op(node, self.plan(node.child()), self.names, self.scalars)
 
     def _translate_limit(self, node: J) -> Plan:
         stack = limit_stack(node)
@@ -244,12 +224,7 @@ class Translation:
             if inner := row_dependent_plans(self._spark, each):
                 return self._refuse(node, "subquery in a limit", inner=inner)
         child = self.plan(stack[-1].child())
-        text = limit_text(stack, self.scalars, self.names)
-        columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        undetermined = None if is_ordered(stack) else "limit without order"
-        # a subquery that is equal for all rows would read its empty source
-        handle = tuple(sort_by_rows(self._spark, each) for each in stack)
-        return GroupwiseOp(child, "limit", (), columns, text, undetermined, handle)
+        return limit_op(self._spark, node, stack, child, self.names, self.scalars)
 
     _translate_globallimit = _translate_locallimit = _translate_offset = _translate_limit
 
@@ -290,10 +265,3 @@ class Translation:
 
         replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]
         return joined, replaced
-
-
-def project_unless_identity(child: Plan, items: tuple[Item, ...]) -> Plan:
-    """Return a projection, or its input if the projection would change nothing."""
-    if all(item.scalar == Reference(item.column) for item in items) and tuple(i.column for i in items) == child.columns:
-        return child
-    return Project(child, items)

@@ -19,9 +19,10 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Delta, Files, SourceDeclaration, Stream, check_source
 from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
 from incremental.lake.protocol import Lake, Table
-from incremental.landing.landing import Landings, types
+from incremental.landing.landing import Landings
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
+from incremental.landing.schema_checks import types
 from incremental.landing.streams.stream_landing import StreamLandings
 
 

@@ -8,60 +8,24 @@ has. A base source that only a view below reads is named by its path through the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
-
-from incremental.algebra.errors import QueryError, SourceError, StateError
+from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.recipe import Current
 from incremental.algebra.results.report import Report
-from incremental.algebra.sqltext import quoted
 from incremental.lake.catalog_names import no_data
-from incremental.lake.durable import lock
 from incremental.lake.protocol import VersionedTable
-from incremental.lake.table_view import TableView
+from incremental.refresh.sources.answer_table import Answer
+from incremental.refresh.sources.pinned_tables import is_pinned, refuse_recreated
 from incremental.store.dependents import Reader, Readers
 from incremental.store.journal import Entry, Journal, Pin, base_versions
 from incremental.store.view_store import Store
 
 Progress = Callable[[str], None]
 Targets = Mapping[str, int]  # the requested version of each base source, by the location of its table
-
-
-class Answer(TableView):
-    """The table of a view as another view reads it: the answer's columns alone.
-
-    origin: the table with the version before the epoch, if a rebuild has made a new table since.
-    """
-
-    def __init__(self, table: VersionedTable, columns: tuple[str, ...], origin: VersionedTable | None = None) -> None:
-        super().__init__(table)
-        self._columns, self._origin = columns, origin
-
-    @property
-    def origin(self) -> VersionedTable:
-        """The table before the epoch."""
-        return self._origin or self
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether commits rewrite many unchanged rows, as those of small states do."""
-        return True
-
-    def schema(self, version: int | None = None) -> StructType:
-        """Return the schema of the answer's columns."""
-        return StructType([field for field in super().schema(version) if field.name in self._columns])
-
-    def at(self, version: int) -> DataFrame:
-        """Return the answer as of a version."""
-        frame = super().at(version)
-        given = set(frame.columns)  # an earlier generation may have had other columns
-        return frame.select(*(quoted(name) for name in self._columns if name in given))
 
 
 @dataclass(frozen=True)
@@ -251,41 +215,6 @@ class Inputs:
         return Answer(below.store.table_at(pin.place or ""), below.columns, old)
 
 
-def is_pinned(pin: Pin, table: VersionedTable) -> bool:
-    """Return whether a table is the one whose version was pinned, with the same history up to it."""
-    if table.identity() != pin.identity:
-        return False
-    found = table.commit_id(pin.after) if pin.commit else ""
-    return found in ("", pin.commit)
-
-
-def refuse_recreated(view: str, name: str, table: VersionedTable) -> SourceError:
-    """Return the error for a table with another identity than before."""
-    other = "" if table.label == table.path else f", or its name now refers to another table, at {table.path}"
-    return SourceError(
-        f"source {name} at {table.label} is not the table of the last epoch (it was dropped and created again, or its "
-        f"history was replaced, from a copy perhaps{other}). Rebuild the view {view}."
-    )
-
-
 def prefix_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
     """Prefix the steps of a progress callback with the name of the view below."""
     return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")
-
-
-@contextmanager
-def lock_chain(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
-    """Lock a view and all views below it, in a fixed order, so that two refreshes cannot deadlock.
-
-    Yields an object whose `close` frees the locks of those below early.
-    """
-    folder = folder.resolve()
-    if folder in inputs.chain:
-        raise QueryError(f"view {inputs.view} reads itself, through {', '.join(inputs.views)}. Give one another name.")
-    folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
-    with ExitStack() as own, ExitStack() as below:
-        for each in sorted(folders):
-            held = lock(each, f"view {folders[each]}", "refreshed", seconds)
-            (own if each == folder else below).enter_context(held)
-        inputs.announce(folder)
-        yield below

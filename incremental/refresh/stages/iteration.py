@@ -19,7 +19,8 @@ from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER
 from incremental.dataflow.publish import Bag
 from incremental.lake.files import needs_mapping
-from incremental.refresh.epoch import Epoch, EpochLeaves
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.epoch_leaves import EpochLeaves
 from incremental.refresh.stages.recursion import LoopResult
 from incremental.spark.checkpoint import Checkpoints
 

@@ -31,7 +31,8 @@ from incremental.dataflow.state_schema import Layout
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
-from incremental.refresh.epoch import Epoch, EpochLeaves, EpochResult, StateVersions
+from incremental.refresh.epoch import Epoch, EpochResult
+from incremental.refresh.epoch_leaves import EpochLeaves, StateVersions
 from incremental.refresh.stages.clustering import ClusteringStage
 from incremental.refresh.stages.iteration import IterationStage
 from incremental.refresh.stages.monoid_laws import check_laws

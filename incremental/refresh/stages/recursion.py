@@ -22,7 +22,8 @@ from incremental.dataflow.loops.write import CandidateWrite
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER
 from incremental.lake.protocol import Table
-from incremental.refresh.epoch import Epoch, EpochLeaves
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.epoch_leaves import EpochLeaves
 from incremental.spark.checkpoint import Checkpoints
 
 STARTED_OVER = "computed from nothing"  # the path of a loop of which more would have changed than it is worth

@@ -1,0 +1,37 @@
+"""Define the options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.exit_codes import value
+from pipelines.declaration import sizes
+
+Partition = Annotated[
+    list[str] | None,
+    typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),
+]
+
+
+Chunk = Annotated[
+    str | None,
+    typer.Option(
+        "--chunk", metavar="SIZE", callback=value(sizes.check_size), help="Split changes into batches of SIZE (2g)."
+    ),
+]
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+
+
+Sample = Annotated[
+    str,
+    typer.Option(
+        "--sample", metavar="SHARE", callback=value(sizes.check_share), help="Verify this share of the keys (1%)."
+    ),
+]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
