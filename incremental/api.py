@@ -41,7 +41,7 @@ from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.language.loops.functions import fixpoint, iterate, nearest
-from incremental.language.monoids.registration import check_monoid, register
+from incremental.language.monoids.registration import analyse_monoid, register_monoids
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import QueryText
 from incremental.operations.declared_views import remember
@@ -108,8 +108,8 @@ class Warehouse:
             raise QueryError(
                 f"monoid {name} is declared twice (names that differ only in case are the same). Choose another name."
             )
-        declared = check_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
-        register(self.spark, [declared])
+        declared = analyse_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
+        register_monoids(self.spark, [declared])
         self._catalog.monoids[name.lower()] = declared
 
     def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:

@@ -42,7 +42,7 @@ from incremental.language.query_sources import Sources
 from incremental.language.reading import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
-from incremental.refresh.full_recompute import Recomputed
+from incremental.refresh.full_recompute import FullRecompute
 from incremental.refresh.incremental_refresh import Incremental
 from incremental.refresh.mode import Choice, CostBased, Fixed, ModePolicy
 from incremental.spark.catalyst import isolate_session
@@ -223,11 +223,11 @@ class Compilation:
         return Incremental(program, self.query.attributes, lambda: self.partition_key, circumstances)
 
     @property
-    def _recomputed(self) -> Recomputed:
+    def _recomputed(self) -> FullRecompute:
         query, columns = self.query, tuple(name for _, name in self.query.outputs)
         by_definition, facts = self.policy == "definition", self._constraints
         options = columns, self.batch, by_definition, facts, lambda: self.partition_key
-        return Recomputed(query.fingerprint, query.sources, *options)
+        return FullRecompute(query.fingerprint, query.sources, *options)
 
     @property
     def _refusals(self) -> tuple[Refusal, ...]:

@@ -26,7 +26,7 @@ from incremental.dataflow.publish import COPY
 from incremental.lake.protocol import VersionedTable
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluate_by
-from incremental.language.mentions import mentions
+from incremental.language.mentions import find_mentions
 from incremental.language.query import Settings, answer_settings
 from incremental.refresh.compatibility import redefinition
 from incremental.refresh.mode import Choice, predict_choice
@@ -178,7 +178,14 @@ class ResolvedView:
         if latest is not None and lookup is not None and latest.fits(now) and lookup.is_current(self.resolver):
             return latest
         compiled.lookup = lookup = SourceLookup(view.catalog, self.resolver)
-        options = view.policy, view.publish, lookup, mentions(spark, view.query), now, view.store.journal.last_recipe()
+        options = (
+            view.policy,
+            view.publish,
+            lookup,
+            find_mentions(spark, view.query),
+            now,
+            view.store.journal.last_recipe(),
+        )
         compiled.latest = latest = Compilation(spark, view.name, view.query, *options)
         return latest
 
@@ -192,7 +199,7 @@ class ResolvedView:
     def quarantined(self) -> dict[str, int]:
         """Return the rows in quarantine of each source that the query may read; compiles nothing."""
         catalog, latest = self.view.catalog, self.view.compiled.latest
-        named = mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
+        named = find_mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
         return catalog.declared.quarantined(named.among(catalog.names))
 
     @cached_property

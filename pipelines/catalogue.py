@@ -233,7 +233,7 @@ def refresh(
 ) -> Report:
     """Refresh or rebuild the view, in batches of the given or declared size, if any; store its description."""
     asked = chunk or pipeline.declaration.chunk
-    most = None if asked is None else sizes.bytes_of(asked)
+    most = None if asked is None else sizes.parse_size(asked)
     report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
     descriptions.describe(pipeline, view, progress)
     return report

@@ -23,7 +23,7 @@ from incremental.spark.cache import cache_folder
 from pipelines import catalogue, demo_loops, flight_files, picture
 from pipelines.commands import orchestrator, rendering
 from pipelines.commands.orchestrator import Landed, Verified
-from pipelines.demo_loops import Opened
+from pipelines.demo_loops import OpenedView
 from pipelines.flight_files import Row
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ HEADERS = ("input", "rows in", "changed", "groups", "jobs", "commits", "landing 
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One refresh: its input, rows and seconds of its landing, its report, seconds of a full recompute after it."""
 
     what: str
@@ -82,7 +82,7 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
     _show_progress("maintenance of the query:")
     print(view.explain(), end="\n\n", flush=True)
     landed: dict[str, Sequence[Row]] = {}
-    steps: list[Step] = []
+    steps: list[DemoStep] = []
     for arrival in arrivals(flights, first, single):
         flight_files.drop(home / "flights", arrival.flights, arrival.days)
         landed.update((day, arrival.flights[day]) for day in arrival.days)
@@ -90,11 +90,11 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
     _summary(home, steps)
     _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
     loops = demo_loops.open_pipelines(PROJECT / "pipelines", warehouse.spark, _show_progress)
-    demo_loops.cancel(home, landed, Opened(pipeline, warehouse, view, _show_progress), loops)
-    return _verify([Opened(pipeline, warehouse, view, _show_progress), *loops])
+    demo_loops.cancel(home, landed, OpenedView(pipeline, warehouse, view, _show_progress), loops)
+    return _verify([OpenedView(pipeline, warehouse, view, _show_progress), *loops])
 
 
-def _verify(views: Sequence[Opened]) -> bool:
+def _verify(views: Sequence[OpenedView]) -> bool:
     """Compare each view with its batch query; returns whether all are equal."""
     found = [(each, each.view.verify()) for each in views]
     print("\n" + "\n".join(rendering.verification(verified) for _, verified in found), flush=True)
@@ -103,7 +103,7 @@ def _verify(views: Sequence[Opened]) -> bool:
     return all(verified.ok for _, verified in found)
 
 
-def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str, target: Path) -> Step:
+def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str, target: Path) -> DemoStep:
     begin = time.perf_counter()
     landings = catalogue.land(pipeline, warehouse)
     seconds = time.perf_counter() - begin
@@ -112,7 +112,7 @@ def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: 
     landed = [Landed(pipeline, landing) for landing in landings]
     orchestrator.send([*landed, *orchestrator.report_refresh(pipeline, view, report)])
     recomputed = _recompute(pipeline, warehouse, target)
-    return Step(what, sum(landing.rows for landing in landings), seconds, report, recomputed)
+    return DemoStep(what, sum(landing.rows for landing in landings), seconds, report, recomputed)
 
 
 def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path) -> float:
@@ -130,7 +130,7 @@ def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path)
     return seconds
 
 
-def _summary(home: Path, steps: Sequence[Step]) -> None:
+def _summary(home: Path, steps: Sequence[DemoStep]) -> None:
     print("\n" + rendering.table(HEADERS, map(_cells, steps)) + "\n")
     later = steps[1:]  # the first input takes many times as long
     seconds = {
@@ -156,7 +156,7 @@ def _comparison(medians: Mapping[str, float]) -> str:
     )
 
 
-def _cells(step: Step) -> tuple[object, ...]:
+def _cells(step: DemoStep) -> tuple[object, ...]:
     report = step.report
     counts = (f"{step.landed:,}", f"{report.change_rows:,}", f"{report.groups:,}", report.jobs, report.commits)
     return (step.what, *counts, *(f"{seconds:.1f}" for seconds in (step.landing, report.seconds, step.recomputed)))

@@ -27,7 +27,7 @@ NAMES = ("routes", "airports")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedView:
     """A pipeline of the demo with its warehouse and its view; show: prints a line of progress."""
 
     pipeline: Pipeline
@@ -42,10 +42,10 @@ class Opened:
         orchestrator.send(orchestrator.report_refresh(self.pipeline, self.view, report))
 
 
-def open_pipelines(folder: Path, spark: SparkSession, show: Callable[[str], None]) -> list[Opened]:
+def open_pipelines(folder: Path, spark: SparkSession, show: Callable[[str], None]) -> list[OpenedView]:
     """Open the pipelines with loops, and load their views."""
     pipelines = [catalogue.load(name, folder) for name in NAMES]
-    found = [Opened(each, *catalogue.open(each, spark), show) for each in pipelines]
+    found = [OpenedView(each, *catalogue.open(each, spark), show) for each in pipelines]
     for each in found:
         each.refresh()
     return found
@@ -63,7 +63,7 @@ def rarest(flights: Mapping[str, Sequence[Row]]) -> tuple[str, dict[str, list[Ro
     return destination, {day: rows for day, rows in kept.items() if len(rows) < len(flights[day])}
 
 
-def cancel(home: Path, landed: Mapping[str, Sequence[Row]], flights: Opened, loops: Sequence[Opened]) -> None:
+def cancel(home: Path, landed: Mapping[str, Sequence[Row]], flights: OpenedView, loops: Sequence[OpenedView]) -> None:
     """Delete the flights to the rarest destination, refresh all views, and print what they have of it."""
     destination, days = rarest(landed)
     journeys = next(each.view for each in loops if each.pipeline.name == "routes")

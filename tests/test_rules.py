@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +111,23 @@ def test_functions_are_named_by_verbs() -> None:
     product = [path for path in CODE if not {"tests", "benchmarks"} & {*path.relative_to(PROJECT).parts}]
     found = {name for path in product for name in functions(path) if PARTICIPLE.fullmatch(name)}
     assert not found - ADJECTIVES - {"_embed"}
+
+
+def definitions(path: Path) -> set[str]:
+    """Return the names of a module's public classes and functions; overloads of one function count once."""
+    kinds = ast.ClassDef | ast.FunctionDef
+    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, kinds) and node.name[0] != "_"}
+
+
+def test_a_name_has_one_meaning() -> None:
+    """Protects from two classes or functions of the library that a reader could take for each other."""
+    paths = defaultdict[str, list[str]](list)
+    for path in CODE:
+        if path.is_relative_to(PROJECT / "incremental"):
+            for name in definitions(path):
+                paths[name].append(str(path.relative_to(PROJECT)))
+    assert len(paths) > 900
+    assert not {name: found for name, found in paths.items() if len(found) > 1}
 
 
 def messages(path: Path) -> Iterator[str]:

@@ -24,7 +24,7 @@ from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.pruning import Pruning
 
 
-class Rules(Protocol):
+class InputChanges(Protocol):
     """The interface to before, after and change of the inputs."""
 
     def before(self, plan: Plan) -> Relation:
@@ -47,7 +47,9 @@ class Rules(Protocol):
 class InnerJoins:
     """Computes changes of inner joins; facts: the declared constraints that hold before and after."""
 
-    def __init__(self, lowering: Lowering, rules: Rules, pruning: Pruning, facts: Sequence[Constraint] = ()) -> None:
+    def __init__(
+        self, lowering: Lowering, rules: InputChanges, pruning: Pruning, facts: Sequence[Constraint] = ()
+    ) -> None:
         self._lowering, self._rules, self._pruning, self._facts = lowering, rules, pruning, facts
 
     def change(self, node: Join) -> Relation | None:

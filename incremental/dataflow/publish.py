@@ -20,7 +20,7 @@ from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.merge import in_buckets
-from incremental.dataflow.state_schema import Stored
+from incremental.dataflow.state_schema import StoredTable
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Clause, Table
@@ -30,10 +30,10 @@ COPY, INSERTED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
 
 
-def stored_bag(columns: tuple[str, ...], buckets: int) -> Stored:
+def stored_bag(columns: tuple[str, ...], buckets: int) -> StoredTable:
     """Return the storage of a view's rows, which are not sorted."""
     bucket = f"CAST(pmod(hash({', '.join(quoted(name) for name in columns)}), {buckets}) AS INT)"
-    return Stored((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
+    return StoredTable((*columns, COPY, BUCKET), (), "0" if buckets == 1 or not columns else bucket)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ SqlOf = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTable:
     """A table of a view: its columns, those it is sorted by within a bucket, and SQL for the bucket of a row."""
 
     columns: tuple[str, ...]
@@ -108,9 +108,9 @@ class Layout:
         return (*answers, *hidden_keys, ROWS, *(name for _, _, name in self.parts), BUCKET)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         """The storage of the table: columns, sort columns, bucket."""
-        return Stored(self.columns, self.keys, self.bucket_sql)
+        return StoredTable(self.columns, self.keys, self.bucket_sql)
 
     def call_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
         """Return the answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""

@@ -72,7 +72,7 @@ class CatalogTable(Storage):
     def look_up_once(self) -> Lookup:
         """Look the name up; once found, this object caches the location."""
         if self._found is None:
-            found = look_up(self.spark, self.name)
+            found = look_up_table(self.spark, self.name)
             self._found = found.location
             return found
         return Lookup(self._found)
@@ -90,7 +90,7 @@ def full_name(spark: SparkSession, name: str) -> str:
     return table_name_of((str(catalog.name()), *namespace, str(identifier.name())))
 
 
-def look_up(spark: SparkSession, name: str) -> Lookup:
+def look_up_table(spark: SparkSession, name: str) -> Lookup:
     """Find the Delta table that the catalog has under a name.
 
     Raises SourceError for a view, for a table of another format, and if the catalog does not answer.

@@ -115,7 +115,7 @@ class SqlView:
         )
 
 
-def columns_of(path: str, columns: Sequence[str]) -> str:
+def select_columns(path: str, columns: Sequence[str]) -> str:
     """Return the query that selects columns of the Delta table at a path."""
     return f"SELECT {', '.join(map(quoted, columns))} FROM delta.{quoted(path)}"
 

@@ -38,7 +38,7 @@ from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
 from incremental.landing.preflight.file_checks import check_content
-from incremental.landing.reader import Records
+from incremental.landing.reader import FileReader
 from incremental.landing.schema_checks import check_partition_keys, checked_schema, types
 from incremental.landing.staging import Staging
 from incremental.landing.streams.position import list_readings
@@ -130,7 +130,7 @@ class Landings:
             make_private(Path(table.path).parent)  # before Spark does
         with Staging(self.name, self._root, self.folder / "incoming").stage(changed) as place:
             self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
-            records = Records(self.spark, self.files, self._schema, place)
+            records = FileReader(self.spark, self.files, self._schema, place)
             return Replacement(
                 self.name, records, self.table, self.quarantine, changed, found.removed, whole, reshaped, quarantined
             ).write()
@@ -144,7 +144,7 @@ class Landings:
     def _manifest(self) -> Manifest:
         """Return the manifest; the content of the table depends on how files are read, not on the files alone."""
         declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
-        return Manifest(self.folder, declared, Records(self.spark, self.files, self._schema, self._root).settings)
+        return Manifest(self.folder, declared, FileReader(self.spark, self.files, self._schema, self._root).settings)
 
     @property
     def _root(self) -> Path:

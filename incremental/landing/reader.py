@@ -51,7 +51,7 @@ FOLDER_VALUE = "(?s)/[^/=]*=([^/]*)/[^/]*$"  # the value in the folder's name, i
 
 
 @dataclass(frozen=True)
-class Records:
+class FileReader:
     """Reads the files of one source by its declared schema.
 
     place: where they are read from, which is the source's folder or, while they are landed, another one (staging.py).

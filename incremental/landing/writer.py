@@ -22,7 +22,7 @@ from incremental.landing.folder import HIVE_NULL, Partition
 from incremental.landing.formats import marks_rows
 from incremental.landing.malformed.parse_errors import file_of, line_of, reason_of, shorten
 from incremental.landing.malformed.quarantine import Quarantine, rows_of
-from incremental.landing.reader import PLACE, Records
+from incremental.landing.reader import PLACE, FileReader
 from incremental.spark.catalyst import JavaError
 from incremental.spark.checkpoint import computed_once
 from incremental.spark.java_errors import causes
@@ -47,7 +47,7 @@ class Replacement:
     """
 
     name: str
-    records: Records
+    records: FileReader
     table: Table
     quarantine: Quarantine
     changed: Sequence[Partition]

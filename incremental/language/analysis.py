@@ -84,7 +84,7 @@ class Analysis:
         return Query(
             algebra,
             outputs,
-            ordering(self.normal, {column.name: name for column, name in outputs}, translation),
+            answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
             tuple(translation.scalars.forbidden),
             self.settings,
             translation.names.attributes,
@@ -147,7 +147,7 @@ def analyse(
     return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids)
 
 
-def ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
+def answer_ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
     """Return the ORDER BY on top of the query, as far as its keys are answer columns."""
     keys: list[Ordering] = []
     while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):

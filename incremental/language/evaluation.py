@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
 from incremental.language.loops.recursion import run_sql
-from incremental.language.mentions import call_query, mentions
-from incremental.language.monoids.registration import find_named, register
+from incremental.language.mentions import call_query, find_mentions
+from incremental.language.monoids.registration import find_named, register_monoids
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.mrql.program.running import run_program
 from incremental.language.query import (
@@ -36,12 +36,12 @@ def evaluate(
     spark: for a query text, a session of its own. frame: that of a source, None where it has none. monoids: by their
     names in lower case; their functions are created in the session.
     """
-    register(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
+    register_monoids(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
     try:
         if callable(query):
             return require_frame(call_query(spark, query, declared, frame))
         schemas = dict[str, StructType]()
-        for name in mentions(spark, query).among(declared):
+        for name in find_mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
                 catalyst.frame(spark, catalyst.analysed_plan(found)).createOrReplaceTempView(name)
                 schemas[name] = found.schema

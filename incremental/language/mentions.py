@@ -64,7 +64,7 @@ class Mentions:
         return tuple(name for name in declared if everything or name.lower() in self.names)
 
 
-def mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) -> Mentions:
+def find_mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) -> Mentions:
     """Return the names in a query; none if Spark cannot parse it, which its analysis reports."""
     if isinstance(query, Mrql):
         return Mentions(query.names)

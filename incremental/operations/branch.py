@@ -74,7 +74,7 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
         readers = Readers(store.folder)
         readers.check_no_branch(store.view)
         if not force:
-            check_unread(store, {*declared, *readers.views(partial(holds, store))})
+            check_unread(store, {*declared, *readers.views(partial(has_pinned_table, store))})
         Publisher(store).drop_sql_views()
         gone.remove()
         Folder(store.folder).move_to(gone.path)
@@ -83,7 +83,7 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
         metrics.forget()
 
 
-def holds(store: Store, pin: Pin) -> bool:
+def has_pinned_table(store: Store, pin: Pin) -> bool:
     """Return whether a pinned table belongs to the view; by its id, since another view may have had the name."""
     table = store.table_at(pin.place or "")
     return table.version() is None or table.identity() == pin.identity

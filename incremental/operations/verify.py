@@ -112,11 +112,11 @@ def verify(
     points: what one batch step found of the loops to a tolerance, whose stored answers the batch query read.
     """
     with log_work("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
-        work.result = verification = compare(intent, versions, expected, actual, sample, points)
+        work.result = verification = compare_answers(intent, versions, expected, actual, sample, points)
     return verification
 
 
-def compare(
+def compare_answers(
     intent: Intent,
     versions: dict[str, int],
     expected: DataFrame,

@@ -25,7 +25,7 @@ from incremental.store.journal import ChangePart, Intent, Pin
 
 
 @dataclass(frozen=True)
-class Move:
+class PathChange:
     """Files of one path that are removed and added together; whole: see ChangePart."""
 
     source: str
@@ -48,14 +48,14 @@ class Move:
         return math.ceil(both * differ / max(rows))
 
 
-class Slice(TableView):
+class BatchTable(TableView):
     """A table between two parts: files of the versions before and after the change, read by the later schema.
 
     before: the table at the beginning of the part; None for that table itself.
     """
 
     def __init__(
-        self, whole: VersionedTable, files: Mapping[Identity, File], before: Slice | None, moved: Difference
+        self, whole: VersionedTable, files: Mapping[Identity, File], before: BatchTable | None, moved: Difference
     ) -> None:
         super().__init__(whole)
         self._files, self._before, self._moved = files, before, moved
@@ -100,11 +100,11 @@ def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most:
         return intent
     differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
     first = ChangePart(1, 1, most)
-    if len(list(parts(differences, first))) < 2:  # a compaction alone changes no rows
+    if len(list(path_changes(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = file_changes(tables, pins)
-    number = len(list(parts(found, first)))
+    number = len(list(path_changes(found, first)))
     if number < 2 or not all(one_schema(change) for change in found.values()):
         return intent
     return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
@@ -133,7 +133,7 @@ def slice_tables(
     if part is None:
         return tables
     found = file_changes(tables, pins)
-    assigned = list(parts(found, part))
+    assigned = list(path_changes(found, part))
     moves = [move for moves in assigned[: part.number - 1] for move in moves], assigned[part.number - 1]
     slices = {
         name: slice_of(tables[name], change, *([move for move in each if move.source == name] for each in moves))
@@ -143,7 +143,9 @@ def slice_tables(
     return {**tables, **slices}
 
 
-def slice_of(table: VersionedTable, whole: Difference, earlier: Sequence[Move], now: Sequence[Move]) -> Slice:
+def slice_of(
+    table: VersionedTable, whole: Difference, earlier: Sequence[PathChange], now: Sequence[PathChange]
+) -> BatchTable:
     """Return one table in a part, after the moves of earlier parts."""
     files = {} if whole.before is None else table.files(whole.before)
     exchange(files, earlier)
@@ -153,10 +155,10 @@ def slice_of(table: VersionedTable, whole: Difference, earlier: Sequence[Move], 
     added = tuple(file for move in now for file in move.added)
     before = whole.after if earlier else whole.before
     change = replace(whole, before=before, removed=removed, added=added)
-    return Slice(table, files, Slice(table, old, None, change), change)
+    return BatchTable(table, files, BatchTable(table, old, None, change), change)
 
 
-def exchange(files: dict[Identity, File], moves: Sequence[Move]) -> None:
+def exchange(files: dict[Identity, File], moves: Sequence[PathChange]) -> None:
     """Remove and add the files of some moves."""
     for move in moves:
         for file in move.removed:
@@ -174,10 +176,10 @@ def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) 
     return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
 
-def parts(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[Move]]:
+def path_changes(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[PathChange]]:
     """Yield the moves of each part, in their order."""
     by_source = [moves(name, found[name], each.whole) for name in sorted(found)]
-    part: list[Move] = []
+    part: list[PathChange] = []
     room = each.bytes
     for move in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
         if part and move.bytes > room:
@@ -189,10 +191,12 @@ def parts(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[Mo
         yield part
 
 
-def moves(name: str, change: Difference, whole: bool) -> list[Move]:
+def moves(name: str, change: Difference, whole: bool) -> list[PathChange]:
     """Return the moves of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
     for side, files in enumerate((change.removed, change.added)):
         for file in files:
             paths.setdefault(file.identity[0], ([], []))[side].append(file)
-    return [Move(name, path, tuple(removed), tuple(added), whole) for path, (removed, added) in sorted(paths.items())]
+    return [
+        PathChange(name, path, tuple(removed), tuple(added), whole) for path, (removed, added) in sorted(paths.items())
+    ]

@@ -18,7 +18,7 @@ from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.publish import Bag, BagChange, stored_bag
-from incremental.dataflow.state_schema import Stored
+from incremental.dataflow.state_schema import StoredTable
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.incremental_refresh import no_partition_key
@@ -28,7 +28,7 @@ Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
 
 @dataclass(frozen=True)
-class Recomputed:
+class FullRecompute:
     """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
 
     partition_key: finds the answer's column that contains a partition of a source.
@@ -59,7 +59,7 @@ class Recomputed:
         """No states."""
         return {}
 
-    def storage_of(self, table: str, buckets: int) -> Stored:
+    def storage_of(self, table: str, buckets: int) -> StoredTable:
         """Return a bag of the answer."""
         return stored_bag(self.columns, buckets)
 

@@ -16,7 +16,7 @@ from incremental.algebra.results.upkeep import VIEW
 from incremental.dataflow.loops.cluster_table import stored_loop
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.publish import stored_bag
-from incremental.dataflow.state_schema import Layout, Stored
+from incremental.dataflow.state_schema import Layout, StoredTable
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.stages.program_run import Run
 
@@ -57,7 +57,7 @@ class Maintenance(Protocol):
         """For each state the digest of its plan, then its stored columns (Layout.merged)."""
         ...
 
-    def storage_of(self, table: str, buckets: int) -> Stored:
+    def storage_of(self, table: str, buckets: int) -> StoredTable:
         """Return the storage of one of its tables with a number of buckets."""
         ...
 
@@ -117,7 +117,7 @@ class Incremental:
         digests = self.program.digests(self.circumstances)
         return {s.name: [digests[s.name], *Layout.of(self.program, s, 1).merged] for s in self.program.states}
 
-    def storage_of(self, table: str, buckets: int) -> Stored:
+    def storage_of(self, table: str, buckets: int) -> StoredTable:
         """Return the storage: of a state by its layout, of a loop by its kind, else of a bag of the answer."""
         for stage in self.program.stages:
             if stage.name == table:

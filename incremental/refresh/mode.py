@@ -17,7 +17,7 @@ from incremental.algebra.recipe import Current
 from incremental.algebra.tuning import Tuning
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import file_difference
-from incremental.refresh.full_recompute import Recomputed
+from incremental.refresh.full_recompute import FullRecompute
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
 from incremental.refresh.state_reuse import COPIED, REUSED
 from incremental.store.journal import Entry, Journal, Pin
@@ -83,7 +83,7 @@ class CostBased:
 
     current: Current
     incremental: Incremental
-    recomputed: Recomputed
+    recomputed: FullRecompute
     estimate: Callable[[Program, Volume], Estimate]
 
     def of(self, mode: str | None) -> Maintenance:
@@ -200,7 +200,7 @@ def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
     """
     reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
     whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
-    known = [(each.seconds, each.estimates.get(Recomputed.mode)) for each in whole]
+    known = [(each.seconds, each.estimates.get(FullRecompute.mode)) for each in whole]
     return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
 
 

@@ -48,7 +48,7 @@ def find_reusable(store: Store, intent: Intent) -> Mapping[str, Reused]:
     if not earlier or earlier[-1].intent.fingerprint == intent.fingerprint:
         return {}
     last = earlier[-1]
-    if not all(same(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
+    if not all(has_same_rows(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
         return {}
     found: dict[str, Reused] = {}
     for name, (old, *merged) in common(intent, last.intent).items():
@@ -93,6 +93,6 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
         return False
 
 
-def same(pin: Pin, other: Pin) -> bool:
+def has_same_rows(pin: Pin, other: Pin) -> bool:
     """Return whether two pins have the same rows of a source."""
     return (pin.after, pin.identity) == (other.after, other.identity)

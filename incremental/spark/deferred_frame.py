@@ -14,10 +14,10 @@ from incremental.spark.catalyst import J, dataset
 
 def defer(spark: SparkSession, make: Callable[[], DataFrame]) -> DataFrame:
     """Return a DataFrame that `make` creates at its first use."""
-    return Deferred(spark, make)
+    return DeferredFrame(spark, make)
 
 
-class Deferred(ClassicDataFrame):
+class DeferredFrame(ClassicDataFrame):
     """A DataFrame whose Java object, which all its methods use, is created at its first use."""
 
     def __init__(self, spark: SparkSession, make: Callable[[], DataFrame]) -> None:

@@ -16,7 +16,7 @@ from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
 from incremental.algebra.results.address import Address, is_same_name
 from incremental.lake.durable import write_durably
-from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, columns_of
+from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
 from incremental.store.journal import Journal
 from incremental.store.snapshot import answer_table
 from incremental.store.view_store import Store
@@ -87,7 +87,7 @@ class Publisher:
 
     def _publish(self, address: Address, name: str) -> None:
         names = [column.name for column in address.columns]
-        shown = columns_of(address.path, names)
+        shown = select_columns(address.path, names)
         if self._sql_query == shown:
             return
         place = f"epoch {address.epoch} of generation {address.generation}"

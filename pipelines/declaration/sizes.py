@@ -8,7 +8,7 @@ _AMOUNT = re.compile(r"([1-9][0-9]*)([mg])\Z", re.IGNORECASE)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?) ?%\Z")
 
 
-def bytes_of(text: str) -> int:
+def parse_size(text: str) -> int:
     """Return the bytes of `512m` or `2g`; raises ValueError with the correct form."""
     found = _AMOUNT.match(text)
     if not found:
@@ -33,5 +33,5 @@ def check_share(text: str) -> str:
 
 def check_size(text: str) -> str:
     """Return the text if it is a size."""
-    bytes_of(text)
+    parse_size(text)
     return text

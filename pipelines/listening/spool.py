@@ -31,7 +31,7 @@ def minute_of(seconds: float) -> str:
 
 
 @dataclass
-class Part:
+class SpoolPart:
     """A file that is being written: its minute, its hidden path, its descriptor and its bytes on the disk."""
 
     minute: str
@@ -61,7 +61,7 @@ class Spool:
 
     def __init__(self, folder: Path, largest: int = LARGEST_FILE) -> None:
         self.folder, self._largest = folder, largest
-        self._part: Part | None = None
+        self._part: SpoolPart | None = None
         self._made = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder / ".listening", os.O_RDWR | os.O_CREAT, 0o600)
@@ -103,7 +103,7 @@ class Spool:
         finally:
             os.close(self._lock)
 
-    def _begin(self, minute: str) -> Part:
+    def _begin(self, minute: str) -> SpoolPart:
         self._made += 1
         partition = self.folder / f"{COLUMN}={quote(minute, safe='')}"
         if not partition.is_dir():
@@ -112,7 +112,7 @@ class Spool:
         path = partition / f".lines-{time.time_ns()}-{os.getpid()}-{self._made}{PART}"
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
         flush_names(partition)
-        return Part(minute, path, descriptor)
+        return SpoolPart(minute, path, descriptor)
 
 
 def complete(path: Path) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.language.analysis import analyse, read_query
-from incremental.language.mentions import mentions
+from incremental.language.mentions import find_mentions
 from tests.language.schemas import SOURCES, schemas
 
 DECLARED = ("t", "u", "w", "Orders")
@@ -18,7 +18,7 @@ EVERY = " ".join(DECLARED)
 
 def may_read(spark: SparkSession, query: Any) -> str:
     """The declared sources among what a query names, in words."""
-    return " ".join(mentions(spark, query).among(DECLARED))
+    return " ".join(find_mentions(spark, query).among(DECLARED))
 
 
 TEXTS = {

@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.lake.memory.rows import collect_rows, empty_relation
+from incremental.lake.memory.rows import compute_rows, empty_relation
 from incremental.spark import catalyst
 
 
 def local(spark: SparkSession, schema: str, rows: Sequence[Any]) -> DataFrame:
     made = spark.createDataFrame(list(rows), schema).coalesce(1)
-    return catalyst.frame(spark, collect_rows(made, empty_relation(spark, made.schema)))
+    return catalyst.frame(spark, compute_rows(made, empty_relation(spark, made.schema)))

@@ -179,7 +179,9 @@ class Reference:
         for item in items:
             match item:
                 case I.Define(name=name, value=value):
-                    self.globals[name] = self.source(value, name) if isinstance(value, T.Call) else self.eval(value, {})
+                    self.globals[name] = (
+                        self.source(value, name) if isinstance(value, T.FunctionCall) else self.eval(value, {})
+                    )
                 case I.FunctionDefinition(name=name, parameters=parameters, body=body):
                     self.globals[name] = Closure(parameters, body, {})
                 case I.MacroDefinition(name=name):
@@ -189,12 +191,12 @@ class Reference:
                 case I.DataDefinition(alternatives=alternatives):
                     self.constructors |= {each.name for each in alternatives}
                 case I.Evaluate(value=value):
-                    answer = self.source(value, "") if isinstance(value, T.Call) else self.eval(value, {})
+                    answer = self.source(value, "") if isinstance(value, T.FunctionCall) else self.eval(value, {})
                 case _:
                     pass
         return answer
 
-    def source(self, node: T.Call, name: str) -> Any:
+    def source(self, node: T.FunctionCall, name: str) -> Any:
         """A source by the name of its definition or file, else a call."""
         if node.name not in ("source", "stream"):
             return self.eval(node, {})
@@ -295,7 +297,7 @@ class Reference:
     def member(self, node: T.Member, env: Env) -> Any:
         return member(self.eval(node.value, env), node.name)
 
-    def component(self, node: T.Component, env: Env) -> Any:
+    def tuplecomponent(self, node: T.TupleComponent, env: Env) -> Any:
         value = self.eval(node.value, env)
         return list(value.values())[node.position] if isinstance(value, Row) else value[node.position]
 
@@ -357,7 +359,7 @@ class Reference:
                 return self.eval(branch.body, self.extended(env, names))
         raise EvaluationError("no branch")
 
-    def call(self, node: T.Call, env: Env) -> Any:
+    def functioncall(self, node: T.FunctionCall, env: Env) -> Any:
         known = env.get(node.name, self.globals.get(node.name))
         if isinstance(known, Closure):
             return self.apply(known, [self.eval(a, env) for a in node.arguments])
@@ -504,7 +506,7 @@ def split_line(row: Row, separator: T.Node, type_: T.Node) -> Any:
 
 def uninverted(key: T.SortKey) -> tuple[T.Node, bool]:
     node, descending = key.value, key.descending
-    while isinstance(node, T.Call) and node.name == "inv":
+    while isinstance(node, T.FunctionCall) and node.name == "inv":
         node, descending = node.arguments[0], not descending
     return node, descending
 

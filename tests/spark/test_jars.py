@@ -53,7 +53,7 @@ def resolves(place: Path, *names: str) -> str:
 def test_present_jars_are_not_fetched(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches: list[Path] = []
 
-    def resolve(_java: Java, place: Path, _package: jars.Package) -> str:
+    def resolve(_java: Java, place: Path, _package: jars.JarPackage) -> str:
         fetches.append(place)
         return resolves(place, NEEDED[0])
 
@@ -65,7 +65,7 @@ def test_present_jars_are_not_fetched(empty_cache: Path, monkeypatch: pytest.Mon
 
 
 def test_interrupted_fetch_leaves_nothing(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_java: Java, place: Path, _package: jars.Package) -> str:
+    def interrupted(_java: Java, place: Path, _package: jars.JarPackage) -> str:
         resolves(place, NEEDED[0])
         raise KeyboardInterrupt
 

@@ -54,7 +54,7 @@ def count_monoid(types: tuple[str, ...]) -> Group | None:
 
 def total(type_: str, mode: str, buffers: int) -> Mergeable | None:
     """Return sum: integers overflow at the end only, decimals and doubles are exact."""
-    found = sum_of(type_, mode)
+    found = sum_monoid(type_, mode)
     if found is None:
         return None
     is_empty = "{n} = 0"
@@ -65,11 +65,11 @@ def total(type_: str, mode: str, buffers: int) -> Mergeable | None:
 
 def average(type_: str) -> Mergeable | None:
     """Return avg: the sum and the count, which Spark's own expression divides."""
-    found = sum_of(type_, "exact")
+    found = sum_monoid(type_, "exact")
     return None if found is None else found.accumulate("avg", (found.value, "{n}"))
 
 
-def sum_of(type_: str, mode: str) -> Sum | None:
+def sum_monoid(type_: str, mode: str) -> Sum | None:
     """Return the sum of values of a type; mode: Spark's overflow mode, or exact for no cast at the end."""
     if type_ in SMALL_INTEGERS:
         return Sum((additive("s", "bigint", "CAST({x} AS BIGINT) * {w}"),), "{s}")

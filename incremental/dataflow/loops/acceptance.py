@@ -35,7 +35,7 @@ RETRACTED, INSERTED, TARGET, LOWEST = "__retracted", "__inserted", "__target", "
 
 
 @dataclass(frozen=True)
-class Move:
+class RoundChange:
     """The candidates that one round accepts or rejects: SQL for the change of KNOWN, their number, and what it is.
 
     beyond: whether it accepts one at the loop's limit. Of a set such a row may be at a lower level in a run from
@@ -71,12 +71,12 @@ class RetractThenInsert:
         beyond = F.expr(f"count_if({INSERTED} <> 0 AND {LEVEL} >= {self.candidates.loop.limit})")
         return [*counted, beyond.alias("beyond")]
 
-    def move(self, found: Mapping[str, Any]) -> Move | None:
+    def move(self, found: Mapping[str, Any]) -> RoundChange | None:
         """Return the next move; None if there is none."""
         if found[RETRACTED]:
-            return Move(RETRACTED, found[RETRACTED], "retract")
+            return RoundChange(RETRACTED, found[RETRACTED], "retract")
         if found[INSERTED]:
-            return Move(INSERTED, found[INSERTED], "insert", beyond=bool(found["beyond"]))
+            return RoundChange(INSERTED, found[INSERTED], "insert", beyond=bool(found["beyond"]))
         return None
 
     def accepted_sql(self) -> str:
@@ -123,7 +123,7 @@ class ByLevel:
             F.expr(f"count_if({moved})").alias("moved"),
         ]
 
-    def move(self, found: Mapping[str, Any]) -> Move | None:
+    def move(self, found: Mapping[str, Any]) -> RoundChange | None:
         """Return the candidates of the lowest level that are to change; raises NotConvergedError beyond the limit."""
         level = found.get("level")
         if level is None:
@@ -131,7 +131,7 @@ class ByLevel:
         if found.get("beyond") == level:
             raise beyond_limit(self.candidates)
         which = LOWEST if self.within else str(level)
-        return Move(f"if({LEVEL} <=> {which}, {TARGET} - {KNOWN}, 0L)", found["moved"], "levels")
+        return RoundChange(f"if({LEVEL} <=> {which}, {TARGET} - {KNOWN}, 0L)", found["moved"], "levels")
 
     def accepted_sql(self) -> str:
         """Return SQL of `__accepted` of a candidate, after the last round."""

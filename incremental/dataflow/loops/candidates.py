@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.loops import ACCEPTED, LEVEL, LoopState
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import is_unordered, quoted
-from incremental.dataflow.state_schema import Stored
+from incremental.dataflow.state_schema import StoredTable
 from incremental.lake.version_diff import Difference
 
 ANSWER = 2  # `__accepted` of a candidate that is in the answer
@@ -83,10 +83,10 @@ class Candidates:
         return f"CAST(pmod(hash({', '.join(map(quoted, self.key))}), {self.buckets}) AS INT)"
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         """What others need to know of the table."""
         ordered = [c.name for c in (*self.loop.row_key, *self.loop.columns) if not is_unordered(c.type)]
-        return Stored(self.columns, (*dict.fromkeys(ordered), LEVEL), self.bucket_sql)
+        return StoredTable(self.columns, (*dict.fromkeys(ordered), LEVEL), self.bucket_sql)
 
     def value_sql(self, side: str = "") -> str:
         """Return SQL of the value by which kind best compares rows, NULL being least."""

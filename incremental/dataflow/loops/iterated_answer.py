@@ -12,7 +12,7 @@ from incremental.algebra.loops import LoopState
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.publish import stored_bag
-from incremental.dataflow.state_schema import Stored
+from incremental.dataflow.state_schema import StoredTable
 from incremental.lake.version_diff import Difference
 
 
@@ -29,7 +29,7 @@ class IteratedAnswer:
         return tuple(column.name for column in self.loop.columns)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         """What others need to know of the table."""
         return stored_bag(self.row, self.buckets)
 

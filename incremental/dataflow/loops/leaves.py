@@ -28,7 +28,7 @@ from incremental.dataflow.lowering import Lowering, Relation
 from incremental.spark.checkpoint import Checkpoints
 
 
-class Rules(Protocol):
+class PlanChanges(Protocol):
     """Before, after and change of plans over sources and states in an epoch."""
 
     def has_changed(self, plan: Plan) -> bool:
@@ -57,8 +57,8 @@ class SideInputs:
 
     loop: LoopState
     lowering: Lowering
-    rules: Rules
-    bytes_of: Callable[[Plan], int]
+    rules: PlanChanges
+    bytes_of_leaves: Callable[[Plan], int]
     checkpoints: Checkpoints
     tuning: Tuning
     _kept: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
@@ -112,7 +112,7 @@ class StepLeaves:
 
     def bytes_read(self, plan: Plan) -> int:
         """Return the approximate size of all that a plan over the leaves reads."""
-        return bytes_of(plan, self.bytes)
+        return bytes_of_leaves(plan, self.bytes)
 
     def relation(self, leaf: Leaf, rows: DataFrame) -> Relation:
         """Return rows of the loop, with their levels, under the columns of the leaf."""
@@ -180,6 +180,6 @@ def require_given(leaf: Leaf) -> Given:
     return leaf
 
 
-def bytes_of(plan: Plan, size: Callable[[Leaf], int]) -> int:
+def bytes_of_leaves(plan: Plan, size: Callable[[Leaf], int]) -> int:
     """Return the approximate size of all that a plan reads."""
     return sum(size(leaf) for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead | Given))

@@ -29,7 +29,7 @@ from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.loops.acceptance import acceptance_of
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.leaves import FrontierChange, SideChange, SideInputs
-from incremental.dataflow.loops.touched import Again, Stored, Touched, TouchedCandidates
+from incremental.dataflow.loops.touched import Again, LoopBefore, Touched, TouchedCandidates
 from incremental.dataflow.lowering import Relation
 from incremental.dataflow.pruning.pruning import Pruning
 from incremental.spark.checkpoint import Checkpoints
@@ -126,7 +126,7 @@ class Rounds:
     def __init__(self, step: Step, stored: DataFrame, rows: Callable[[], int], tuning: Tuning) -> None:
         candidates = step.candidates
         self._step, self._candidates, self._rows, self._tuning = step, candidates, rows, tuning
-        held = Stored(stored, step.is_small())
+        held = LoopBefore(stored, step.is_small())
         self.touched = TouchedCandidates(candidates, acceptance_of(candidates, held.small), held, tuning.local_rows)
         self._again: dict[str, Again] = {}
 

@@ -28,7 +28,7 @@ from incremental.algebra.errors import StateError
 from incremental.algebra.loops import ACCEPTED, LEVEL
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.loops.acceptance import KNOWN, Acceptance, Move
+from incremental.dataflow.loops.acceptance import KNOWN, Acceptance, RoundChange
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.spark.checkpoint import Checkpoints, LocalPlan, in_one_task
 from incremental.spark.local_rows import is_local
@@ -42,7 +42,7 @@ COUNTS = {
 
 
 @dataclass(frozen=True)
-class Stored:
+class LoopBefore:
     """The table of a loop before the refresh: its rows, and whether one task reads them soon enough."""
 
     rows: DataFrame
@@ -58,7 +58,7 @@ class Touched:
 
     frame: DataFrame
     found: Mapping[str, Any]
-    move: Move | None
+    move: RoundChange | None
     block: ExitStack
     plan: LocalPlan | None = None
 
@@ -92,7 +92,7 @@ class TouchedCandidates:
 
     candidates: Candidates
     acceptance: Acceptance
-    stored: Stored
+    stored: LoopBefore
     most: int
 
     def after(self, last: Touched | None, change: DataFrame | None, block: ExitStack) -> Touched:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from incremental.lake.files import File
 from incremental.lake.memory.log import MemoryLog
-from incremental.lake.memory.rows import frame
+from incremental.lake.memory.rows import frame_of_rows
 from incremental.lake.memory.writes import MemoryWrites
 from incremental.lake.physical_layout import arrange
 from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionFiles, Table, VersionedTable
@@ -53,7 +53,7 @@ class MemoryTable(MemoryWrites):
     def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
         """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
         removed = [file for file in self.latest.files.values() if file.action.partition in buckets]
-        rows = frame(self.spark, self.latest.rows_of(removed))
+        rows = frame_of_rows(self.spark, self.latest.rows_of(removed))
         self._commit(self._files(arrange(rows, len(buckets), keys), self.latest.form), removed, compacts=True)
 
     def compact(self, condition: str) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.lake.files import Commit, File, Identity
-from incremental.lake.memory.rows import collect_rows, concatenate, conform, frame
+from incremental.lake.memory.rows import compute_rows, concatenate, conform, frame_of_rows
 from incremental.spark.catalyst import J
 
 HEAD = "_memory_log"
@@ -81,7 +81,9 @@ class Version:
     def _conform(self, rows: Rows) -> J:
         if rows.schema == self.form.schema:
             return rows.relation
-        return collect_rows(conform(frame(SparkSession.active(), rows.relation), self.form.schema), self.form.like)
+        return compute_rows(
+            conform(frame_of_rows(SparkSession.active(), rows.relation), self.form.schema), self.form.like
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from incremental.algebra.errors import SourceError
 from incremental.lake.files import Commit, File, Identity
 from incremental.lake.memory.log import MemoryLog, Version
-from incremental.lake.memory.rows import frame, subtract
+from incremental.lake.memory.rows import frame_of_rows, subtract
 from incremental.lake.protocol import VersionedTable, unreadable_version
 
 
@@ -126,7 +126,7 @@ class MemoryReads:
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files, by the schema of a version."""
         self._check(files)
-        return frame(self.spark, self._at(version).rows_of(files))
+        return frame_of_rows(self.spark, self._at(version).rows_of(files))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which the deletion vectors of the same files differ, with a column `_change_type`."""
@@ -134,7 +134,7 @@ class MemoryReads:
         old, new = (self._at(version).rows_of(files) for files in (before, after))
         sides = ((subtract(old, new), "delete"), (subtract(new, old), "insert"))
         deleted, inserted = (
-            frame(self.spark, rows).selectExpr("*", f"'{change}' AS _change_type") for rows, change in sides
+            frame_of_rows(self.spark, rows).selectExpr("*", f"'{change}' AS _change_type") for rows, change in sides
         )
         return deleted.unionAll(inserted)
 
@@ -142,7 +142,7 @@ class MemoryReads:
         """Return the table as of a version."""
         found = self._at(version)
         self._check(list(found.files.values()))
-        return frame(self.spark, found.relation)
+        return frame_of_rows(self.spark, found.relation)
 
     def scan(self, version: int) -> DataFrame:
         """Return the same rows, checkpointed: Spark folds expressions over a LocalRelation while it optimises."""

@@ -34,7 +34,7 @@ def with_rows(like: J, rows: J) -> J:
     return like.copy(like.output(), rows, like.isStreaming(), like.stream())
 
 
-def collect_rows(of: DataFrame, like: J) -> J:
+def compute_rows(of: DataFrame, like: J) -> J:
     """Compute the rows of a frame; like: a relation with the same columns."""
     rows = internal_rows(of)
     sequence = catalyst.jvm(of.sparkSession).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
@@ -78,18 +78,20 @@ def subtract(rows: J, others: J) -> J:
     return with_rows(rows, rows.data().diff(others.data()))
 
 
-def frame(spark: SparkSession, rows: J) -> DataFrame:
+def frame_of_rows(spark: SparkSession, rows: J) -> DataFrame:
     """Return a relation as a DataFrame, with new attribute ids."""
     return catalyst.frame(spark, rows.newInstance())
 
 
 def number_rows(spark: SparkSession, rows: J) -> DataFrame:
     """Return a relation as a DataFrame with the position of each row in ROW; one partition keeps their order."""
-    return frame(spark, rows).coalesce(1).withColumn(ROW, F.monotonically_increasing_id())
+    return frame_of_rows(spark, rows).coalesce(1).withColumn(ROW, F.monotonically_increasing_id())
 
 
 def materialize(rows: DataFrame) -> DataFrame:
     """Compute the rows of a frame once, and return them as a frame."""
     spark = rows.sparkSession
     output = [attribute.withNullability(True) for attribute in catalyst.sequence(catalyst.analysed_plan(rows).output())]
-    return frame(spark, collect_rows(rows, relation(spark, catalyst.vector(spark, output), catalyst.vector(spark, []))))
+    return frame_of_rows(
+        spark, compute_rows(rows, relation(spark, catalyst.vector(spark, output), catalyst.vector(spark, [])))
+    )

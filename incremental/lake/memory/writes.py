@@ -19,12 +19,12 @@ from incremental.lake.memory.merge import plan_merge
 from incremental.lake.memory.reads import MemoryReads
 from incremental.lake.memory.rows import (
     ROW,
-    collect_rows,
+    compute_rows,
     conform,
     count,
     drop_positions,
     empty_relation,
-    frame,
+    frame_of_rows,
     number_rows,
 )
 from incremental.lake.protocol import Clause
@@ -160,15 +160,15 @@ class MemoryWrites(MemoryReads):
 
     def _files(self, rows: DataFrame, form: Form) -> list[File]:
         """Return the rows of a frame as files, one per partition."""
-        whole = collect_rows(conform(rows, form.schema), form.like)
+        whole = compute_rows(conform(rows, form.schema), form.like)
         if form.partition is None:
             return [self._file(whole, form, None)] if count(whole) else []
         value = F.col(quoted(form.partition)).cast("string")
-        found = dict.fromkeys(row[0] for row in frame(self.spark, whole).select(value).collect())
+        found = dict.fromkeys(row[0] for row in frame_of_rows(self.spark, whole).select(value).collect())
         if len(found) == 1:
             return [self._file(whole, form, next(iter(found)))]
-        parts = {each: frame(self.spark, whole).where(value.eqNullSafe(F.lit(each))) for each in found}
-        return [self._file(collect_rows(part, form.like), form, each) for each, part in parts.items()]
+        parts = {each: frame_of_rows(self.spark, whole).where(value.eqNullSafe(F.lit(each))) for each in found}
+        return [self._file(compute_rows(part, form.like), form, each) for each, part in parts.items()]
 
     @staticmethod
     def _file(rows: J, form: Form, partition: str | None) -> File:
@@ -211,7 +211,7 @@ class MemoryWrites(MemoryReads):
         """Raise AnalysisException for rows that do not fulfil the condition whose rows they replace."""
         for file in files:
             fulfilled = F.coalesce(F.expr(condition), F.lit(False))
-            if not frame(self.spark, file.action.relation).where(~fulfilled).isEmpty():
+            if not frame_of_rows(self.spark, file.action.relation).where(~fulfilled).isEmpty():
                 raise AnalysisException(f"[DELTA_REPLACE_WHERE_MISMATCH] rows do not fulfil {condition}")
 
     def _is_done(self, mark: Mark | None) -> bool:

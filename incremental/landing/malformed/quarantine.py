@@ -28,7 +28,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table
 from incremental.landing.folder import Partition
 from incremental.landing.malformed.line_numbers import with_lines
-from incremental.landing.reader import Records
+from incremental.landing.reader import FileReader
 from incremental.spark import catalyst
 
 SCHEMA = "partition STRING, file STRING, line BIGINT, row STRING, reason STRING, quarantined_at TIMESTAMP"
@@ -69,7 +69,9 @@ class Quarantine:
             return "a line with several rows is not quarantined"
         return ""
 
-    def replace(self, records: Records, malformed: DataFrame, partitions: Sequence[Partition], condition: str) -> None:
+    def replace(
+        self, records: FileReader, malformed: DataFrame, partitions: Sequence[Partition], condition: str
+    ) -> None:
         """Take in the malformed rows of partitions in place of those that a condition (see `rows_of`) selects."""
         files = {str(row[0]) for row in malformed.select("file").distinct().collect()}
         read = [str(records.place_of(path)) for partition in partitions for path in partition.paths]

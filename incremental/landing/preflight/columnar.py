@@ -50,22 +50,22 @@ def orc_fault(file: BinaryIO, columns: Sequence[t.StructField]) -> str:
     found: dict[str, t.DataType] = {str(name).lower(): spark_type(schema.field(name).type) for name in schema.names}
     for column in columns:
         type_ = found[column.name.lower()]
-        if not holds(column.dataType, type_):
+        if not can_hold(column.dataType, type_):
             declared = column.dataType.simpleString()
             return f" has a column {column.name} of type {type_.simpleString()}, in the declared schema {declared}"
     return ""
 
 
-def holds(declared: t.DataType, found: t.DataType) -> bool:
+def can_hold(declared: t.DataType, found: t.DataType) -> bool:
     """Return whether a declared type holds every value of a type in a file; fields of structs are found by name."""
     match declared, found:
         case t.StructType(), t.StructType():
             fields = {field.name.lower(): field.dataType for field in found}
-            return all(f.name.lower() in fields and holds(f.dataType, fields[f.name.lower()]) for f in declared)
+            return all(f.name.lower() in fields and can_hold(f.dataType, fields[f.name.lower()]) for f in declared)
         case t.ArrayType(), t.ArrayType():
-            return holds(declared.elementType, found.elementType)
+            return can_hold(declared.elementType, found.elementType)
         case t.MapType(), t.MapType():
-            return holds(declared.keyType, found.keyType) and holds(declared.valueType, found.valueType)
+            return can_hold(declared.keyType, found.keyType) and can_hold(declared.valueType, found.valueType)
         case t.DecimalType(), t.DecimalType():
             whole = declared.precision - declared.scale >= found.precision - found.scale
             return whole and declared.scale >= found.scale

@@ -47,14 +47,14 @@ from incremental.telemetry.events import log_work
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandedCounts:
     """The rows that a landing wrote, and the malformed records that it left out."""
 
     rows: int = 0
     malformed: int = 0
 
-    def __add__(self, other: Landed) -> Landed:
-        return Landed(self.rows + other.rows, self.malformed + other.malformed)
+    def __add__(self, other: LandedCounts) -> LandedCounts:
+        return LandedCounts(self.rows + other.rows, self.malformed + other.malformed)
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class StreamLandings:
             self.name, version, parts, (), (), done.rows, seconds, quarantined, malformed=done.malformed, stream=True
         )
 
-    def _land_waiting(self, reading: Reading, last: int) -> tuple[Landed, bool]:
+    def _land_waiting(self, reading: Reading, last: int) -> tuple[LandedCounts, bool]:
         """Land what an interrupted landing took, then what has arrived since; returns whether something was landed."""
-        done, before = Landed(), last
+        done, before = LandedCounts(), last
         intake = Intake(self.spark, self.name, self.stream, self._schema)
         if reading.arrivals(last + 1).is_dir():
             done += self._write(reading, last + 1, intake.table_of(reading, last + 1))
@@ -169,7 +169,7 @@ class StreamLandings:
             "beginning in place of all landed rows."
         )
 
-    def _write(self, reading: Reading, landing: int, taken: Table | None) -> Landed:
+    def _write(self, reading: Reading, landing: int, taken: Table | None) -> LandedCounts:
         """Write one landing to quarantine and landed table; taken: what has arrived, None for nothing."""
         for table in (self.table, self.quarantine.table):
             make_private(Path(table.path).parent)  # before Spark does
@@ -177,10 +177,10 @@ class StreamLandings:
         mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
         replaced = landing == 1 and reading.number > 0 and self.table.version() is not None
         if taken is None or version is None:
-            split, rows, counted = None, self._no_rows(), Landed()
+            split, rows, counted = None, self._no_rows(), LandedCounts()
         else:
             split = Split(self.stream, self._schema, taken.at(version))
-            counted = Landed(*split.counts()) if split.can_fail else Landed(self._rows_in(taken, version))
+            counted = LandedCounts(*split.counts()) if split.can_fail else LandedCounts(self._rows_in(taken, version))
             self._put_apart(split, counted.malformed, mark, replaced)
             rows = split.rows(counted.malformed == 0)
         if replaced:

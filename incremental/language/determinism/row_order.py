@@ -39,11 +39,11 @@ class RowOrder:
 
     def list_values(self, call: J) -> list[J]:
         """Return the values that order a list: of all lists, or only its own if it does not share the order."""
-        return self.of_lists if call in self.calls else [argument(call)]
+        return self.of_lists if call in self.calls else [aggregated_value(call)]
 
     def row_values(self, call: J) -> list[J]:
         """Return the values that order the rows of which an aggregate takes one: all, or only its own."""
-        return self.values if call in self.calls else [argument(call)]
+        return self.values if call in self.calls else [aggregated_value(call)]
 
 
 NO_ORDER = RowOrder()
@@ -52,13 +52,13 @@ NO_ORDER = RowOrder()
 def row_order(spark: SparkSession, outputs: Sequence[J]) -> RowOrder:
     """Return the order of the rows of a group-by; outputs: its keys and aggregates."""
     calls = [call for output in outputs for call in _order_sensitive_calls(output)]
-    calls = [call for call in calls if is_orderable(spark, argument(call))]
+    calls = [call for call in calls if is_orderable(spark, aggregated_value(call))]
     lists = [call for call in calls if catalyst.kind(call.aggregateFunction()) in LISTS]
     rest = [call for call in calls if catalyst.kind(call.aggregateFunction()) in ANY_ROW]
     return RowOrder(calls, different_values(lists), different_values([*lists, *rest]))
 
 
-def argument(call: J) -> J:
+def aggregated_value(call: J) -> J:
     """Return the value that an aggregate takes of each row."""
     return call.aggregateFunction().children().apply(0)
 
@@ -72,7 +72,7 @@ def different_values(calls: Iterable[J]) -> list[J]:
     """Return the arguments of aggregates, equal ones once."""
     found: list[J] = []
     for call in calls:
-        value = argument(call)
+        value = aggregated_value(call)
         if not any(value.semanticEquals(each) for each in found):
             found.append(value)
     return found

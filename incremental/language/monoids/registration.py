@@ -21,7 +21,7 @@ from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import sentence_of_analysis
 
 
-def register(spark: SparkSession, monoids: Iterable[DeclaredMonoid]) -> None:
+def register_monoids(spark: SparkSession, monoids: Iterable[DeclaredMonoid]) -> None:
     """Create the functions of monoids in a session, in place of others of their names."""
     for monoid in monoids:
         cast(Any, spark).sql(monoid.create_sql)
@@ -33,7 +33,7 @@ def find_named(text: str, monoids: Mapping[str, DeclaredMonoid]) -> tuple[Declar
     return tuple(monoid for name, monoid in monoids.items() if name in words)
 
 
-def check_monoid(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoid:
+def analyse_monoid(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoid:
     """Return a monoid with its types in Spark's spelling; runs no job.
 
     Raises QueryError for a name that is taken, for SQL that Spark cannot analyse or whose value is not fixed, and for
@@ -44,19 +44,19 @@ def check_monoid(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoid:
     if is_foreign(spark, monoid.name):
         raise fault(monoid, f"Spark has another function {monoid.name}", "Choose another name")
     typed = replace(
-        monoid, type=type_of(spark, monoid, monoid.type), of=monoid.of and type_of(spark, monoid, monoid.of)
+        monoid, type=spell_type(spark, monoid, monoid.type), of=monoid.of and spell_type(spark, monoid, monoid.of)
     )
     if is_unordered(typed.type):
         because = f"its laws cannot be checked, since Spark does not compare values of type {typed.type}"
         raise fault(monoid, because, "Use an array of structs")
     if (unstored := first_unstored_type(typed.type)) is not None:
         raise fault(monoid, f"Delta does not store values of type {unstored}", "Use another type")
-    for part, sql, whole in parts(typed):
+    for part, sql, whole in definition_parts(typed):
         check_part(spark, typed, part, sql, whole)
     return typed
 
 
-def type_of(spark: SparkSession, monoid: DeclaredMonoid, ddl: str) -> str:
+def spell_type(spark: SparkSession, monoid: DeclaredMonoid, ddl: str) -> str:
     """Return a type in Spark's spelling; raises QueryError for another text."""
     try:
         return type_text(catalyst.sql(spark).types.DataType.fromDDL(ddl))
@@ -64,7 +64,7 @@ def type_of(spark: SparkSession, monoid: DeclaredMonoid, ddl: str) -> str:
         raise fault(monoid, f"{ddl!r} is not a type", "Write a type of Spark's, such as ARRAY<INT>") from None
 
 
-def parts(monoid: DeclaredMonoid) -> list[tuple[str, str, str]]:
+def definition_parts(monoid: DeclaredMonoid) -> list[tuple[str, str, str]]:
     """Return the name, the SQL, and the SQL over typed NULLs of each part of a definition."""
     value, given = (f"CAST(NULL AS {type_})" for type_ in (monoid.type, monoid.of_type))
     found = [("zero", monoid.zero, monoid.zero_sql), ("plus", monoid.plus, monoid.plus_sql(value, value))]

@@ -18,7 +18,7 @@ from incremental.language.mrql.rows.collecting import aggregate, filter_clause
 from incremental.language.mrql.rows.frames import SUBQUERY
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, RelationValue, Scalar, Value
 from incremental.language.mrql.syntax.spans import Span
 
 NAMES = ("count", "sum", "avg", "min", "max", "some", "all")
@@ -30,7 +30,7 @@ def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
     if name == "count":
         return t.LONG
     if name in ("sum", "avg"):
-        total = None if item is None else t.sum_of(item)
+        total = None if item is None else t.sum_type(item)
         if total is None:
             raise span.error(f"{name}: expected a bag of numbers, found one of {shown}. Take a part that is a number.")
         return t.DOUBLE if name == "avg" else total
@@ -49,9 +49,9 @@ def translate_aggregate(name: str, value: Value, scope: Scope, span: Span) -> Va
         case Array(item=item):
             type_ = result_type(name, item, span, t.write_type(item))
             return Scalar(of_array(name, value, type_, scope), type_)
-        case Relation():
+        case RelationValue():
             return of_relation(name, value, scope, span)
-        case Group():
+        case GroupedValues():
             return of_group(name, value, scope, span)
         case _:
             raise span.error(f"{name}: expected a collection, found {describe(value, scope)}. Write {{…}} around it.")
@@ -109,7 +109,7 @@ def of_none(name: str, type_: Type, sql: str) -> str:
     return f"coalesce({sql}, {zero})" if zero else sql
 
 
-def of_relation(name: str, relation: Relation, scope: Scope, span: Span) -> Scalar:
+def of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) -> Scalar:
     """Translate an aggregate of a relation's rows."""
     frame = scope.frame.child()
     value = relation.pour(frame).value
@@ -122,7 +122,7 @@ def of_relation(name: str, relation: Relation, scope: Scope, span: Span) -> Scal
     return Scalar(scope.subquery(f"{SUBQUERY}{sql}{frame.text()})", span), type_)
 
 
-def of_group(name: str, group: Group, scope: Scope, span: Span) -> Value:
+def of_group(name: str, group: GroupedValues, scope: Scope, span: Span) -> Value:
     """Translate an aggregate of the rows of a group: a column of its group by."""
     rows = group.grouped.rows
     where = filter_clause(group)
@@ -137,7 +137,7 @@ def of_group(name: str, group: Group, scope: Scope, span: Span) -> Value:
     return Scalar(of_none(name, type_, aggregate(group, over_rows(name, x, where), v.hint(value))), type_)
 
 
-def of_nested(name: str, array: Array, group: Group, scope: Scope, span: Span) -> Value:
+def of_nested(name: str, array: Array, group: GroupedValues, scope: Scope, span: Span) -> Value:
     """Translate an aggregate of the elements of arrays: first of each array, then of these."""
     type_ = result_type(name, array.item, span, t.write_type(array.item))
     rows, where = group.grouped.rows, filter_clause(group)
@@ -165,10 +165,10 @@ def exists(value: Value, scope: Scope, span: Span) -> Scalar:
     match value:
         case Array(sql):
             return Scalar(f"(size({sql}) > 0)", t.BOOL)
-        case Group():
+        case GroupedValues():
             count = translate_aggregate("count", value, scope, span)
             return Scalar(f"({v.pack(count)} > 0)", t.BOOL)
-        case Relation():
+        case RelationValue():
             frame = scope.frame.child()
             value.pour(frame)
             return Scalar(scope.subquery(f"EXISTS (SELECT 1{frame.text()})", span), t.BOOL)

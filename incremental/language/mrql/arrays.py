@@ -18,7 +18,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.collecting import sort_values
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Order, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, Order, RecordValue, RelationValue, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 
 Leaf = Callable[[Scope, Bound], tuple[str, Type]]
@@ -82,9 +82,9 @@ def nest_generators(
 
 def generator(value: Value, binding: T.Binding, scope: Scope) -> Array:
     """Return the array that a generator ranges over."""
-    if isinstance(value, Group):
+    if isinstance(value, GroupedValues):
         value = scope.inside(value, binding.domain.span)
-    if isinstance(value, Relation):
+    if isinstance(value, RelationValue):
         raise NotAnArrayError
     if isinstance(value, Scalar) and value.type == t.JSON:
         return Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
@@ -112,7 +112,7 @@ def head(select: T.Select, scope: Scope) -> tuple[str, Type]:
 def split_direction(key: T.SortKey) -> tuple[T.Node, bool]:
     """Return the expression of a sort key and whether it descends; `inv(e)` is e in the other direction."""
     node, descending = key.value, key.descending
-    while isinstance(node, T.Call) and node.name == "inv" and len(node.arguments) == 1:
+    while isinstance(node, T.FunctionCall) and node.name == "inv" and len(node.arguments) == 1:
         node, descending = node.arguments[0], not descending
     return node, descending
 
@@ -150,7 +150,7 @@ def group_array(select: T.Select, group: T.GroupBy, scope: Scope, first: Value |
     bags = {
         name: Array(f"transform({mine}, {one} -> {one}.v{i})", item_types[i], True) for i, name in enumerate(variables)
     }
-    whole = Product(tuple(variables), tuple(v.unpack(f"{one}.v{i}", type_) for i, type_ in enumerate(item_types)))
+    whole = RecordValue(tuple(variables), tuple(v.unpack(f"{one}.v{i}", type_) for i, type_ in enumerate(item_types)))
     bags["partition"] = Array(
         f"transform({mine}, {one} -> {v.pack(whole)})", t.Record(tuple(variables), tuple(item_types)), True
     )

@@ -14,8 +14,8 @@ from incremental.language.mrql.aggregates import NAMES, exists, translate_aggreg
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
-from incremental.language.mrql.rows.scope import Deferred, Scope, describe
-from incremental.language.mrql.rows.values import Array, Function, Group, Poured, Relation, Scalar, Value
+from incremental.language.mrql.rows.scope import DeferredExpression, Scope, describe
+from incremental.language.mrql.rows.values import Array, Function, GroupedValues, Poured, RelationValue, Scalar, Value
 from incremental.language.mrql.scalars import casts, functions, indexing, operators
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
@@ -36,11 +36,11 @@ def refuse_form(node: Node) -> Exception:
     return node.span.error(f"{sentence}.")
 
 
-def translate_call(node: T.Call, scope: Scope) -> Value:
+def translate_call(node: T.FunctionCall, scope: Scope) -> Value:
     """Translate a call."""
     name, definitions, span = node.name, scope.definitions, node.span
     local = scope.names.get(name, definitions.names.get(name))
-    if isinstance(local, Function | Deferred):
+    if isinstance(local, Function | DeferredExpression):
         found = scope.value(T.Name(span, name))
         if isinstance(found, Function):
             return unfold_function(name, found, node, scope)
@@ -56,7 +56,7 @@ def translate_call(node: T.Call, scope: Scope) -> Value:
     return builtin(node, scope)
 
 
-def exactly(node: T.Call, count: int) -> tuple[Node, ...]:
+def exactly(node: T.FunctionCall, count: int) -> tuple[Node, ...]:
     """Return the arguments of a call, `count` in number. Raises QueryError for another number."""
     if len(node.arguments) != count:
         expected = f"{count} argument{'s' if count != 1 else ''}"
@@ -71,27 +71,29 @@ def deeper(name: str, scope: Scope, span: Span) -> Scope:
     return replace(scope, calls=(*scope.calls, name))
 
 
-def unfold_function(name: str, function: Function, node: T.Call, scope: Scope) -> Value:
+def unfold_function(name: str, function: Function, node: T.FunctionCall, scope: Scope) -> Value:
     """Translate the body of a function, with the values of the arguments as its parameters."""
     arguments = exactly(node, len(function.parameters))
     inner = deeper(name, scope, node.span)
     names = dict(function.names)
     for parameter, argument in zip(function.parameters, arguments, strict=True):
         value = scope.once(scope.value(argument))
-        names[parameter.name] = casts.cast(value, casts.type_of(parameter.type, scope), scope, argument.span)
+        names[parameter.name] = casts.cast(value, casts.written_type(parameter.type, scope), scope, argument.span)
     value = replace(inner, names=names, repeated=()).value(function.body)
-    return casts.cast(value, casts.type_of(function.result, scope), scope, node.span)
+    return casts.cast(value, casts.written_type(function.result, scope), scope, node.span)
 
 
-def expand_macro(macro: I.MacroDefinition, node: T.Call, scope: Scope) -> Value:
+def expand_macro(macro: I.MacroDefinition, node: T.FunctionCall, scope: Scope) -> Value:
     """Translate the body of a macro, with the arguments as they are written."""
     arguments = exactly(node, len(macro.parameters))
     inner = deeper(macro.name, scope, node.span)
-    names = {p: Deferred(a, scope.names, scope.calls) for p, a in zip(macro.parameters, arguments, strict=True)}
+    names = {
+        p: DeferredExpression(a, scope.names, scope.calls) for p, a in zip(macro.parameters, arguments, strict=True)
+    }
     return replace(inner, names=names, repeated=()).value(macro.body)
 
 
-def construct(data: t.Data, node: T.Call, scope: Scope) -> Value:
+def construct(data: t.Data, node: T.FunctionCall, scope: Scope) -> Value:
     """Return a value of a data type: its tag, and the constructor's argument."""
     span, held = node.span, data.items[data.constructors.index(node.name)]
     argument = node.arguments[0] if len(node.arguments) == 1 else T.TupleOf(span, node.arguments)
@@ -109,7 +111,7 @@ def fold(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span:
     if not isinstance(array, Array):
         shown = describe(value, scope)
         raise span.error(f"{aggregation.name}: expected a collection, found {shown}. Write {{…}} around it.")
-    type_ = casts.type_of(aggregation.type, scope)
+    type_ = casts.written_type(aggregation.type, scope)
     total, each = scope.fresh.fresh("s"), scope.fresh.fresh("x")
     inner = replace(scope.within(total, each), names={}, repeated=())
     element = v.unpack(each, array.item)
@@ -127,14 +129,14 @@ def apply_function(function: Node, values: Sequence[Value], scope: Scope, span: 
     names = {f"argument {position}": value for position, value in enumerate(values)}
     nodes = tuple(T.Name(span, name) for name in names)
     if isinstance(function, T.Name):
-        return scope.binding(names).value(T.Call(span, function.name, nodes))
+        return scope.binding(names).value(T.FunctionCall(span, function.name, nodes))
     found = scope.value(function)
     if not isinstance(found, Function):
         raise function.span.error("expected a function. Name one, or write a lambda.")
-    return unfold_function("this lambda", found, T.Call(span, "this lambda", nodes), scope.binding(names))
+    return unfold_function("this lambda", found, T.FunctionCall(span, "this lambda", nodes), scope.binding(names))
 
 
-def builtin(node: T.Call, scope: Scope) -> Value:
+def builtin(node: T.FunctionCall, scope: Scope) -> Value:
     """Translate an aggregate or a function that MRQL has."""
     name, span = node.name, node.span
     if name in NAMES and len(node.arguments) == 1:
@@ -157,7 +159,7 @@ def builtin(node: T.Call, scope: Scope) -> Value:
 
 def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Value:
     """Return whether a collection has an element that equals a value."""
-    if isinstance(collection, Group):
+    if isinstance(collection, GroupedValues):
         collection = scope.inside(collection, span)
     if isinstance(collection, Array):
         value = scope.once(value)
@@ -171,4 +173,4 @@ def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Valu
         frame.filter(operators.equal(poured.value, value, scope.at(frame), span))
         return poured
 
-    return exists(Relation(pour), scope, span)
+    return exists(RelationValue(pour), scope, span)

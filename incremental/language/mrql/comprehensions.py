@@ -10,7 +10,7 @@ from incremental.language.mrql import arrays, groups, patterns, relations
 from incremental.language.mrql.patterns import Bound
 from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope
-from incremental.language.mrql.rows.values import Group, Order, Poured, Relation, Value
+from incremental.language.mrql.rows.values import GroupedValues, Order, Poured, RelationValue, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
 
@@ -19,11 +19,13 @@ def translate_select(select: T.Select, scope: Scope) -> Value:
     """Translate a select: to a relation if a generator is one, else to an array, or a value of a group's rows."""
     binding = select.bindings[0]
     first = scope.value(binding.domain)
-    if binding.each and isinstance(first, Group) and (found := groups.select_over_group(select, first, scope)):
+    if binding.each and isinstance(first, GroupedValues) and (found := groups.select_over_group(select, first, scope)):
         return found
-    if not (binding.each and isinstance(first, Relation)) and (array := arrays.select_arrays(select, first, scope)):
+    if not (binding.each and isinstance(first, RelationValue)) and (
+        array := arrays.select_arrays(select, first, scope)
+    ):
         return array
-    base = Relation(lambda frame: pour_select(select, scope, frame), select.order is not None)
+    base = RelationValue(lambda frame: pour_select(select, scope, frame), select.order is not None)
     if select.distinct:
         base = relations.distinct(base, scope, select.span)
     if select.order is not None and select.order.limit is not None:

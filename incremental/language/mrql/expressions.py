@@ -8,8 +8,16 @@ from incremental.language.mrql import calls, comprehensions, patterns, relations
 from incremental.language.mrql.aggregates import exists, translate_aggregate
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.scope import Deferred, Scope, describe
-from incremental.language.mrql.rows.values import Array, Function, Group, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.scope import DeferredExpression, Scope, describe
+from incremental.language.mrql.rows.values import (
+    Array,
+    Function,
+    GroupedValues,
+    RecordValue,
+    RelationValue,
+    Scalar,
+    Value,
+)
 from incremental.language.mrql.scalars import casts, indexing, markup, operators
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
@@ -25,16 +33,16 @@ def translate(node: Node, scope: Scope) -> Value:
             return resolve_name(node, scope)
         case T.Select():
             return comprehensions.translate_select(node, scope)
-        case T.Call():
+        case T.FunctionCall():
             return calls.translate_call(node, scope)
         case T.Literal() | T.TupleOf() | T.RecordOf() | T.CollectionOf():
             return build_value(node, scope)
         case T.Binary() | T.Unary() | T.SetOperation():
             return operation(node, scope)
-        case T.Member() | T.Component() | T.Index() | T.Slice():
-            return part(node, scope)
+        case T.Member() | T.TupleComponent() | T.Index() | T.Slice():
+            return translate_part(node, scope)
         case T.IfElse() | T.Let() | T.Case() | T.Quantified() | T.Lambda():
-            return structure(node, scope)
+            return translate_binding_form(node, scope)
         case T.RangeOf() | T.Typed() | T.Repeat() | T.Template() | T.Markup():
             return other(node, scope)
         case _:
@@ -45,13 +53,13 @@ def other(node: T.RangeOf | T.Typed | T.Repeat | T.Template | T.Markup, scope: S
     """Translate a range, a cast, a loop, or a form of XML."""
     match node:
         case T.Template():
-            return markup.template(node, scope)
+            return markup.translate_template(node, scope)
         case T.Markup():
-            return markup.part(node, scope)
+            return markup.translate_attribute(node, scope)
         case T.RangeOf(relation=relation, first=first, last=last):
             return indexing.spread(scope.value(first), scope.value(last), relation, scope, node.span)
         case T.Typed(value=value, type=type_):
-            return casts.cast(scope.value(value), casts.type_of(type_, scope), scope, node.span)
+            return casts.cast(scope.value(value), casts.written_type(type_, scope), scope, node.span)
         case T.Repeat():
             return scope.definitions.repeat(node, scope)
 
@@ -60,11 +68,11 @@ def build_value(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope
     """Translate a constant, a tuple, a record, a bag or a list."""
     match node:
         case T.Literal(value=value):
-            return literal(value, node)
+            return translate_literal(value, node)
         case T.TupleOf(items=items):
-            return Product(None, tuple(map(scope.value, items)))
+            return RecordValue(None, tuple(map(scope.value, items)))
         case T.RecordOf(names=names, values=values):
-            return Product(names, tuple(map(scope.value, values)))
+            return RecordValue(names, tuple(map(scope.value, values)))
         case T.CollectionOf(bag=bag, items=items):
             return build_collection(node, bag, items, scope)
 
@@ -72,22 +80,22 @@ def build_value(node: T.Literal | T.TupleOf | T.RecordOf | T.CollectionOf, scope
 def resolve_name(node: T.Name, scope: Scope) -> Value:
     """Return the value of a name."""
     known = scope.names.get(node.name, scope.definitions.names.get(node.name))
-    if isinstance(known, Deferred):
+    if isinstance(known, DeferredExpression):
         return scope.translate(known.node, replace(scope, names=known.names, repeated=(), calls=known.calls))
     if known is not None:
         return known
     if node.name == "args":
-        items = ", ".join(map(v.text, scope.definitions.arguments))
+        items = ", ".join(map(v.string_literal, scope.definitions.arguments))
         return Array(f"CAST(array({items}) AS ARRAY<STRING>)", t.STRING, False)
     if node.name in ("true", "false"):
         return Scalar(node.name, t.BOOL)
     raise node.span.error(f"{node.name} is not defined. Define it, or declare it as a source.")
 
 
-def literal(value: str | int | float, node: Node) -> Value:
+def translate_literal(value: str | int | float, node: Node) -> Value:
     """Translate a constant."""
     if isinstance(value, str):
-        return Scalar(v.text(value), t.STRING)
+        return Scalar(v.string_literal(value), t.STRING)
     if isinstance(value, float):
         return Scalar(f"{value!r}D" if value < float("inf") else "CAST('Infinity' AS DOUBLE)", t.DOUBLE)
     if value >= 2**63:
@@ -100,7 +108,7 @@ def build_collection(node: Node, bag: bool, items: tuple[Node, ...], scope: Scop
     values = [scope.inside(scope.value(item), item.span) for item in items]
     if not values:
         return Array("array()", t.NOTHING, bag, True)
-    same = casts.unify(values, scope, node.span, "the elements")
+    same = casts.unify_values(values, scope, node.span, "the elements")
     item = v.type_of(same[0])
     assert item is not None
     return Array(f"array({', '.join(map(v.pack, same))})", item, bag)
@@ -113,10 +121,10 @@ def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
             return Scalar(f"({scope.condition(left)} {word.upper()} {scope.condition(right)})", t.BOOL)
         case T.Binary(operator=operator, left=left, right=right):
             a, b = scope.value(left), scope.value(right)
-            if operator == "+" and all(isinstance(side, Array | Relation | Group) for side in (a, b)):
+            if operator == "+" and all(isinstance(side, Array | RelationValue | GroupedValues) for side in (a, b)):
                 return combine_collections("union", a, b, scope, node)
             if operator in operators.SPARK_COMPARISON:
-                return operators.compare(operator, a, b, scope, node.span)
+                return operators.compare_values(operator, a, b, scope, node.span)
             return operators.arithmetic(operator, a, b, scope, node.span)
         case T.Unary(operator="not", value=value):
             return Scalar(f"(NOT {scope.condition(value)})", t.BOOL)
@@ -130,7 +138,7 @@ def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
 
 def combine_collections(operation: str, left: Value, right: Value, scope: Scope, node: Node) -> Value:
     """Translate a union, an intersection or a difference of collections."""
-    if isinstance(left, Relation) or isinstance(right, Relation):
+    if isinstance(left, RelationValue) or isinstance(right, RelationValue):
         sides = [relations.lift(left, scope, node.span), relations.lift(right, scope, node.span)]
         return relations.combine_relations(operation, sides, scope, node.span)
     inside = [scope.inside(left, node.span), scope.inside(right, node.span)]
@@ -139,7 +147,7 @@ def combine_collections(operation: str, left: Value, right: Value, scope: Scope,
             raise node.span.error(
                 f"{operation}: expected collections, found {describe(value, scope)}. Write {{…}} around it."
             )
-    a, b = casts.unify(inside, scope, node.span, f"the sides of {operation}")
+    a, b = casts.unify_values(inside, scope, node.span, f"the sides of {operation}")
     assert isinstance(a, Array) and isinstance(b, Array)
     x, y = v.pack(a), v.pack(b)
     bag = a.bag or b.bag
@@ -151,33 +159,33 @@ def combine_collections(operation: str, left: Value, right: Value, scope: Scope,
     return Array(f"flatten(transform(array_distinct({x}), {each} -> array_repeat({each}, {kept})))", a.item, bag)
 
 
-def part(node: T.Member | T.Component | T.Index | T.Slice, scope: Scope) -> Value:
+def translate_part(node: T.Member | T.TupleComponent | T.Index | T.Slice, scope: Scope) -> Value:
     """Translate a part of a value."""
     value = scope.value(node.value)
     match node:
         case T.Member(name=name):
             return operators.member(value, name, scope, node.span)
-        case T.Component(position=position):
+        case T.TupleComponent(position=position):
             return operators.component(value, position, scope, node.span)
         case T.Index(value=T.Name(name="args"), index=T.Literal(value=int(at))) if "args" not in scope.names:
-            return argument(node, at, scope)
+            return constant_argument(node, at, scope)
         case T.Index(index=index):
             return indexing.index_value(value, scope.value(index), scope, node.span)
         case T.Slice(first=first, last=last):
             return indexing.slice_value(value, scope.value(first), scope.value(last), scope, node.span)
 
 
-def argument(node: Node, at: int, scope: Scope) -> Value:
+def constant_argument(node: Node, at: int, scope: Scope) -> Value:
     """Translate `args[at]`: a constant, so that it can be a limit or a path."""
     if at < len(scope.definitions.arguments):
-        return Scalar(v.text(scope.definitions.arguments[at]), t.STRING)
+        return Scalar(v.string_literal(scope.definitions.arguments[at]), t.STRING)
     count = len(scope.definitions.arguments)
     raise node.span.error(
         f"args[{at}]: the query has {count or 'no'} arguments, counted from 0. Pass more: Mrql(text, args=(…))."
     )
 
 
-def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: Scope) -> Value:
+def translate_binding_form(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: Scope) -> Value:
     """Translate a form that binds names or chooses."""
     match node:
         case T.IfElse(condition=condition, yes=yes, no=no):
@@ -201,10 +209,10 @@ def structure(node: T.IfElse | T.Let | T.Case | T.Quantified | T.Lambda, scope: 
 def quantify(select: T.Select, every: bool, scope: Scope) -> Value:
     """Return whether a condition is true for one element, or for all; over a relation an EXISTS, negated for all."""
     found = comprehensions.translate_select(select, scope)
-    if not isinstance(found, Relation):
+    if not isinstance(found, RelationValue):
         return translate_aggregate("all" if every else "some", found, scope, select.span)
     span, condition = select.span, select.head
-    true = T.Call(span, calls.TRUE, (condition,))
+    true = T.FunctionCall(span, calls.TRUE, (condition,))
     where = T.Unary(span, "not", true) if every else true
     found = exists(comprehensions.translate_select(replace(select, where=where), scope), scope, span)
     return Scalar(f"(NOT {found.sql})", t.BOOL) if every else found

@@ -11,9 +11,9 @@ from dataclasses import replace
 from incremental.language.mrql import arrays, patterns
 from incremental.language.mrql.patterns import Bound
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.frames import Frame, Item, mentions
+from incremental.language.mrql.rows.frames import Frame, FromItem, uses_columns
 from incremental.language.mrql.rows.scope import Scope
-from incremental.language.mrql.rows.values import Array, Group, Grouped, Product, Value
+from incremental.language.mrql.rows.values import Array, Grouped, GroupedValues, RecordValue, Value
 from incremental.language.mrql.syntax import tree as T
 
 
@@ -23,10 +23,10 @@ def group_rows(group: T.GroupBy, scope: Scope, bound: Bound) -> Scope:
     key = scope.inside(scope.value(group.key), group.key.span)
     columns = [as_column(leaf, rows) for leaf in v.leaves(key)]
     keys, aggregates = list(dict.fromkeys(columns)), dict[str, str]()
-    item = Item(lambda: group_text(rows, keys, aggregates), set(keys))
+    item = FromItem(lambda: group_text(rows, keys, aggregates), set(keys))
     grouped = Grouped(rows, item, aggregates)
-    bags: dict[str, Value] = {name: Group(value, grouped) for name, value in bound.names.items()}
-    bags["partition"] = Group(Product(tuple(bound.names), tuple(bound.names.values())), grouped)
+    bags: dict[str, Value] = {name: GroupedValues(value, grouped) for name, value in bound.names.items()}
+    bags["partition"] = GroupedValues(RecordValue(tuple(bound.names), tuple(bound.names.values())), grouped)
     above = scope.at(Frame(rows.names, [item], parent=rows.parent)).binding(bags)
     return patterns.bind_key(group, v.rebuild(key, columns), above)
 
@@ -45,7 +45,7 @@ def group_text(rows: Frame, keys: list[str], aggregates: dict[str, str]) -> str:
     return f"(SELECT {shown}{rows.text()} GROUP BY {', '.join(keys)})"
 
 
-def select_over_group(select: T.Select, group: Group, scope: Scope) -> Group | None:
+def select_over_group(select: T.Select, group: GroupedValues, scope: Scope) -> GroupedValues | None:
     """Translate a select over a group to another value of its rows; None where the group has to be collected for it."""
     first, *rest = select.bindings
     if select.group or select.order or select.distinct or group.nested:
@@ -64,10 +64,10 @@ def select_over_group(select: T.Select, group: Group, scope: Scope) -> Group | N
         found = over_arrays(select, rest, inner, bound)
         if found is None:
             return None
-        made = Group(found, group.grouped, group.conditions, True)
+        made = GroupedValues(found, group.grouped, group.conditions, True)
     else:
         conditions += [inner.condition(select.where)] if select.where else []
-        made = Group(inner.value(select.head), group.grouped, tuple(conditions))
+        made = GroupedValues(inner.value(select.head), group.grouped, tuple(conditions))
     return made if of_rows(made, scope, select) else None
 
 
@@ -80,10 +80,10 @@ def over_arrays(select: T.Select, rest: list[T.Binding], scope: Scope, bound: Bo
     return Array(sql, item, True)
 
 
-def of_rows(group: Group, scope: Scope, select: T.Select) -> bool:
+def of_rows(group: GroupedValues, scope: Scope, select: T.Select) -> bool:
     """Return whether a value is of one grouped row, without aggregates of the group, or elements around it."""
     rows = group.grouped.rows
     above = set(group.grouped.aggregates) | scope.elements | (scope.frame.columns - rows.columns)
     value = scope.at(rows).inside(group.value, select.head.span)
     texts = [*(v.pack(leaf) for leaf in v.leaves(value)), *group.conditions]
-    return not any(mentions(text, above) for text in texts)
+    return not any(uses_columns(text, above) for text in texts)

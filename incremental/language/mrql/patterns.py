@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, Product, Scalar, Value
+from incremental.language.mrql.rows.values import Array, RecordValue, Scalar, Value
 from incremental.language.mrql.scalars import casts, operators
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
@@ -46,9 +46,9 @@ def bind(pattern: Node, value: Value, scope: Scope, before: Bound | None = None)
         case T.Literal():
             return also(bound, operators.equal(scope.value(pattern), value, scope, pattern.span))
         case T.TypedPattern(pattern=inner, type=type_):
-            return bind(inner, casts.cast(value, casts.type_of(type_, scope), scope, pattern.span), scope, bound)
+            return bind(inner, casts.cast(value, casts.written_type(type_, scope), scope, pattern.span), scope, bound)
         case T.TuplePattern(items=items):
-            return bind_parts(pattern, items, parts(pattern, value, len(items), scope), scope, bound)
+            return bind_parts(pattern, items, tuple_parts(pattern, value, len(items), scope), scope, bound)
         case T.RecordPattern(names=names, items=items):
             return bind_parts(
                 pattern, items, [operators.member(value, n, scope, pattern.span) for n in names], scope, bound
@@ -73,9 +73,9 @@ def bind_parts(pattern: Node, items: Sequence[Node], values: Sequence[Value], sc
     return bound
 
 
-def parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Value]:
+def tuple_parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Value]:
     """Return the `count` parts of a tuple; a row of a source counts as one. Raises QueryError for another value."""
-    if isinstance(value, Product) and len(value.parts) == count and (value.names is None or value.positional):
+    if isinstance(value, RecordValue) and len(value.parts) == count and (value.names is None or value.positional):
         return value.parts
     raise pattern.span.error(
         f"pattern: expected a tuple of {count}, found {describe(value, scope)}. Write a pattern of that form."
@@ -105,7 +105,7 @@ def bind_constructor(
     bound = also(bound, f"({value.sql}.tag = '{name}')")
     if len(items) == 1:
         return bind(items[0], inner, scope, bound)
-    return bind_parts(pattern, items, parts(pattern, inner, len(items), scope), scope, bound)
+    return bind_parts(pattern, items, tuple_parts(pattern, inner, len(items), scope), scope, bound)
 
 
 def bind_key(group: T.GroupBy, key: Value, scope: Scope) -> Scope:
@@ -118,7 +118,7 @@ def bind_key(group: T.GroupBy, key: Value, scope: Scope) -> Scope:
             )
         return scope.binding(bound.names)
     pairs = [(group.key, key)]
-    if isinstance(group.key, T.TupleOf | T.RecordOf) and isinstance(key, Product):
+    if isinstance(group.key, T.TupleOf | T.RecordOf) and isinstance(key, RecordValue):
         nodes = group.key.items if isinstance(group.key, T.TupleOf) else group.key.values
         pairs += zip(nodes, key.parts, strict=True)
     return replace(scope, repeated=(*scope.repeated, *pairs))

@@ -12,7 +12,7 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, Group, Order, Poured, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, Order, Poured, RelationValue, Scalar, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
@@ -46,17 +46,17 @@ def output(value: Value, frame: Frame, scope: Scope, span: Span) -> Output:
     return Output(tuple(items), tuple(columns), shape)
 
 
-def lift(value: Value, scope: Scope, span: Span) -> Relation:
+def lift(value: Value, scope: Scope, span: Span) -> RelationValue:
     """Return a collection as a relation. Raises QueryError for another value."""
     match value:
-        case Relation():
+        case RelationValue():
             return value
-        case Group():
+        case GroupedValues():
             return lift(scope.inside(value, span), scope, span)
         case Scalar(sql, t.JSON):
             return lift(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
         case Array():
-            return Relation(lambda frame: Poured(explode(value, frame)), not value.bag)
+            return RelationValue(lambda frame: Poured(explode(value, frame)), not value.bag)
         case _:
             raise span.error(f"expected a collection, found {describe(value, scope)}. Write {{…}} around one value.")
 
@@ -66,7 +66,7 @@ def explode(array: Array, frame: Frame) -> Value:
     return v.unpack(frame.explode(array.sql, v.hint(array, "x")), array.item)
 
 
-def keep_rows(relation: Relation, condition: str) -> Relation:
+def keep_rows(relation: RelationValue, condition: str) -> RelationValue:
     """Return the rows of a relation, where a condition of the rows around it is true."""
 
     def pour(frame: Frame) -> Poured:
@@ -74,10 +74,10 @@ def keep_rows(relation: Relation, condition: str) -> Relation:
         frame.filter(condition)
         return poured
 
-    return Relation(pour, relation.ordered)
+    return RelationValue(pour, relation.ordered)
 
 
-def distinct(relation: Relation, scope: Scope, span: Span) -> Relation:
+def distinct(relation: RelationValue, scope: Scope, span: Span) -> RelationValue:
     """Return the rows of a relation, each once; of a list, the rows with the keys of its order."""
 
     def pour(frame: Frame) -> Poured:
@@ -86,16 +86,16 @@ def distinct(relation: Relation, scope: Scope, span: Span) -> Relation:
         frame.add(lambda: f"(SELECT DISTINCT {shown}{inner.text()})", columns_of(made, order))
         return Poured(made.value, order)
 
-    return Relation(pour, relation.ordered)
+    return RelationValue(pour, relation.ordered)
 
 
-def first_rows(relation: Relation, limit: str, scope: Scope, span: Span) -> Relation:
+def first_rows(relation: RelationValue, limit: str, scope: Scope, span: Span) -> RelationValue:
     """Return the first rows of a list; ties go by all columns, as everywhere."""
 
     def pour(frame: Frame) -> Poured:
         inner = frame.child()
         made, shown, order = list_columns(relation.pour(inner), inner, scope, span)
-        sorting = ordering((*order, *(Order(column, False) for column in made.columns)))
+        sorting = order_by_keys((*order, *(Order(column, False) for column in made.columns)))
         below = f"(SELECT {shown}"
         frame.add(
             lambda: f"(SELECT * FROM {below}{inner.text()}) ORDER BY {sorting} LIMIT {limit})",
@@ -103,7 +103,7 @@ def first_rows(relation: Relation, limit: str, scope: Scope, span: Span) -> Rela
         )
         return Poured(made.value, order)
 
-    return Relation(pour, True)
+    return RelationValue(pour, True)
 
 
 def list_columns(poured: Poured, inner: Frame, scope: Scope, span: Span) -> tuple[Output, str, tuple[Order, ...]]:
@@ -123,17 +123,17 @@ def columns_of(made: Output, order: Sequence[Order]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*made.columns, *(key.sql for key in order))))
 
 
-def ordering(order: Sequence[Order]) -> str:
+def order_by_keys(order: Sequence[Order]) -> str:
     """Return the keys of ORDER BY."""
     return ", ".join(f"{key.sql} DESC" if key.descending else key.sql for key in order)
 
 
-def union(relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
+def union(relations: Sequence[RelationValue], scope: Scope, span: Span) -> RelationValue:
     """Return the rows of several relations."""
     return combine_relations("union", relations, scope, span)
 
 
-def combine_relations(operation: str, relations: Sequence[Relation], scope: Scope, span: Span) -> Relation:
+def combine_relations(operation: str, relations: Sequence[RelationValue], scope: Scope, span: Span) -> RelationValue:
     """Return a union, an intersection or a difference of relations, whose rows get one type."""
 
     def pour(frame: Frame) -> Poured:
@@ -142,7 +142,7 @@ def combine_relations(operation: str, relations: Sequence[Relation], scope: Scop
             scope.at(each).inside(relation.pour(each).value, span)
             for relation, each in zip(relations, inner, strict=True)
         ]
-        same = casts.unify(values, scope, span, f"the sides of {operation}")
+        same = casts.unify_values(values, scope, span, f"the sides of {operation}")
         sides = [output(value, each, scope, span) for value, each in zip(same, inner, strict=True)]
         columns = [frame.names.fresh(v.hint(leaf)) for leaf in v.leaves(same[0])]
         shape, named = v.rebuild(same[0], columns), columns or [frame.names.fresh("u")]
@@ -156,4 +156,4 @@ def combine_relations(operation: str, relations: Sequence[Relation], scope: Scop
         frame.add(text, named)
         return Poured(shape)
 
-    return Relation(pour)
+    return RelationValue(pour)

@@ -18,20 +18,20 @@ from typing import Any
 
 from incremental.algebra.sqltext import quoted
 from incremental.language.mrql import relations
-from incremental.language.mrql.program.answers import answer, column_names
+from incremental.language.mrql.program.answers import answer, output_column_names
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Poured, RecordValue, RelationValue, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 
 @dataclass(frozen=True)
-class Loop:
+class RepeatLoop:
     """A loop of a program.
 
     names: the views of its answers; given: those that its steps read; starts, steps: their texts; least: whether it is
@@ -46,11 +46,11 @@ class Loop:
     options: Mapping[str, Any]
 
 
-def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
+def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[RepeatLoop, Value]:
     """Translate a repeat to a loop and the value of the whole expression. Raises QueryError."""
     if scope.elements or scope.frame.columns:
         raise node.span.error("a repeat depends on no row around it. Define it by a name of its own, and read that.")
-    starts = parts(node.start, len(node.names), scope)
+    starts = loop_collections(node.start, len(node.names), scope)
     types = tuple(row_type(start, scope, node.start.span) for start in starts)
     types = widen_types(node, types, scope)
     options = ending(node, scope)
@@ -62,23 +62,27 @@ def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[Loop, Value]:
         closure = f"`select distinct x from x in ({name} union …)`"
         raise node.span.error(f"a repeat without limit may never end. Add `limit n`, or write its step as {closure}.")
     names = tuple(scope.fresh.fresh(name) for name in node.names)
-    start_texts = tuple(text(start, type_, scope, node.start.span) for start, type_ in zip(starts, types, strict=True))
-    steps = tuple(text(body, type_, scope, node.body.span) for body, type_ in zip(bodies, types, strict=True))
-    loop = Loop(names, given, start_texts, steps, least, options)
+    start_texts = tuple(
+        select_loop_rows(start, type_, scope, node.start.span) for start, type_ in zip(starts, types, strict=True)
+    )
+    steps = tuple(
+        select_loop_rows(body, type_, scope, node.body.span) for body, type_ in zip(bodies, types, strict=True)
+    )
+    loop = RepeatLoop(names, given, start_texts, steps, least, options)
     answers = tuple(from_view(name, type_) for name, type_ in zip(names, types, strict=True))
-    return loop, answers[0] if len(answers) == 1 else Product(None, answers)
+    return loop, answers[0] if len(answers) == 1 else RecordValue(None, answers)
 
 
-def parts(node: Node, count: int, scope: Scope) -> tuple[Relation, ...]:
+def loop_collections(node: Node, count: int, scope: Scope) -> tuple[RelationValue, ...]:
     """Return the collections that a loop starts with, or that a step gives: one, or one for each name."""
     value = scope.at(scope.frame.child()).value(node)
-    values = value.parts if count > 1 and isinstance(value, Product) else (value,)
+    values = value.parts if count > 1 and isinstance(value, RecordValue) else (value,)
     if len(values) != count:
         raise node.span.error(f"expected a tuple of {count} collections, found {describe(value, scope)}. Write one.")
     return tuple(relations.lift(each, scope, node.span) for each in values)
 
 
-def row_type(relation: Relation, scope: Scope, span: Span) -> Type:
+def row_type(relation: RelationValue, scope: Scope, span: Span) -> Type:
     """Return the type of a relation's rows; a row of a source is a record like any other."""
     frame = scope.frame.child()
     found = v.type_of(scope.at(frame).inside(relation.pour(frame).value, span))
@@ -90,7 +94,7 @@ def widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[
     """Return the types that rows of the start and of the step have in common."""
     given = tuple(scope.fresh.fresh("given") for _ in types)
     found = [row_type(body, scope, node.body.span) for body in body_of(node, given, types, scope)]
-    common = [t.unify(a, b) for a, b in zip(types, found, strict=True)]
+    common = [t.common_type(a, b) for a, b in zip(types, found, strict=True)]
     made = tuple(each for each in common if each is not None)
     if len(made) < len(types):
         shown = ", ".join(map(t.write_type, types)), ", ".join(map(t.write_type, found))
@@ -98,24 +102,24 @@ def widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[
     return made
 
 
-def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: Scope) -> tuple[Relation, ...]:
+def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: Scope) -> tuple[RelationValue, ...]:
     """Return the result of a step, by the views of the rows that it reads, without flags."""
     names = {name: from_view(view, type_) for name, view, type_ in zip(node.names, given, types, strict=True)}
     inner = scope.binding(names)
-    found = parts(node.body, len(node.names), inner)
+    found = loop_collections(node.body, len(node.names), inner)
     computed = node.names[0] in scope.definitions.loops
     return (flagless(found[0], types[0], inner, node.body, computed),) if len(found) == 1 else found
 
 
-def flagless(body: Relation, type_: Type, scope: Scope, node: Node, computed: bool) -> Relation:
+def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, computed: bool) -> RelationValue:
     """Return the rows of a step; of pairs with a flag, the first parts. computed: whether the flag may be false."""
     frame = scope.frame.child()
     row = body.pour(frame).value
-    pair = isinstance(row, Product) and row.names is None and len(row.parts) == 2
-    if not pair or not isinstance(row, Product) or v.type_of(row.parts[1]) != t.BOOL:
+    pair = isinstance(row, RecordValue) and row.names is None and len(row.parts) == 2
+    if not pair or not isinstance(row, RecordValue) or v.type_of(row.parts[1]) != t.BOOL:
         return body
     whole = v.type_of(scope.at(frame).inside(row, node.span))
-    if whole is not None and t.unify(type_, whole) is not None:
+    if whole is not None and t.common_type(type_, whole) is not None:
         return body
     flag = row.parts[1]
     if not (isinstance(flag, Scalar) and flag.sql == "true") and not computed:
@@ -126,15 +130,15 @@ def flagless(body: Relation, type_: Type, scope: Scope, node: Node, computed: bo
 
     def pour(below: Frame) -> Poured:
         value = body.pour(below).value
-        assert isinstance(value, Product)
+        assert isinstance(value, RecordValue)
         return Poured(value.parts[0])
 
-    return Relation(pour)
+    return RelationValue(pour)
 
 
-def from_view(name: str, type_: Type) -> Relation:
+def from_view(name: str, type_: Type) -> RelationValue:
     """Return the rows of a view of a loop's rows, each time under names of their own."""
-    columns = column_names(type_)
+    columns = output_column_names(type_)
     items = type_.items if isinstance(type_, t.Record | t.Tuple) and type_.items else (type_,)
 
     def pour(frame: Frame) -> Poured:
@@ -143,20 +147,20 @@ def from_view(name: str, type_: Type) -> Relation:
         frame.add(lambda: f"(SELECT {shown} FROM {name})", fresh)
         parts = tuple(v.unpack(new, item) for new, item in zip(fresh, items, strict=True))
         if isinstance(type_, t.Record):
-            return Poured(Product(type_.names, parts))
-        return Poured(Product(None, parts) if isinstance(type_, t.Tuple) and type_.items else parts[0])
+            return Poured(RecordValue(type_.names, parts))
+        return Poured(RecordValue(None, parts) if isinstance(type_, t.Tuple) and type_.items else parts[0])
 
-    return Relation(pour)
+    return RelationValue(pour)
 
 
-def text(relation: Relation, type_: Type, scope: Scope, span: Span) -> str:
+def select_loop_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> str:
     """Return the SELECT of rows as they are in a loop: cast to its type, without an order."""
 
     def pour(frame: Frame) -> Poured:
         inside = scope.at(frame).inside(relation.pour(frame).value, span)
         return Poured(v.convert(inside, type_))
 
-    return answer(Relation(pour), scope.at(scope.frame.child()), span)
+    return answer(RelationValue(pour), scope.at(scope.frame.child()), span)
 
 
 def ending(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:
@@ -172,7 +176,7 @@ def steps(node: Node, scope: Scope) -> int:
     match node:
         case T.Literal(value=int(number)):
             return number
-        case T.Call(name="toInt" | "toLong", arguments=(argument,)):
+        case T.FunctionCall(name="toInt" | "toLong", arguments=(argument,)):
             found = scope.value(argument)
             if isinstance(found, Scalar) and found.sql.strip("'").isdigit():
                 return int(found.sql.strip("'"))

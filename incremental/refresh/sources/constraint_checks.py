@@ -32,9 +32,9 @@ from incremental.refresh.sources.offences import (
     Suspect,
     TouchedKeys,
     key_names,
-    key_ranges,
+    measure_keys,
     net_weights,
-    refuse,
+    raise_offences,
     sample_texts,
     select_key,
 )
@@ -50,7 +50,7 @@ def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
     with epoch.measure.phase("check constraints"), ExitStack() as cached:
         checks = Checks(epoch, lambda frame: cached.enter_context(computed_once(frame)))
         if offences := checks.offences([each for fact in constraints for each in checks.suspects(fact)]):
-            refuse(offences)
+            raise_offences(offences)
 
 
 class Checks:
@@ -79,7 +79,7 @@ class Checks:
         offences: list[Offence] = [each for each in found if isinstance(each, Offence)]
         if not suspects:
             return offences
-        measures = [key_ranges(i, suspect.keys, suspect.width) for i, suspect in enumerate(suspects)]
+        measures = [measure_keys(i, suspect.keys, suspect.width) for i, suspect in enumerate(suspects)]
         for row in reduce(DataFrame.unionAll, measures).collect():
             suspect = suspects[int(row["suspect"])]
             ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])

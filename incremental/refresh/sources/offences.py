@@ -71,7 +71,7 @@ def net_weights(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.groupBy(*key_names(columns)).agg(weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0)
 
 
-def key_ranges(suspect: int, keys: DataFrame, width: int) -> DataFrame:
+def measure_keys(suspect: int, keys: DataFrame, width: int) -> DataFrame:
     """Return one row: the number of keys, and the range of each column whose statistics let Delta skip files."""
     types = dict(keys.dtypes)
     ends = [
@@ -89,7 +89,7 @@ def sample_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return shown.orderBy("row").limit(NAMED)
 
 
-def refuse(offences: Sequence[Offence]) -> None:
+def raise_offences(offences: Sequence[Offence]) -> None:
     """Read the offending rows in one job, and raise the SourceError that names them."""
     marked = [offence.rows.select(F.lit(i).alias("offence"), "row") for i, offence in enumerate(offences)]
     found = reduce(DataFrame.unionAll, marked).collect()

@@ -12,7 +12,7 @@ from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.loops.iterated_answer import IteratedAnswer
 from incremental.dataflow.loops.iteration import Iterated, Iteration
-from incremental.dataflow.loops.leaves import bytes_of
+from incremental.dataflow.loops.leaves import bytes_of_leaves
 from incremental.dataflow.loops.rounds import Round
 from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering
@@ -52,7 +52,7 @@ class IterationStage:
     def iterate(self, loop: LoopState, stored: DataFrame | None) -> Iterated:
         """Evaluate the steps over the inputs as they are now; stored: the last answer."""
         tuning = self.epoch.tuning
-        size = sum(bytes_of(plan, self.leaves.bytes) for plan in loop.inputs)
+        size = sum(bytes_of_leaves(plan, self.leaves.bytes) for plan in loop.inputs)
         small = size <= tuning.local_bytes
         iteration = Iteration(loop, self.lowering, self.rules.after, tuning.local_rows, small, self.checkpoints.cached)
         return iteration.run(stored)

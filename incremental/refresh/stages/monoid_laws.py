@@ -20,10 +20,10 @@ def check_laws(state: State, rows: DataFrame, tuning: Tuning) -> None:
     """
     for slot in state.slots:
         if slot.call.declared is not None:
-            check_monoid(slot.call.declared, rows, quoted(slot.call.arguments[0].name), tuning)
+            check_sampled_laws(slot.call.declared, rows, quoted(slot.call.arguments[0].name), tuning)
 
 
-def check_monoid(monoid: DeclaredMonoid, rows: DataFrame, x: str, tuning: Tuning) -> None:
+def check_sampled_laws(monoid: DeclaredMonoid, rows: DataFrame, x: str, tuning: Tuning) -> None:
     """Raise QueryError if a law does not hold for sampled values of a column; x: its quoted name."""
     sampled = rows.select(x).where(f"{x} IS NOT NULL").limit(tuning.law_rows)
     values = sampled.agg(F.expr(sample_sql(monoid, x, tuning.law_values)).alias("s"))

@@ -14,7 +14,7 @@ from incremental.algebra.loops import LoopState
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.from_nothing import FromNothing
-from incremental.dataflow.loops.leaves import SideInputs, bytes_of
+from incremental.dataflow.loops.leaves import SideInputs, bytes_of_leaves
 from incremental.dataflow.loops.rounds import Maintained, Round, Rounds, Step
 from incremental.dataflow.loops.touched import Touched
 from incremental.dataflow.loops.versions import LoopVersions
@@ -71,7 +71,7 @@ class LoopStage:
             candidates.loop,
             self.lowering,
             self.rules,
-            lambda plan: bytes_of(plan, self.leaves.bytes),
+            lambda plan: bytes_of_leaves(plan, self.leaves.bytes),
             self.checkpoints,
             tuning,
         )

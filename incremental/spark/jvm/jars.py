@@ -32,7 +32,7 @@ COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "Unk
 
 
 @dataclass(frozen=True)
-class Package:
+class JarPackage:
     """A package of jars: its coordinate, those of its dependencies that Spark includes, and its name in messages."""
 
     coordinate: str
@@ -52,16 +52,16 @@ class Package:
         return f"{group}_{artifact}"
 
 
-def delta_package() -> Package:
+def delta_package() -> JarPackage:
     """Return Delta Lake for the installed delta-spark, as delta-spark itself names it, for the one Scala of Spark 4."""
     number, spark = version("delta-spark"), ".".join(version("pyspark").split(".")[:2])
-    return Package(f"io.delta:delta-spark_{spark}_2.13:{number}", CARRIED_BY_SPARK, "Delta Lake")
+    return JarPackage(f"io.delta:delta-spark_{spark}_2.13:{number}", CARRIED_BY_SPARK, "Delta Lake")
 
 
-def kafka_package() -> Package:
+def kafka_package() -> JarPackage:
     """Return Spark's connector of Kafka for the installed pyspark."""
     coordinate = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
-    return Package(coordinate, CARRIED_BESIDE_KAFKA, "the Kafka connector")
+    return JarPackage(coordinate, CARRIED_BESIDE_KAFKA, "the Kafka connector")
 
 
 def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
@@ -69,7 +69,7 @@ def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
     return provide_jars(delta_package(), java)
 
 
-def provide_jars(package: Package, java: Java | None = None) -> tuple[Path, ...]:
+def provide_jars(package: JarPackage, java: Java | None = None) -> tuple[Path, ...]:
     """Return the paths of a package's jars, downloading them first if the cache has none.
 
     java: runs the download; found automatically by default. Safe for concurrent processes and interruptions: the
@@ -88,7 +88,7 @@ def jars_folder() -> Path:
     return delta_package().folder
 
 
-def _fetch(java: Java, package: Package) -> None:
+def _fetch(java: Java, package: JarPackage) -> None:
     with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as made:
         place = Path(made)
         said = _resolve(java, place, package)
@@ -110,7 +110,7 @@ def delta_coordinate() -> str:
     return delta_package().coordinate
 
 
-def _resolve(java: Java, place: Path, package: Package) -> str:
+def _resolve(java: Java, place: Path, package: JarPackage) -> str:
     """Resolve the jars into `place` by spark-submit of an empty program; returns its output."""
     nothing = place / "nothing.py"
     nothing.write_text("")

@@ -12,10 +12,10 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from incremental.landing.streams.kafka import add_connector
-from incremental.spark.jvm.jars import Package, provide_jars
+from incremental.spark.jvm.jars import JarPackage, provide_jars
 from incremental.spark.jvm.java import provide_java
 
-KAFKA = Package("org.apache.kafka:kafka_2.13:4.1.0", "", "Kafka's broker")
+KAFKA = JarPackage("org.apache.kafka:kafka_2.13:4.1.0", "", "Kafka's broker")
 MAIN, FORMAT = "kafka.Kafka", "kafka.tools.StorageTool"
 JAVA = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 SETTINGS = """\

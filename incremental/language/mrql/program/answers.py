@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from incremental.algebra.sqltext import quoted
-from incremental.language.mrql.relations import ordering
+from incremental.language.mrql.relations import order_by_keys
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Order, Poured, Product, Relation, Value
+from incremental.language.mrql.rows.values import Array, Order, Poured, RecordValue, RelationValue, Value
 from incremental.language.mrql.syntax.spans import Span
 
 
@@ -16,28 +16,30 @@ def answer(value: Value, scope: Scope, span: Span) -> str:
     """Return the SELECT of an answer: a relation's rows by the names of their columns, any other value as one row."""
     if isinstance(value, Array):
         array = value
-        value = Relation(lambda frame: Poured(v.unpack(frame.explode(array.sql, "x"), array.item)))
-    if not isinstance(value, Relation):
+        value = RelationValue(lambda frame: Poured(v.unpack(frame.explode(array.sql, "x"), array.item)))
+    if not isinstance(value, RelationValue):
         packed = v.pack(scope.inside(value, span))
         return f"SELECT {packed} AS `value`{scope.frame.text()}"
     frame = scope.frame
     poured = value.pour(frame)
     row = scope.at(frame).inside(poured.value, span)
     keys = [Order(frame.local(key.sql, "k"), key.descending) for key in poured.order]
-    order = f" ORDER BY {ordering(keys)}" if keys else ""
-    return f"SELECT {answer_columns(row)}{frame.text()}{order}"
+    order = f" ORDER BY {order_by_keys(keys)}" if keys else ""
+    return f"SELECT {output_columns(row)}{frame.text()}{order}"
 
 
-def answer_columns(row: Value) -> str:
+def output_columns(row: Value) -> str:
     """Return the columns of the answer: of a record by its names, of a tuple c0, c1, …, else `value`."""
     type_ = v.type_of(row)
     assert type_ is not None
-    if not isinstance(row, Product) or not row.parts:
+    if not isinstance(row, RecordValue) or not row.parts:
         return f"{v.pack(row)} AS `value`"
-    return ", ".join(f"{v.pack(part)} AS {quoted(n)}" for n, part in zip(column_names(type_), row.parts, strict=True))
+    return ", ".join(
+        f"{v.pack(part)} AS {quoted(n)}" for n, part in zip(output_column_names(type_), row.parts, strict=True)
+    )
 
 
-def column_names(type_: Type) -> tuple[str, ...]:
+def output_column_names(type_: Type) -> tuple[str, ...]:
     """Return the names of the columns of rows of a type."""
     match type_:
         case t.Record(names):

@@ -21,12 +21,12 @@ from incremental.language.mrql.program import inputs
 from incremental.language.mrql.program.answers import answer
 from incremental.language.mrql.program.inputs import Tables
 from incremental.language.mrql.relations import Output, columns_of, list_columns
-from incremental.language.mrql.repeats import Loop, translate_repeat
+from incremental.language.mrql.repeats import RepeatLoop, translate_repeat
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.frames import Frame, Names
-from incremental.language.mrql.rows.scope import Deferred, Definitions, Scope
-from incremental.language.mrql.rows.values import Order, Poured, Relation, Value
+from incremental.language.mrql.rows.frames import Frame, FreshNames
+from incremental.language.mrql.rows.scope import DeferredExpression, Definitions, Scope
+from incremental.language.mrql.rows.values import Order, Poured, RelationValue, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
@@ -46,7 +46,7 @@ REFUSED = {
 def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> Iterator[Node]:
     """Return the items of a text, with those of included files in their places. Raises QueryError."""
     for item in parse(text):
-        if isinstance(item, I.Unsupported):
+        if isinstance(item, I.UnsupportedItem):
             raise item.span.error(f"{REFUSED[item.what]}.")
         if not isinstance(item, I.Include):
             yield item
@@ -85,7 +85,7 @@ def find_used_names(items: Sequence[Node], query: Node) -> set[str]:
         node = waiting.pop()
         waiting += node.parts
         name = getattr(node, "name", None)
-        if isinstance(node, T.Name | T.Call | T.NamedType | T.ConstructorPattern) and name not in found:
+        if isinstance(node, T.Name | T.FunctionCall | T.NamedType | T.ConstructorPattern) and name not in found:
             found.add(str(name))
             waiting += by_name.get(str(name), ())
     return found
@@ -95,16 +95,16 @@ def find_used_names(items: Sequence[Node], query: Node) -> set[str]:
 class Translated:
     """A program as Spark SQL; loops: those that it reads, in the order in which they run."""
 
-    loops: tuple[Loop, ...]
+    loops: tuple[RepeatLoop, ...]
     sql: str
 
 
-class Program:
+class ProgramTranslation:
     """A program while it is translated: its definitions, and the common tables that its text begins with."""
 
     def __init__(self, tables: Tables, arguments: Sequence[str], loops: Mapping[str, Mapping[str, Any]]) -> None:
-        self.tables, self.common, self.names = tables, list[str](), Names()
-        self.loops, self._known = list[Loop](), dict[T.Repeat, Value]()
+        self.tables, self.common, self.names = tables, list[str](), FreshNames()
+        self.loops, self._known = list[RepeatLoop](), dict[T.Repeat, Value]()
         self.definitions = Definitions(
             lambda node, scope: inputs.source(node, None, tables, scope), self._repeat, arguments=tuple(arguments),
             loops=loops,
@@ -145,7 +145,7 @@ class Program:
 
     def _value(self, node: Node, name: str | None, scope: Scope) -> Value:
         """Return the value of an expression; a source is found by the name that is given to it."""
-        if isinstance(node, T.Call) and inputs.is_source(node):
+        if isinstance(node, T.FunctionCall) and inputs.is_source(node):
             return inputs.source(node, name, self.tables, scope)
         return scope.value(node)
 
@@ -154,7 +154,7 @@ class Program:
         definitions = self.definitions
         match item:
             case I.TypeDefinition(name=name, type=type_):
-                definitions.types[name] = casts.type_of(type_, self.scope)
+                definitions.types[name] = casts.written_type(type_, self.scope)
             case I.DataDefinition(name=name, alternatives=alternatives):
                 self._define_data(name, alternatives)
             case I.FunctionDefinition(name=name):
@@ -173,18 +173,18 @@ class Program:
         for each in alternatives:
             if name in {node.name for node in descendants(each.type) if isinstance(node, T.NamedType)}:
                 raise each.span.error(f"{name} contains itself, which no column can. Use a table of nodes and parents.")
-        items = tuple(casts.type_of(each.type, self.scope) for each in alternatives)
+        items = tuple(casts.written_type(each.type, self.scope) for each in alternatives)
         data = t.Data(name, tuple(each.name for each in alternatives), items)
         self.definitions.types[name] = data
         self.definitions.constructors |= dict.fromkeys(data.constructors, data)
 
-    def _resolve(self, name: str, node: Node) -> Value | Deferred:
+    def _resolve(self, name: str, node: Node) -> Value | DeferredExpression:
         """Return the value of a definition: a relation is read from a common table, other values are put in."""
         frame = Frame(self.names)
         scope = replace(self.scope, frame=frame)
         value = self._value(node, name, scope)
-        if not isinstance(value, Relation):
-            return Deferred(node, {})
+        if not isinstance(value, RelationValue):
+            return DeferredExpression(node, {})
         if inputs.is_source(node) or isinstance(node, T.Name):
             return value
         made, shown, order = list_columns(value.pour(frame), frame, scope, node.span)
@@ -193,7 +193,7 @@ class Program:
         return from_table(table, made, order, value.ordered)
 
 
-def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) -> Relation:
+def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) -> RelationValue:
     """Return the rows of a common table; each time it is read its columns have other names."""
     held = columns_of(made, order)
 
@@ -204,7 +204,7 @@ def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) 
         leaves = [fresh[column] for column in made.columns[: len(v.leaves(made.value))]]
         return Poured(v.rebuild(made.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
 
-    return Relation(pour, ordered)
+    return RelationValue(pour, ordered)
 
 
 def descendants(node: Node) -> Iterator[Node]:

@@ -27,7 +27,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Poured, RecordValue, RelationValue, Scalar, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
@@ -64,21 +64,21 @@ class Tables:
         names = [name for name in (definition, PurePosixPath(path).stem) if name]
         return next((found for name in names if (found := self.find(name))), None)
 
-    def rows(self, source: str, span: Span) -> Relation:
+    def rows(self, source: str, span: Span) -> RelationValue:
         """Return the rows of a source. Raises QueryError for one without a schema."""
         schema = self.schema(source)
         if schema is None:
             message = span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
             raise NoSchemaError(str(message), source)
-        return Relation(lambda frame: Poured(read(source, schema, frame)))
+        return RelationValue(lambda frame: Poured(read(source, schema, frame)))
 
 
 def is_source(node: Node) -> bool:
     """Return whether an expression is a source."""
-    return isinstance(node, T.Call) and node.name in SOURCES
+    return isinstance(node, T.FunctionCall) and node.name in SOURCES
 
 
-def path_of(node: T.Call, arguments: Sequence[str]) -> str:
+def path_of(node: T.FunctionCall, arguments: Sequence[str]) -> str:
     """Return the path of a source: a string, or an element of `args`."""
     match node.arguments[1:2]:
         case (T.Literal(value=str(path)),):
@@ -91,7 +91,7 @@ def path_of(node: T.Call, arguments: Sequence[str]) -> str:
             )
 
 
-def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -> Relation:
+def source(node: T.FunctionCall, definition: str | None, tables: Tables, scope: Scope) -> RelationValue:
     """Return the rows of a `source(…)`. Raises QueryError for an unsupported form or an undeclared path."""
     span, (kind, *rest) = node.span, node.arguments or (None,)
     form = kind.name.lower() if isinstance(kind, T.Name) else ""
@@ -109,7 +109,7 @@ def source(node: T.Call, definition: str | None, tables: Tables, scope: Scope) -
             raise span.error(f"source({form}, …): expected a path alone. Take the parts of its rows in the query.")
         return documents(relation, form)
     if form == "binary":
-        return relation if len(rest) == 1 else cast_rows(relation, read_type(rest[1], scope), scope, span)
+        return relation if len(rest) == 1 else cast_source_rows(relation, read_type(rest[1], scope), scope, span)
     if len(rest) != 3 or not (isinstance(rest[1], T.Literal) and isinstance(rest[1].value, str)):
         raise span.error(
             'source(line, …): expected a path, a separator and a type. Write source(line, "path", ",", type(<a: int>)).'
@@ -121,7 +121,7 @@ def read_type(node: Node, scope: Scope) -> Type:
     """Return the type of a row in `type(…)`, which may be that of the whole bag."""
     if not isinstance(node, T.TypeValue):
         raise node.span.error("type of a source: expected type(…). Write for example type(<a: int>).")
-    found = casts.type_of(node.type, scope)
+    found = casts.written_type(node.type, scope)
     return found.item if isinstance(found, t.Collection) else found
 
 
@@ -136,19 +136,19 @@ def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
             return (), (type_,)
 
 
-def cast_rows(relation: Relation, type_: Type, scope: Scope, span: Span) -> Relation:
+def cast_source_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> RelationValue:
     """Return rows whose columns are taken by their order, and cast."""
 
     def pour(frame: Frame) -> Poured:
         row = relation.pour(frame).value
         return Poured(shape_row(row, type_, scope.at(frame), span))
 
-    return Relation(pour)
+    return RelationValue(pour)
 
 
 def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
     """Return a row of a source as a value of a type; `any` leaves a column out."""
-    assert isinstance(row, Product)
+    assert isinstance(row, RecordValue)
     names, items = parts_of(type_)
     if len(row.parts) < len(items):
         raise span.error(
@@ -158,37 +158,37 @@ def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
     values = tuple(casts.cast(value, item, scope, span) for _, value, item in kept)
     if names == ():
         return values[0]
-    return Product(None if names is None else tuple(names[i] for i, _, _ in kept), values)
+    return RecordValue(None if names is None else tuple(names[i] for i, _, _ in kept), values)
 
 
-def lines(relation: Relation, separator: str, type_: Type, scope: Scope, span: Span) -> Relation:
+def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, span: Span) -> RelationValue:
     """Lines of text as rows of a type; a table that has columns already gives these."""
     names, items = parts_of(type_)
 
     def pour(frame: Frame) -> Poured:
         row = relation.pour(frame).value
-        assert isinstance(row, Product)
+        assert isinstance(row, RecordValue)
         if len(row.parts) != 1 or v.type_of(row.parts[0]) != t.STRING or len(items) == 1:
             return Poured(shape_row(row, type_, scope.at(frame), span))
         line = v.pack(row.parts[0])
-        fields = frame.column(f"split({line}, {v.text(escape_separator(separator))})", "fields")
+        fields = frame.column(f"split({line}, {v.string_literal(escape_separator(separator))})", "fields")
         found = [
             (i, Scalar(parse_field(f"trim({fields}[{i}])", line, item, span), item))
             for i, item in enumerate(items)
             if item != t.ANY
         ]
         kept = None if names is None else tuple(names[i] for i, _ in found)
-        return Poured(Product(kept, tuple(value for _, value in found)))
+        return Poured(RecordValue(kept, tuple(value for _, value in found)))
 
-    return Relation(pour)
+    return RelationValue(pour)
 
 
-def documents(relation: Relation, form: str) -> Relation:
+def documents(relation: RelationValue, form: str) -> RelationValue:
     """Return rows of JSON or XML: a table of one column of texts is read as such, one with columns gives these."""
 
     def pour(frame: Frame) -> Poured:
         row = relation.pour(frame).value
-        assert isinstance(row, Product)
+        assert isinstance(row, RecordValue)
         match row.parts:
             case (Scalar(sql, t.STRING),):
                 return Poured(Scalar(f"parse_json({sql})", t.JSON) if form == "json" else Scalar(sql, t.XML))
@@ -197,7 +197,7 @@ def documents(relation: Relation, form: str) -> Relation:
             case _:
                 return Poured(row)
 
-    return Relation(pour)
+    return RelationValue(pour)
 
 
 def escape_separator(separator: str) -> str:
@@ -221,26 +221,28 @@ def read(source: str, schema: spark_types.StructType, frame: Frame) -> Value:
     names, items, values = list[str](), list[str](), list[Value]()
     for field in schema.fields:
         name, column = frame.names.fresh(field.name), quoted(field.name)
-        type_ = type_of(field.dataType)
+        type_ = column_type(field.dataType)
         if isinstance(field.dataType, spark_types.MapType):
             pairs = f"transform(map_entries({column}), _x -> named_struct('c0', _x.key, 'c1', _x.value))"
-            type_ = t.Collection(True, t.Tuple((type_of(field.dataType.keyType), type_of(field.dataType.valueType))))
+            type_ = t.Collection(
+                True, t.Tuple((column_type(field.dataType.keyType), column_type(field.dataType.valueType)))
+            )
             column = f"sort_array({pairs})"
         items.append(f"{column} AS {name}")
         names.append(name)
         values.append(v.unpack(name, type_))
     frame.add(lambda: f"(SELECT {', '.join(items)} FROM {quoted(source)})", names)
     columns = tuple(schema.names)
-    return Product(columns, tuple(values), True)
+    return RecordValue(columns, tuple(values), True)
 
 
-def type_of(spark: spark_types.DataType) -> Type:
+def column_type(spark: spark_types.DataType) -> Type:
     """Return the type of a column."""
     match spark:
         case spark_types.StructType(fields=fields):
-            return t.Record(tuple(spark.names), tuple(type_of(field.dataType) for field in fields), True)
+            return t.Record(tuple(spark.names), tuple(column_type(field.dataType) for field in fields), True)
         case spark_types.ArrayType(elementType=element):
-            return t.Collection(False, type_of(element))
+            return t.Collection(False, column_type(element))
         case spark_types.CharType() | spark_types.VarcharType():
             return t.STRING
         case _:

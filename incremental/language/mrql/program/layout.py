@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from incremental.language.mrql.program.definitions import Translated
-from incremental.language.mrql.repeats import Loop
+from incremental.language.mrql.repeats import RepeatLoop
 
 OPENING = "(SELECT "
 WORDS = (
@@ -26,15 +26,15 @@ def lay_out(program: Translated) -> str:
     return "\n".join([*map(loop_text, program.loops), call(program.sql)])
 
 
-def loop_text(loop: Loop) -> str:
+def loop_text(loop: RepeatLoop) -> str:
     """Write a loop: its start, its step, and its end."""
     ends = "".join(f", {name}={value!r}" for name, value in loop.options.items())
     function = "fixpoint" if loop.least else "iterate"
-    step = f"lambda {', '.join(loop.given)}: {several(loop.steps)}"
-    return f"{', '.join(loop.names)} = {function}({several(loop.starts)}, {step}{ends})"
+    step = f"lambda {', '.join(loop.given)}: {frame_or_tuple(loop.steps)}"
+    return f"{', '.join(loop.names)} = {function}({frame_or_tuple(loop.starts)}, {step}{ends})"
 
 
-def several(texts: Sequence[str]) -> str:
+def frame_or_tuple(texts: Sequence[str]) -> str:
     """Write one frame, or a tuple of them."""
     calls = ", ".join(map(call, texts))
     return calls if len(texts) == 1 else f"({calls})"

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from incremental.language.mrql.program.definitions import (
-    Program,
+    ProgramTranslation,
     Translated,
     choose_query,
     descendants,
@@ -56,7 +56,7 @@ class Mrql:
         for item in self.items:
             if item is query or getattr(item, "name", None) in found:
                 for node in descendants(item):
-                    if isinstance(node, T.Call) and is_source(node):
+                    if isinstance(node, T.FunctionCall) and is_source(node):
                         path = path_of(node, self.args)
                         found |= {self.paths.get(path, PurePosixPath(path).stem)}
         return frozenset(name.lower() for name in found)
@@ -64,7 +64,7 @@ class Mrql:
     def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
         """Return the query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
         query = choose_query(self.items, self.item, self._text)
-        program = Program(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
+        program = ProgramTranslation(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
         try:
             return program.translate(self.items, query)
         except RecursionError:

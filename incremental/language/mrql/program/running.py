@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.language.loops.functions import fixpoint, iterate
 from incremental.language.mrql.program.definitions import Translated
-from incremental.language.mrql.repeats import Loop
+from incremental.language.mrql.repeats import RepeatLoop
 from incremental.spark import catalyst
 
 
@@ -16,24 +16,24 @@ def run_program(spark: SparkSession, program: Translated) -> DataFrame:
     """Return the answer of a program, as Spark analyses it. Raises what Spark raises."""
     for loop in program.loops:
         for name, rows in zip(loop.names, run_loop(spark, loop), strict=True):
-            register(spark, rows, name)
-    return frame(spark, program.sql)
+            register_rows(spark, rows, name)
+    return frame_of_sql(spark, program.sql)
 
 
-def register(spark: SparkSession, rows: DataFrame, name: str) -> None:
+def register_rows(spark: SparkSession, rows: DataFrame, name: str) -> None:
     """Give rows a name in the session of the program; they may be of another one, such as a stored answer."""
     catalyst.frame(spark, catalyst.analysed_plan(rows)).createOrReplaceTempView(name)
 
 
-def run_loop(spark: SparkSession, loop: Loop) -> tuple[DataFrame, ...]:
+def run_loop(spark: SparkSession, loop: RepeatLoop) -> tuple[DataFrame, ...]:
     """Return the answers of a loop."""
 
     def step(*rows: DataFrame) -> Any:
         for name, each in zip(loop.given, rows, strict=True):
-            register(spark, each, name)
-        return one_or_all([frame(spark, sql) for sql in loop.steps])
+            register_rows(spark, each, name)
+        return one_or_all([frame_of_sql(spark, sql) for sql in loop.steps])
 
-    start: DataFrame = one_or_all([frame(spark, sql) for sql in loop.starts])
+    start: DataFrame = one_or_all([frame_of_sql(spark, sql) for sql in loop.starts])
     answer = cast(Any, fixpoint(start, step) if loop.least else iterate(start, step, **loop.options))
     return answer if len(loop.names) > 1 else (answer,)
 
@@ -43,6 +43,6 @@ def one_or_all(frames: list[DataFrame]) -> Any:
     return tuple(frames) if len(frames) > 1 else frames[0]
 
 
-def frame(spark: SparkSession, sql: str) -> DataFrame:
+def frame_of_sql(spark: SparkSession, sql: str) -> DataFrame:
     """Return the frame of a text."""
     return cast(Any, spark).sql(sql)

@@ -8,24 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.frames import Names
+from incremental.language.mrql.rows.frames import FreshNames
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Order, Product, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, Order, RecordValue, Value
 
 
-def collection(value: Value, order: Sequence[Order], packed: str, names: Names, where: str = "") -> tuple[Type, str]:
+def collecting_aggregate(
+    value: Value, order: Sequence[Order], packed: str, names: FreshNames, where: str = ""
+) -> tuple[Type, str]:
     """Return the type of a value, and the aggregate that collects it in order; where: a FILTER, or nothing."""
     item = v.type_of(value)
     assert item is not None
     if order:
         keys = "".join(f"'k{position}', {key.sql}, " for position, key in enumerate(order))
         return item, sort_values(f"collect_list(named_struct({keys}'v', {packed})){where}", order, names)
-    if isinstance(value, Product) and value.parts:
+    if isinstance(value, RecordValue) and value.parts:
         return item, f"sort_array(collect_list({packed}){where})"
     return item, f"transform(sort_array(collect_list(named_struct('v', {packed})){where}), _x -> _x.v)"
 
 
-def sort_values(array: str, order: Sequence[Order], names: Names) -> str:
+def sort_values(array: str, order: Sequence[Order], names: FreshNames) -> str:
     """Return the values `v` of an array of structs, sorted by their keys `k0`, `k1`, …; ties by the values."""
     if not any(key.descending for key in order):
         return f"transform(sort_array({array}), _x -> _x.v)"
@@ -38,7 +40,7 @@ def sort_values(array: str, order: Sequence[Order], names: Names) -> str:
     return f"transform(array_sort({array}, ({a}, {b}) -> {compared}), _x -> _x.v)"
 
 
-def gather(group: Group, value: Value) -> Array:
+def gather(group: GroupedValues, value: Value) -> Array:
     """Return a group as an array, which its state keeps whole; value: that of the group, inside a row."""
     rows = group.grouped.rows
     if group.nested:
@@ -46,17 +48,17 @@ def gather(group: Group, value: Value) -> Array:
         collected = f"collect_list({rows.local(value.sql, 'v')}){filter_clause(group)}"
         return Array(aggregate(group, f"sort_array(flatten({collected}))", "bag"), value.item, True, True)
     packed = rows.local(v.pack(value), v.hint(value))
-    item, sql = collection(value, (), packed, rows.names, filter_clause(group))
+    item, sql = collecting_aggregate(value, (), packed, rows.names, filter_clause(group))
     return Array(aggregate(group, sql, "bag"), item, True, True)
 
 
-def filter_clause(group: Group, *more: str) -> str:
+def filter_clause(group: GroupedValues, *more: str) -> str:
     """Write the FILTER of an aggregate of a group; more: conditions beside its own."""
     conditions = [group.grouped.rows.local(condition, "if") for condition in (*group.conditions, *more)]
     return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
 
 
-def aggregate(group: Group, sql: str, hint: str) -> str:
+def aggregate(group: GroupedValues, sql: str, hint: str) -> str:
     """Return the column that has an aggregate of a group; the same aggregate is one column."""
     grouped = group.grouped
     for name, known in grouped.aggregates.items():

@@ -15,7 +15,7 @@ NAME = re.compile(r"(?<!\w)_\w+")
 SUBQUERY = "(SELECT "
 
 
-class Names:
+class FreshNames:
     """Names of columns and of the elements of arrays, none of them twice."""
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Names:
         return f"_{re.sub(r'[^A-Za-z0-9]', '', hint)}{self._last}"
 
 
-def mentions(sql: str, names: Iterable[str]) -> bool:
+def uses_columns(sql: str, names: Iterable[str]) -> bool:
     """Return whether an expression uses one of these columns or elements."""
     return not set(NAME.findall(sql)).isdisjoint(names)
 
 
 @dataclass(frozen=True)
-class Item:
+class FromItem:
     """One relation of a FROM: its text, and the columns that it gives, to which aggregates are added later."""
 
     text: Callable[[], str]
@@ -47,8 +47,8 @@ class Frame:
     parent: the rows around it; imported: columns of these → columns here that have their values.
     """
 
-    names: Names
-    items: list[Item] = field(default_factory=list[Item])
+    names: FreshNames
+    items: list[FromItem] = field(default_factory=list[FromItem])
     conditions: list[str] = field(default_factory=list[str])
     parent: Frame | None = None
     imported: dict[str, str] = field(default_factory=dict[str, str])
@@ -82,9 +82,9 @@ class Frame:
         """FROM and WHERE; nothing for one row without columns."""
         return render(self.items, self.conditions)
 
-    def add(self, text: Callable[[], str], columns: Iterable[str]) -> Item:
+    def add(self, text: Callable[[], str], columns: Iterable[str]) -> FromItem:
         """Multiply with the rows of a SELECT, which may refer to the columns that are here already."""
-        item = Item(text, set(columns))
+        item = FromItem(text, set(columns))
         self.items.append(item)
         return item
 
@@ -112,7 +112,7 @@ class Frame:
 
     def explode(self, array: str, hint: str) -> str:
         """Multiply with the elements of an array, and return the column that has them."""
-        if SUBQUERY in array or mentions(array, self.outer):  # Spark explodes columns of the same rows alone
+        if SUBQUERY in array or uses_columns(array, self.outer):  # Spark explodes columns of the same rows alone
             array = self.column(array, hint)
         name = self.names.fresh(hint)
         view = f" LATERAL VIEW explode({array}) {name}s AS {name}"
@@ -120,21 +120,21 @@ class Frame:
             self.add(lambda: f"(SELECT explode({array}) AS {name})", (name,))
         else:
             items, columns = list(self.items), self.columns
-            self.items = [Item(lambda: f"(SELECT *{render(items, ())}{view})", columns | {name})]
+            self.items = [FromItem(lambda: f"(SELECT *{render(items, ())}{view})", columns | {name})]
         return name
 
     def _wrap(self, text: Callable[[str], str], name: str) -> None:
         items, conditions, columns = list(self.items), list(self.conditions), self.columns
-        self.items = [Item(lambda: f"({text(render(items, conditions))})", columns | {name})]
+        self.items = [FromItem(lambda: f"({text(render(items, conditions))})", columns | {name})]
         self.conditions = []
 
 
-def render(items: Sequence[Item], conditions: Sequence[str]) -> str:
+def render(items: Sequence[FromItem], conditions: Sequence[str]) -> str:
     """Write FROM and WHERE. A relation that refers to those before it is LATERAL."""
     relations, before = list[str](), set[str]()
     for item in items:
         text = item.text()
-        relations.append(f"LATERAL {text}" if mentions(text, before) else text)
+        relations.append(f"LATERAL {text}" if uses_columns(text, before) else text)
         before |= item.columns
     if conditions and not relations:
         relations = ["(SELECT 0)"]

@@ -8,10 +8,10 @@ from typing import Any
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.collecting import collection, gather
-from incremental.language.mrql.rows.frames import SUBQUERY, Frame, Names, mentions
+from incremental.language.mrql.rows.collecting import collecting_aggregate, gather
+from incremental.language.mrql.rows.frames import SUBQUERY, Frame, FreshNames, uses_columns
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, RecordValue, RelationValue, Scalar, Value
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
@@ -19,7 +19,7 @@ from incremental.language.mrql.syntax.tree import Node, names_in
 
 
 @dataclass(frozen=True)
-class Deferred:
+class DeferredExpression:
     """An expression that is translated wherever its name is used; names: those around it."""
 
     node: Node
@@ -27,7 +27,7 @@ class Deferred:
     calls: tuple[str, ...] = ()
 
 
-Known = Value | Deferred
+Known = Value | DeferredExpression
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Definitions:
     end, by its name.
     """
 
-    source: Callable[[T.Call, Scope], Value]
+    source: Callable[[T.FunctionCall, Scope], Value]
     repeat: Callable[[T.Repeat, Scope], Value]
 
     types: dict[str, Type] = field(default_factory=dict[str, Type])
@@ -69,7 +69,7 @@ class Scope:
     calls: tuple[str, ...] = ()
 
     @property
-    def fresh(self) -> Names:
+    def fresh(self) -> FreshNames:
         """New names."""
         return self.frame.names
 
@@ -96,7 +96,7 @@ class Scope:
         sql = self.frame.importing(sql)
         if not self.elements:
             return sql
-        if mentions(sql, self.elements):
+        if uses_columns(sql, self.elements):
             raise span.error(
                 "a query over a relation depends on the elements of a list within a row, which Spark cannot run. "
                 "Make the list a generator of the outer select."
@@ -106,11 +106,11 @@ class Scope:
     def inside(self, value: Value, span: Span) -> Value:
         """Return a value as it is inside a row: relations and groups are collected."""
         match value:
-            case Product(names, parts, positional, packed):
-                return Product(names, tuple(self.inside(part, span) for part in parts), positional, packed)
-            case Relation():
+            case RecordValue(names, parts, positional, packed):
+                return RecordValue(names, tuple(self.inside(part, span) for part in parts), positional, packed)
+            case RelationValue():
                 return self.collect(value, span)
-            case Group():
+            case GroupedValues():
                 rows = value.grouped.rows
                 return gather(value, self.at(rows).inside(value.value, span))
             case Scalar() | Array():
@@ -130,8 +130,8 @@ class Scope:
         if self.elements:
             return value
         match value:
-            case Product(names, parts, positional):
-                return Product(names, tuple(map(self.once, parts)), positional)
+            case RecordValue(names, parts, positional):
+                return RecordValue(names, tuple(map(self.once, parts)), positional)
             case Scalar(sql, type_) if SUBQUERY in sql:
                 return Scalar(self.frame.column(sql, v.hint(value)), type_)
             case Array(sql, item, bag) if SUBQUERY in sql:
@@ -139,13 +139,13 @@ class Scope:
             case _:
                 return value
 
-    def collect(self, relation: Relation, span: Span) -> Array:
+    def collect(self, relation: RelationValue, span: Span) -> Array:
         """Return the rows of a relation as an array: a bag in order, or a list by its order."""
         frame = self.frame.child()
         poured = relation.pour(frame)
         value = replace(self, frame=frame, elements=frozenset[str]()).inside(poured.value, span)
         order = tuple(v.Order(frame.local(key.sql, "k"), key.descending) for key in poured.order)
-        item, sql = collection(value, order, frame.local(v.pack(value), v.hint(value)), self.fresh)
+        item, sql = collecting_aggregate(value, order, frame.local(v.pack(value), v.hint(value)), self.fresh)
         array = f"coalesce((SELECT {sql}{frame.text()}), CAST(array() AS ARRAY<{t.sql_type(item)}>))"
         column = self.frame.column(self.subquery(array, span), v.hint(value, "bag"))  # no function of elements has one
         return Array(column, item, not relation.ordered, not relation.ordered)
@@ -162,13 +162,13 @@ def describe(value: Value, scope: Scope) -> str:
     """Return the type of a value as MRQL writes it, for errors."""
     if isinstance(value, v.Function):
         return "a function"
-    if isinstance(value, Relation):
+    if isinstance(value, RelationValue):
         value = value.pour(scope.frame.child()).value
         inner = describe(value, scope)
         return f"{{{inner}}}"
-    if isinstance(value, Group):
+    if isinstance(value, GroupedValues):
         return f"{{{describe(value.value, scope)}}}"
-    if isinstance(value, Product):
+    if isinstance(value, RecordValue):
         parts = [describe(part, scope) for part in value.parts]
         if value.names is None:
             return f"({', '.join(parts)})"

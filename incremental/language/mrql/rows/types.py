@@ -89,7 +89,7 @@ def is_number(type_: Type) -> bool:
     return isinstance(type_, Basic) and type_.name in NUMBERS
 
 
-def sum_of(type_: Type) -> Type | None:
+def sum_type(type_: Type) -> Type | None:
     """Return the type of a sum; that of decimals has ten digits more, as in Spark. None for what cannot be added."""
     if isinstance(type_, Foreign) and (found := DECIMAL.fullmatch(type_.sql)):
         return Foreign(f"DECIMAL({min(int(found[1]) + 10, 38)},{found[2]})")
@@ -121,16 +121,16 @@ def sql_type(type_: Type) -> str:
         case Foreign(sql):
             return sql
         case Tuple(items):
-            return structure(tuple_names(len(items)), items) if items else "STRUCT<c0: INT>"
+            return struct_type(tuple_names(len(items)), items) if items else "STRUCT<c0: INT>"
         case Record(names, items):
-            return structure(names, items)
+            return struct_type(names, items)
         case Collection(_, item):
             return f"ARRAY<{sql_type(item)}>"
         case Data(_, constructors, items):
-            return structure(("tag", *constructors), (STRING, *items))
+            return struct_type(("tag", *constructors), (STRING, *items))
 
 
-def structure(names: Sequence[str], items: Sequence[Type]) -> str:
+def struct_type(names: Sequence[str], items: Sequence[Type]) -> str:
     """Return a STRUCT of Spark."""
     return f"STRUCT<{', '.join(f'{quoted(n)}: {sql_type(t)}' for n, t in zip(names, items, strict=True))}>"
 
@@ -152,7 +152,7 @@ def write_type(type_: Type) -> str:
             return name
 
 
-def unify(left: Type, right: Type) -> Type | None:
+def common_type(left: Type, right: Type) -> Type | None:
     """Return the type that values of both types can be cast to, None where there is none."""
     if left == right or right == NOTHING:
         return left
@@ -171,7 +171,7 @@ def unify(left: Type, right: Type) -> Type | None:
             items = pairwise(a, b)
             return None if items is None else Tuple(items)
         case Collection(bag, a), Collection(other, b):
-            item = unify(a, b)
+            item = common_type(a, b)
             return None if item is None else Collection(bag or other, item)
         case _:
             return None
@@ -179,6 +179,6 @@ def unify(left: Type, right: Type) -> Type | None:
 
 def pairwise(left: Sequence[Type], right: Sequence[Type]) -> tuple[Type, ...] | None:
     """Return the types that parts can be cast to, None where there is none for one."""
-    found = [unify(a, b) for a, b in zip(left, right, strict=True)]
+    found = [common_type(a, b) for a, b in zip(left, right, strict=True)]
     types = tuple(type_ for type_ in found if type_ is not None)
     return types if len(types) == len(found) else None

@@ -18,7 +18,7 @@ from typing import Any
 
 from incremental.algebra.sqltext import quoted
 from incremental.language.mrql.rows import types as t
-from incremental.language.mrql.rows.frames import Frame, Item
+from incremental.language.mrql.rows.frames import Frame, FromItem
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.syntax.tree import Node, Parameter
 
@@ -32,7 +32,7 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Product:
+class RecordValue:
     """A record, or a tuple (without names); packed: the STRUCT that it is unpacked from, if there is one."""
 
     names: tuple[str, ...] | None
@@ -68,7 +68,7 @@ class Poured:
 
 
 @dataclass(frozen=True)
-class Relation:
+class RelationValue:
     """Rows; pour: adds them to a frame. ordered: a list, as `order by` gives it."""
 
     pour: Callable[[Frame], Poured]
@@ -83,12 +83,12 @@ class Grouped:
     """
 
     rows: Frame
-    item: Item
+    item: FromItem
     aggregates: dict[str, str]
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupedValues:
     """The values of the rows of a group; condition: those for which it is true; nested: their elements, one by one."""
 
     value: Value
@@ -107,7 +107,7 @@ class Function:
     names: Mapping[str, Any]
 
 
-Value = Scalar | Product | Array | Relation | Group | Function
+Value = Scalar | RecordValue | Array | RelationValue | GroupedValues | Function
 NULL = Scalar("NULL", t.NOTHING)
 
 
@@ -131,10 +131,10 @@ def product(
     items: Sequence[Type],
     positional: bool,
     packed: bool,
-) -> Product:
+) -> RecordValue:
     """Return a STRUCT, part by part."""
     parts = tuple(unpack(f"{sql}.{quoted(f)}", i, packed) for f, i in zip(fields, items, strict=True))
-    return Product(names, parts, positional, sql if packed else None)
+    return RecordValue(names, parts, positional, sql if packed else None)
 
 
 def type_of(value: Value) -> Type | None:
@@ -142,7 +142,7 @@ def type_of(value: Value) -> Type | None:
     match value:
         case Scalar(_, type_):
             return type_
-        case Product(names, parts, positional):
+        case RecordValue(names, parts, positional):
             types = tuple(found for found in map(type_of, parts) if found is not None)
             if len(types) < len(parts):
                 return None
@@ -160,17 +160,17 @@ def pack(value: Value) -> str:
             return sql
         case Array(sql, _, bag, in_order):
             return f"sort_array({sql})" if bag and not in_order else sql
-        case Product(packed=str(sql)):
+        case RecordValue(packed=str(sql)):
             return sql
-        case Product(names, parts):
+        case RecordValue(names, parts):
             fields = t.tuple_names(len(parts)) if names is None else names
-            pairs = [f"{text(name)}, {pack(part)}" for name, part in zip(fields, parts, strict=True)]
+            pairs = [f"{string_literal(name)}, {pack(part)}" for name, part in zip(fields, parts, strict=True)]
             return f"named_struct({', '.join(pairs)})" if pairs else "named_struct('c0', 0)"
         case _:
             raise TypeError(value)
 
 
-def text(value: str) -> str:
+def string_literal(value: str) -> str:
     """Return a string of Spark; `$` is written by its number, since Spark replaces `${…}` even in strings."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
     return "'" + escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + "'"
@@ -178,7 +178,7 @@ def text(value: str) -> str:
 
 def leaves(value: Value) -> list[Value]:
     """Return the scalars and arrays of a value."""
-    if isinstance(value, Product):
+    if isinstance(value, RecordValue):
         return [leaf for part in value.parts for leaf in leaves(part)]
     return [value]
 
@@ -189,8 +189,8 @@ def rebuild(value: Value, columns: Sequence[str]) -> Value:
 
     def rebuild_part(part: Value) -> Value:
         match part:
-            case Product(names, parts, positional):
-                return Product(names, tuple(map(rebuild_part, parts)), positional)
+            case RecordValue(names, parts, positional):
+                return RecordValue(names, tuple(map(rebuild_part, parts)), positional)
             case Array(_, item, bag):
                 return Array(remaining.pop(0), item, bag, bag)
             case Scalar(_, type_):
@@ -219,9 +219,9 @@ def convert(value: Value, wanted: Type) -> Value:
             if sql.isdigit() and wanted in (t.LONG, t.DOUBLE):
                 return Scalar(f"{sql}{'L' if wanted == t.LONG else 'D'}", wanted)
             return Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
-        case Product(_, parts), t.Tuple(items):
+        case RecordValue(_, parts), t.Tuple(items):
             return convert_parts(value, None, parts, items)
-        case Product(_, parts, positional), t.Record(names, items):
+        case RecordValue(_, parts, positional), t.Record(names, items):
             return convert_parts(value, names, parts, items, positional)
         case Array(sql, item, _, in_order), t.Collection(wanted_bag, wanted_item):
             if item == wanted_item:
@@ -239,13 +239,13 @@ def recast(array: str, item: Type, wanted: Type) -> str:
 
 
 def convert_parts(
-    value: Product,
+    value: RecordValue,
     names: tuple[str, ...] | None,
     parts: Sequence[Value],
     items: Sequence[Type],
     positional: bool = False,
-) -> Product:
+) -> RecordValue:
     """Return a tuple or a record with parts of other types."""
     made = tuple(convert(part, item) for part, item in zip(parts, items, strict=True))
     same = made == tuple(parts) and names == value.names
-    return value if same else Product(names, made, positional)
+    return value if same else RecordValue(names, made, positional)

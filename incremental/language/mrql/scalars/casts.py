@@ -6,23 +6,31 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import (
+    Array,
+    GroupedValues,
+    Poured,
+    RecordValue,
+    RelationValue,
+    Scalar,
+    Value,
+)
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 
-def type_of(node: Node, scope: Scope) -> Type:
+def written_type(node: Node, scope: Scope) -> Type:
     """Return the type that is written. Raises QueryError for a name that is not a type."""
     match node:
         case T.NamedType(span=span, name=name, arguments=arguments):
-            return find_type(name, [type_of(each, scope) for each in arguments], scope, span)
+            return find_type(name, [written_type(each, scope) for each in arguments], scope, span)
         case T.TupleType(items=items):
-            return t.Tuple(tuple(type_of(item, scope) for item in items))
+            return t.Tuple(tuple(written_type(item, scope) for item in items))
         case T.RecordType(fields=fields):
-            return t.Record(tuple(f.name for f in fields), tuple(type_of(f.type, scope) for f in fields))
+            return t.Record(tuple(f.name for f in fields), tuple(written_type(f.type, scope) for f in fields))
         case T.CollectionType(bag=bag, item=item):
-            return t.Collection(bag, type_of(item, scope))
+            return t.Collection(bag, written_type(item, scope))
         case _:
             raise node.span.error("this is not a type. Write one such as int, <a: int> or {string}.")
 
@@ -52,18 +60,18 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
             return value if type_ == wanted else Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
         case Scalar(_, type_), t.Data() if type_ == wanted:
             return value
-        case Product(_, parts, positional), t.Tuple(items) if len(parts) == len(items) and (
+        case RecordValue(_, parts, positional), t.Tuple(items) if len(parts) == len(items) and (
             value.names is None or positional
         ):
-            return Product(None, tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True)))
-        case Product(names, parts), t.Record(wanted_names, items) if names == wanted_names:
+            return RecordValue(None, tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True)))
+        case RecordValue(names, parts), t.Record(wanted_names, items) if names == wanted_names:
             made = tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True))
-            return Product(names, made, value.positional)
+            return RecordValue(names, made, value.positional)
         case Array(), t.Collection(bag, item):
             return cast_array(value, bag, item, scope, span)
-        case Relation(pour, ordered), t.Collection(bag, item):
-            return Relation(lambda frame: cast_rows(pour(frame), item, scope.at(frame), span), ordered and not bag)
-        case Group(), t.Collection():
+        case RelationValue(pour, ordered), t.Collection(bag, item):
+            return RelationValue(lambda frame: cast_rows(pour(frame), item, scope.at(frame), span), ordered and not bag)
+        case GroupedValues(), t.Collection():
             return cast(scope.inside(value, span), wanted, scope, span)
         case _:
             raise refuse_cast(value, wanted, scope, span)
@@ -90,12 +98,12 @@ def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Excepti
     return span.error(f"expected {t.write_type(wanted)}, found {describe(value, scope)}. Write a value of that type.")
 
 
-def unify(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:
+def unify_values(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:
     """Return values inside a row with one type for all. Raises QueryError where there is none."""
     types = [v.type_of(value) for value in values]
     common = types[0]
     for type_ in types[1:]:
-        both = t.unify(common, type_) if common is not None and type_ is not None else None
+        both = t.common_type(common, type_) if common is not None and type_ is not None else None
         if both is None:
             shown = " and ".join(dict.fromkeys(describe(value, scope) for value in values))
             raise span.error(f"{what} have the types {shown}, which have no common one. Cast one with `as`.")

@@ -88,12 +88,12 @@ def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span
         expected = f"{count} argument{'s' if count != 1 else ''}"
         raise span.error(f"{name}: expected {expected}, found {len(arguments)}. Correct the call.")
     kinds = zip(signature.arguments, arguments, strict=True)
-    values = [argument(name, kind, value, scope, span) for kind, value in kinds]
+    values = [typed_argument(name, kind, value, scope, span) for kind, value in kinds]
     result = signature.result
     if result is None:
         result = values[0].type
         for value in values[1:]:
-            result = t.unify(result, value.type)
+            result = t.common_type(result, value.type)
             if result is None:
                 shown = " and ".join(t.write_type(each.type) for each in values)
                 raise span.error(f"{name}: expected values of one type, found {shown}. Cast one with `as`.")
@@ -101,7 +101,7 @@ def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span
     return v.unpack(signature.sql.format(*(value.sql for value in values)), result)
 
 
-def argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Scalar:
+def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Scalar:
     """Return an argument of a kind."""
     value = scope.inside(value, span)
     if isinstance(value, Scalar):

@@ -12,7 +12,15 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import (
+    Array,
+    GroupedValues,
+    Poured,
+    RecordValue,
+    RelationValue,
+    Scalar,
+    Value,
+)
 from incremental.language.mrql.scalars import operators
 from incremental.language.mrql.syntax.spans import Span
 
@@ -22,7 +30,7 @@ OUT_OF_RANGE = "raise_error('MRQL: the index is out of the range of its list')"
 
 def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
     """Translate `value[index]`."""
-    if isinstance(value, Group):
+    if isinstance(value, GroupedValues):
         value = scope.inside(value, span)
     if isinstance(value, Scalar) and value.type == t.JSON:
         value = Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
@@ -32,10 +40,10 @@ def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
                 f"index: expected a list or a bag of pairs, found {describe(value, scope)}. Order it first."
             )
         return in_map(value, index, scope, span) if value.bag else in_list(value, position(index, scope, span))
-    if isinstance(value, Relation):
+    if isinstance(value, RelationValue):
         if value.ordered:
             return at_position(value, position(index, scope, span), scope, span)
-        return look_up(value, index, scope, span)
+        return look_up_key(value, index, scope, span)
     raise span.error(f"index: expected a list or a bag of pairs, found {describe(value, scope)}. Use `#` for a tuple.")
 
 
@@ -58,7 +66,7 @@ def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
     """Return the value of a key in a bag of pairs within a row."""
     pair, key = scope.fresh.fresh("x"), scope.once(key)
     both = v.unpack(pair, array.item)
-    assert isinstance(both, Product)
+    assert isinstance(both, RecordValue)
     condition = operators.equal(both.parts[0], key, scope.within(pair), span)
     matching = f"filter({array.sql}, {pair} -> {condition})"
     one = f"transform({matching}, {pair} -> if(size({matching}) > 1, {SEVERAL}, {v.pack(both.parts[1])}))"
@@ -67,11 +75,11 @@ def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
     return v.unpack(f"get({one}, 0)", type_)
 
 
-def look_up(relation: Relation, key: Value, scope: Scope, span: Span) -> Value:
+def look_up_key(relation: RelationValue, key: Value, scope: Scope, span: Span) -> Value:
     """Return the value of a key in a relation of pairs."""
     frame = scope.frame.child()
     pair = relation.pour(frame).value
-    if not (isinstance(pair, Product) and len(pair.parts) == 2):
+    if not (isinstance(pair, RecordValue) and len(pair.parts) == 2):
         shown = describe(relation, scope)
         raise span.error(f"index: expected a list or a bag of pairs, found {shown}. Order it first.")
     frame.filter(operators.equal(pair.parts[0], key, scope.at(frame), span))
@@ -89,7 +97,7 @@ def pack_rows(value: Value, frame: Frame, scope: Scope, span: Span) -> tuple[Val
     return inside, frame.local(v.pack(inside), v.hint(inside)), type_
 
 
-def at_position(relation: Relation, at: str, scope: Scope, span: Span) -> Value:
+def at_position(relation: RelationValue, at: str, scope: Scope, span: Span) -> Value:
     """Return an element of an ordered relation: the first is a mergeable `min`; others are those of a list."""
     if at != "0":
         return in_list(scope.collect(relation, span), at)
@@ -115,7 +123,7 @@ def share_subquery(sql: str, scope: Scope, span: Span) -> str:
 
 def slice_value(value: Value, first: Value, last: Value, scope: Scope, span: Span) -> Value:
     """Translate `value[first:last]`: the elements from first, before last."""
-    if isinstance(value, Relation) and value.ordered:
+    if isinstance(value, RelationValue) and value.ordered:
         value = scope.collect(value, span)
     if not (isinstance(value, Array) and not value.bag):
         raise span.error(f"part of a list: expected a list, found {describe(value, scope)}. Order it first.")
@@ -139,11 +147,11 @@ def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) 
     for value in (first, last):
         if not (isinstance(value, Scalar) and t.is_integer(value.type)):
             raise span.error(f"range: expected integers, found {describe(value, scope)}. Cast it with `as int`.")
-    type_ = t.unify(*(each.type for each in (first, last) if isinstance(each, Scalar)))
+    type_ = t.common_type(*(each.type for each in (first, last) if isinstance(each, Scalar)))
     assert type_ is not None
     a, b = (v.pack(v.convert(value, type_)) for value in (first, last))
     if relation and not any(SUBQUERY in sql or NAME.search(sql) for sql in (a, b)):
-        return Relation(lambda frame: numbers(frame, a, b, type_), True)
+        return RelationValue(lambda frame: numbers(frame, a, b, type_), True)
     array = Array(f"if({b} < {a}, CAST(array() AS ARRAY<{t.sql_type(type_)}>), sequence({a}, {b}))", type_, False)
     return relations.lift(array, scope, span) if relation else array
 

@@ -15,13 +15,13 @@ ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
 MISSING = "raise_error('MRQL: the element has no such attribute')"
 
 
-def template(node: T.Template, scope: Scope) -> Value:
+def translate_template(node: T.Template, scope: Scope) -> Value:
     """Translate `[xml| … {{e}} … |]`: scalars are escaped, elements and lists of these go in as they are."""
     if node.name != "xml":
         raise node.span.error(f"there are no templates of {node.name}. Write [xml| … |].")
-    pieces = [v.text(node.texts[0])]
+    pieces = [v.string_literal(node.texts[0])]
     for hole, after in zip(node.holes, node.texts[1:], strict=True):
-        pieces += [fill_hole(scope.inside(scope.value(hole), hole.span), hole, scope), v.text(after)]
+        pieces += [fill_hole(scope.inside(scope.value(hole), hole.span), hole, scope), v.string_literal(after)]
     return Scalar(f"concat({', '.join(pieces)})", t.XML)
 
 
@@ -33,7 +33,7 @@ def fill_hole(value: Value, node: T.Node, scope: Scope) -> str:
         case Scalar(sql, type_) if t.is_scalar(type_):
             made = f"CAST({sql} AS STRING)"
             for character, escape in ESCAPES:
-                made = f"replace({made}, {v.text(character)}, {v.text(escape)})"
+                made = f"replace({made}, {v.string_literal(character)}, {v.string_literal(escape)})"
             return f"coalesce({made}, '')"
         case Array(item=item):
             element = scope.fresh.fresh("x")
@@ -45,7 +45,7 @@ def fill_hole(value: Value, node: T.Node, scope: Scope) -> str:
             )
 
 
-def part(node: T.Markup, scope: Scope) -> Value:
+def translate_attribute(node: T.Markup, scope: Scope) -> Value:
     """Translate `x.@name`: an attribute, an error where it is missing."""
     value = scope.value(node.value)
     if not node.what.startswith("@") or node.what == "@*":
@@ -53,6 +53,6 @@ def part(node: T.Markup, scope: Scope) -> Value:
     if not (isinstance(value, Scalar) and value.type == t.XML):
         raise node.span.error(f"attribute: expected XML, found {describe(value, scope)}. Cast a text with `as XML`.")
     path = f"/*/@{node.what[1:]}"
-    there = f"xpath_boolean({value.sql}, {v.text(path)})"
-    found = f"xpath_string({value.sql}, {v.text(path)})"
+    there = f"xpath_boolean({value.sql}, {v.string_literal(path)})"
+    found = f"xpath_string({value.sql}, {v.string_literal(path)})"
     return Scalar(f"CASE WHEN {there} THEN {found} WHEN {value.sql} IS NOT NULL THEN {MISSING} END", t.STRING)

@@ -11,7 +11,15 @@ from incremental.language.mrql import relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, Group, Poured, Product, Relation, Scalar, Value
+from incremental.language.mrql.rows.values import (
+    Array,
+    GroupedValues,
+    Poured,
+    RecordValue,
+    RelationValue,
+    Scalar,
+    Value,
+)
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
@@ -33,7 +41,7 @@ def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Spa
     if operator == "+" and all(isinstance(side, Scalar) and side.type == t.STRING for side in (left, right)):
         return Scalar(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
     a, b = number(left, scope, span, operator), number(right, scope, span, operator)
-    common = t.unify(a.type, b.type)
+    common = t.common_type(a.type, b.type)
     assert common is not None
     x, y = v.pack(v.convert(a, common)), v.pack(v.convert(b, common))
     if operator not in ("/", "mod"):
@@ -58,27 +66,29 @@ def apply_sign(operator: str, value: Value, scope: Scope, span: Span) -> Value:
     return found if operator == "+" else Scalar(f"(- {found.sql})", found.type)
 
 
-def compare(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Scalar:
+def compare_values(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Scalar:
     """Translate a comparison. Raises QueryError for types that have no order."""
     if operator == "=":
         return Scalar(equal(left, right, scope, span), t.BOOL)
     if operator == "<>":
         return Scalar(f"(NOT {equal(left, right, scope, span)})", t.BOOL)
-    a, b = casts.unify([scope.inside(left, span), scope.inside(right, span)], scope, span, f"the sides of {operator}")
+    a, b = casts.unify_values(
+        [scope.inside(left, span), scope.inside(right, span)], scope, span, f"the sides of {operator}"
+    )
     return Scalar(f"({v.pack(a)} {operator} {v.pack(b)})", t.BOOL)
 
 
 def equal(left: Value, right: Value, scope: Scope, span: Span) -> str:
     """Return the condition that two values are equal."""
     sides = [scope.inside(left, span), scope.inside(right, span)]
-    a, b = casts.unify(sides, scope, span, "the sides of =")
-    return same(a, b)
+    a, b = casts.unify_values(sides, scope, span, "the sides of =")
+    return equal_values(a, b)
 
 
-def same(a: Value, b: Value) -> str:
+def equal_values(a: Value, b: Value) -> str:
     """Return the condition that two values of one type are equal."""
-    if isinstance(a, Product) and isinstance(b, Product):
-        parts = [same(x, y) for x, y in zip(a.parts, b.parts, strict=True)]
+    if isinstance(a, RecordValue) and isinstance(b, RecordValue):
+        parts = [equal_values(x, y) for x, y in zip(a.parts, b.parts, strict=True)]
         return f"({' AND '.join(parts)})" if parts else "true"
     return f"({v.pack(a)} = {v.pack(b)})"
 
@@ -86,12 +96,12 @@ def same(a: Value, b: Value) -> str:
 def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
     """Translate `value.name`: a field of a record; of a collection of records, that of each."""
     match value:
-        case Product(names, parts) if names is not None and name in names:
+        case RecordValue(names, parts) if names is not None and name in names:
             return parts[names.index(name)]
         case Scalar(_, t.XML):
             raise span.error(f"child elements are not supported: Spark gives their texts alone. Leave .{name} out.")
         case Scalar(sql, t.JSON):
-            return Scalar(f"variant_get({sql}, {v.text(json_path(name))}, 'variant')", t.JSON)
+            return Scalar(f"variant_get({sql}, {v.string_literal(json_path(name))}, 'variant')", t.JSON)
         case Array(item=item, bag=bag):
             element = scope.fresh.fresh("x")
             inner = member(v.unpack(element, item), name, scope.within(element), span)
@@ -100,12 +110,12 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
             if isinstance(inner, Array):
                 return Array(f"flatten(transform({value.sql}, {element} -> {inner.sql}))", inner.item, bag)
             return Array(f"transform({value.sql}, {element} -> {v.pack(inner)})", type_, bag)
-        case Relation(pour, ordered):
-            return Relation(lambda frame: of_poured(pour(frame), name, scope.at(frame), span), ordered)
-        case Group(inner, grouped, conditions, False):
+        case RelationValue(pour, ordered):
+            return RelationValue(lambda frame: of_poured(pour(frame), name, scope.at(frame), span), ordered)
+        case GroupedValues(inner, grouped, conditions, False):
             found = member(inner, name, scope.at(grouped.rows), span)
-            return Group(found, grouped, conditions, isinstance(found, Array))
-        case Group():
+            return GroupedValues(found, grouped, conditions, isinstance(found, Array))
+        case GroupedValues():
             return member(scope.inside(value, span), name, scope, span)
         case _:
             raise span.error(f"there is no field {name} in {describe(value, scope)}. Name one that is there.")
@@ -122,19 +132,19 @@ def of_poured(poured: Poured, name: str, scope: Scope, span: Span) -> Poured:
     if isinstance(found, Array):
         column = scope.frame.explode(scope.frame.local(v.pack(found), name), name)
         return Poured(v.unpack(column, found.item), poured.order)
-    if isinstance(found, Relation):
+    if isinstance(found, RelationValue):
         return Poured(found.pour(scope.frame).value, poured.order)
     return Poured(found, poured.order)
 
 
 def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
     """Translate `value#position`: a part of a tuple, counted from 0."""
-    if isinstance(value, Product) and (value.names is None or value.positional) and position < len(value.parts):
+    if isinstance(value, RecordValue) and (value.names is None or value.positional) and position < len(value.parts):
         return value.parts[position]
     if isinstance(value, Array) and isinstance(value.item, t.Tuple) and position < len(value.item.items):
         element = scope.fresh.fresh("x")
         item, inner = value.item.items[position], v.unpack(element, value.item)
-        assert isinstance(inner, Product)
+        assert isinstance(inner, RecordValue)
         return Array(f"transform({value.sql}, {element} -> {v.pack(inner.parts[position])})", item, value.bag)
     raise span.error(f"part #{position}: {describe(value, scope)} has no such part. {_instead_of_part(value)}.")
 
@@ -142,9 +152,9 @@ def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
 def _instead_of_part(value: Value) -> str:
     """Return the fix for a part that a value does not have."""
     match value:
-        case Product(parts=parts, names=names) if parts and (names is None or value.positional):
+        case RecordValue(parts=parts, names=names) if parts and (names is None or value.positional):
             return f"Use #0 to #{len(parts) - 1}"
-        case Product(names=names) if names:
+        case RecordValue(names=names) if names:
             return f"Use a field by its name: .{', .'.join(names)}"
         case Array(item=t.Tuple(items)) if items:
             return f"Use #0 to #{len(items) - 1}"
@@ -154,18 +164,20 @@ def _instead_of_part(value: Value) -> str:
 
 def choose(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
     """Return the value of the first true condition, or the last value; relations are filtered, not collected."""
-    if any(isinstance(value, Relation) for value in values):
+    if any(isinstance(value, RelationValue) for value in values):
         return choose_rows(conditions, values, scope, span)
     inside = [scope.inside(value, span) for value in values]
-    return choose_parts(conditions, casts.unify(inside, scope, span, "the branches"))
+    return choose_parts(conditions, casts.unify_values(inside, scope, span, "the branches"))
 
 
 def choose_parts(conditions: list[str], values: list[Value]) -> Value:
     """Return CASE, part by part."""
     first = values[0]
-    if isinstance(first, Product):
-        parts = [[value.parts[i] for value in values if isinstance(value, Product)] for i in range(len(first.parts))]
-        return Product(first.names, tuple(choose_parts(conditions, part) for part in parts), first.positional)
+    if isinstance(first, RecordValue):
+        parts = [
+            [value.parts[i] for value in values if isinstance(value, RecordValue)] for i in range(len(first.parts))
+        ]
+        return RecordValue(first.names, tuple(choose_parts(conditions, part) for part in parts), first.positional)
     branches = [f"WHEN {c} THEN {v.pack(value)}" for c, value in zip(conditions, values[:-1], strict=True)]
     sql = f"CASE {' '.join(branches)} ELSE {v.pack(values[-1])} END"
     if isinstance(first, Array):

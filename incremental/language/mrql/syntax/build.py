@@ -28,7 +28,7 @@ def string(token: str) -> str:
     return value
 
 
-def several(parts: Sequence[Any]) -> tuple[Any, ...]:
+def listed_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
     """Return the parts of a list that may be absent."""
     return tuple(part for part in parts if part is not None)
 
@@ -49,9 +49,9 @@ def set_operation(operation: str) -> Build:
     return lambda span, parts: T.SetOperation(span, operation, parts[0], parts[1])
 
 
-def refuse(what: str) -> Build:
+def build_refused_item(what: str) -> Build:
     """Build an item that is refused."""
-    return lambda span, _: I.Unsupported(span, what)
+    return lambda span, _: I.UnsupportedItem(span, what)
 
 
 def group_by(span: Span, parts: list[Any]) -> Node:
@@ -84,7 +84,7 @@ def pattern_of(node: Node) -> Node:
             return T.ListPattern(span, tuple(map(pattern_of, parts)))
         case T.RecordOf(span=span, names=names, values=values):
             return T.RecordPattern(span, names, tuple(map(pattern_of, values)))
-        case T.Call(span=span, name=name, arguments=parts):
+        case T.FunctionCall(span=span, name=name, arguments=parts):
             return T.ConstructorPattern(span, name, tuple(map(pattern_of, parts)))
         case T.Typed(span=span, value=value, type=type_):
             return T.TypedPattern(span, pattern_of(value), type_)
@@ -164,12 +164,12 @@ BUILDERS: dict[str, Build] = {
     "write_text": lambda s, p: I.Evaluate(s, p[1]),
     "incremental": lambda s, p: I.Evaluate(s, p[0]),
     "evaluate": lambda s, p: I.Evaluate(s, p[0]),
-    "lineage": refuse("lineage"),
-    "debug": refuse("debug"),
-    "debug_all": refuse("debug all"),
-    "import_methods": refuse("import"),
-    "import_class": refuse("import"),
-    "parser": refuse("parser"),
+    "lineage": build_refused_item("lineage"),
+    "debug": build_refused_item("debug"),
+    "debug_all": build_refused_item("debug all"),
+    "import_methods": build_refused_item("import"),
+    "import_class": build_refused_item("import"),
+    "parser": build_refused_item("parser"),
     "type_definition": lambda s, p: I.TypeDefinition(s, str(p[0]), p[1]),
     "data_definition": lambda s, p: I.DataDefinition(s, str(p[0]), tuple(p[1:])),
     "function": lambda s, p: I.FunctionDefinition(s, str(p[0]), p[1] or (), p[2], p[3]),
@@ -216,7 +216,7 @@ BUILDERS: dict[str, Build] = {
     "children": lambda s, p: T.Markup(s, p[0], "*"),
     "attribute": lambda s, p: T.Markup(s, p[0], f"@{p[1]}"),
     "attributes": lambda s, p: T.Markup(s, p[0], "@*"),
-    "component": lambda s, p: T.Component(s, p[0], int(p[1])),
+    "component": lambda s, p: T.TupleComponent(s, p[0], int(p[1])),
     "index": lambda s, p: T.Index(s, *p),
     "slice": lambda s, p: T.Slice(s, *p),
     "typed": lambda s, p: T.Typed(s, *p),
@@ -224,7 +224,7 @@ BUILDERS: dict[str, Build] = {
     "string": lambda s, p: T.Literal(s, string(p[0])),
     "integer": lambda s, p: T.Literal(s, int(p[0])),
     "double": lambda s, p: T.Literal(s, float(p[0])),
-    "call": lambda s, p: T.Call(s, str(p[0]), p[1] or ()),
+    "call": lambda s, p: T.FunctionCall(s, str(p[0]), p[1] or ()),
     "unit": lambda s, p: T.TupleOf(s, ()),
     "tuple": lambda s, p: T.TupleOf(s, tuple(p)),
     "bag": collection(True),

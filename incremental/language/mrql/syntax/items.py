@@ -76,7 +76,7 @@ class Include(Node):
 
 
 @dataclass(frozen=True)
-class Unsupported(Node):
+class UnsupportedItem(Node):
     """An item that is refused when the program is read; what: its keyword."""
 
     what: str

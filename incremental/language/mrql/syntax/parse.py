@@ -29,7 +29,7 @@ HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 TOO_DEEP = "this is nested too deeply. Define its parts by names of their own."
 
 
-class Records:
+class RecordBrackets:
     """The token filter: distinguishes the brackets of records from comparisons."""
 
     always_accept = ("COMPARE",)
@@ -55,7 +55,7 @@ class Records:
 @cache
 def parser() -> Lark:
     """Return the parser, which takes a tenth of a second to make."""
-    options: dict[str, Any] = {"lexer": "contextual", "postlex": Records(), "propagate_positions": True}
+    options: dict[str, Any] = {"lexer": "contextual", "postlex": RecordBrackets(), "propagate_positions": True}
     return Lark(GRAMMAR.read_text(encoding="utf-8"), parser="lalr", maybe_placeholders=True, **options)
 
 
@@ -89,7 +89,7 @@ def syntax_error(text: Text, end: int, error: Any) -> Exception:
     return Span(text, at, at + len(written)).error(f"unexpected `{shown}`. Correct it, or what precedes it.")
 
 
-def template(text: Text, start: int, written: str) -> Node:
+def parse_template(text: Text, start: int, written: str) -> Node:
     """Translate a template, whose holes are parsed where they are in the text. Raises QueryError."""
     name, _, body = written[1:-2].partition("|")
     pieces, at = HOLE.split(body), start + len(name) + 2
@@ -110,7 +110,7 @@ def build_node(text: Text, tree: Any) -> Any:
         return tree
     meta = cast(Any, tree.meta)
     if tree.data == "template":
-        return template(text, int(getattr(meta, "start_pos", 0)), str(cast(Any, tree).children[0]))
+        return parse_template(text, int(getattr(meta, "start_pos", 0)), str(cast(Any, tree).children[0]))
     span = Span(text, getattr(meta, "start_pos", 0), getattr(meta, "end_pos", 0))
     parts = [build_node(text, child) for child in cast(Any, tree).children]
     return BUILDERS[str(tree.data)](span, parts)

@@ -152,7 +152,7 @@ class Markup(Node):
 
 
 @dataclass(frozen=True)
-class Component(Node):
+class TupleComponent(Node):
     """`value#position`."""
 
     value: Node
@@ -199,7 +199,7 @@ class Literal(Node):
 
 
 @dataclass(frozen=True)
-class Call(Node):
+class FunctionCall(Node):
     """`name(arguments)`."""
 
     name: str
