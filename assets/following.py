@@ -36,7 +36,7 @@ def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str
     return {
         name: Event(record.storage_id, recorded)
         for name, record in found.items()
-        if record and (recorded := _version(_metadata(record))) is not None
+        if record and (recorded := _version_in(_metadata(record))) is not None
     }
 
 
@@ -94,7 +94,7 @@ def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
     return keys.landed(pipeline.name, name) if name in pipeline.landed else keys.external(pipeline.name, name)
 
 
-def _version(recorded: Mapping[str, object]) -> int | str | None:
+def _version_in(recorded: Mapping[str, object]) -> int | str | None:
     """Return a table's version, or a view's generation and epoch, from an event."""
     version = recorded.get("version")
     if "epoch" in recorded:
@@ -104,7 +104,7 @@ def _version(recorded: Mapping[str, object]) -> int | str | None:
 
 def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
     """Return the version of an asset that its last materialisation shows; None before the first."""
-    return _version(last_metadata(instance, key))
+    return _version_in(last_metadata(instance, key))
 
 
 def last_materialisation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:

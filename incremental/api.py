@@ -117,7 +117,7 @@ class Warehouse:
 
         Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
-        return self._source(name).landings(name).land(partitions)
+        return self._declared_for(name).landings(name).land(partitions)
 
     def replay(self, name: str) -> Landing:
         """Land the partitions of a source that have rows in quarantine again, by the current schema.
@@ -125,19 +125,19 @@ class Warehouse:
         If the landed table has another schema, it is replaced and landed completely. A stream is landed again from its
         beginning: what it still has replaces all landed rows. Raises SourceError as `land`.
         """
-        return self._source(name).landings(name).replay()
+        return self._declared_for(name).landings(name).replay()
 
     def quarantine(self, name: str) -> DataFrame:
         """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""
-        return self._source(name).landings(name).quarantine.rows()
+        return self._declared_for(name).landings(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:
         """Return the partitions of a source that have files or are landed, in order; raises SourceError."""
-        return self._source(name).landings(name).partitions()
+        return self._declared_for(name).landings(name).partitions()
 
     def version(self, name: str) -> int | None:
         """Return the latest Delta version of a source, None while it has no data; raises SourceError for a view."""
-        return self._source(name).table(name).version()
+        return self._declared_for(name).table(name).version()
 
     def view(
         self,
@@ -188,8 +188,8 @@ class Warehouse:
         """Return the number of rows in quarantine by source, zeros left out; runs no query."""
         return self._catalog.declared.quarantined()
 
-    def _source(self, name: str) -> Declared:
-        """Return the declared sources; raises SourceError if the name is a view's."""
+    def _declared_for(self, name: str) -> Declared:
+        """Return the declared sources, for one of these names; raises SourceError if the name is a view's."""
         if view := self._catalog.views.get(name):
             raise SourceError(f"source {name} is the view {view.name}. Refresh that, or what reads it.")
         return self._catalog.declared

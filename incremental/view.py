@@ -175,11 +175,11 @@ class View:
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
         """Roll back to a finished epoch, as a new generation; the next refresh continues from there."""
-        return self._rollback.to(epoch, generation, progress)
+        return self._rollback_run.to(epoch, generation, progress)
 
     def rebucket(self, buckets: int, progress: Progress | None = None) -> Report:
         """Rewrite states and view with a number of buckets, as a new generation; no source is read."""
-        return self._rollback.rebucket(buckets, progress)
+        return self._rollback_run.rebucket(buckets, progress)
 
     def branch(self, name: str, into: Warehouse | None = None) -> View:
         """Create a view in this warehouse or `into` that starts from the last epoch and is maintained separately."""
@@ -229,7 +229,7 @@ class View:
         return Resolver().view(self)
 
     @property
-    def _rollback(self) -> Rollback:
+    def _rollback_run(self) -> Rollback:
         resolved = self._resolved
         return Rollback(self.store, resolved.compilation.mode_policy, resolved.inputs)
 

@@ -109,7 +109,7 @@ class _Loader:
         """Load a pipeline and those below it; above: its readers, from the one that was asked for."""
         if name not in self.loaded:
             try:
-                self.loaded[name] = self._load(name, above)
+                self.loaded[name] = self._read_pipeline(name, above)
             except DeclarationError as error:
                 self.loaded[name] = error
         found = self.loaded[name]
@@ -117,7 +117,7 @@ class _Loader:
             raise found
         return found
 
-    def _load(self, name: str, above: tuple[str, ...]) -> Pipeline:
+    def _read_pipeline(self, name: str, above: tuple[str, ...]) -> Pipeline:
         if not NAME.match(name):
             raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
         home = self.folder / name

@@ -84,12 +84,12 @@ class DeltaTable:
 
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
-        snapshot = self._latest() if version is None else self._at(version)
+        snapshot = self._latest() if version is None else self._snapshot_at(version)
         return StructType.fromJson(json.loads(str(snapshot.schema().json())))
 
     def partitioned_by(self, version: int) -> list[str]:
         """Return the partition columns of a version, whose values are in the log and not in the files."""
-        return partition_columns(self._at(version).metadata())
+        return partition_columns(self._snapshot_at(version).metadata())
 
     @property
     def mapped(self) -> bool:
@@ -103,7 +103,7 @@ class DeltaTable:
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""
-        snapshot = self._latest() if version is None else self._at(version)
+        snapshot = self._latest() if version is None else self._snapshot_at(version)
         known = catalyst.option(snapshot.checksumOpt())
         if known is None:
             return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
@@ -111,15 +111,15 @@ class DeltaTable:
 
     def files(self, version: int) -> dict[Identity, File]:
         """Return the data files of a version by identity."""
-        return {file.identity: file for file in files_of(self.spark, self._at(version))}
+        return {file.identity: file for file in files_of(self.spark, self._snapshot_at(version))}
 
     def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
         """Return the files that only version `before` has, and those that only `after` has (see comparison.py)."""
-        return differing_files(self.spark, self.log, self._at(before), self._at(after))
+        return differing_files(self.spark, self.log, self._snapshot_at(before), self._snapshot_at(after))
 
     def rows(self, version: int) -> int | None:
         """Return the number of rows of a version from the log; None if a writer did not record that of a file."""
-        return row_count(self.spark, self._at(version))
+        return row_count(self.spark, self._snapshot_at(version))
 
     def commits(self, before: int, after: int) -> list[Commit] | None:
         """Return the files added and removed by each commit after `before` up to `after`, without Spark jobs.
@@ -137,13 +137,13 @@ class DeltaTable:
     def is_readable(self, version: int) -> bool:
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
         try:
-            return version_exists(self.spark, self.log, self._at(version))
+            return version_exists(self.spark, self.log, self._snapshot_at(version))
         except SourceError:
             return False
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version, deletion vectors applied."""
-        return self._frame(self._at(version), to_java(self.spark, [file.action for file in files]))
+        return self._frame(self._snapshot_at(version), to_java(self.spark, [file.action for file in files]))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows that differ between deletion vectors of the same files; `_change_type` is delete or insert.
@@ -161,7 +161,7 @@ class DeltaTable:
         )
         reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
         frames = catalyst.sequence(
-            reader.getDeletedAndAddedRows(added, removed, self.log, self._at(version), False, spark)
+            reader.getDeletedAndAddedRows(added, removed, self.log, self._snapshot_at(version), False, spark)
         )
         # the reader gives deleted and restored rows; usually one kind is empty, yet found only by reading all files
         some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
@@ -169,7 +169,7 @@ class DeltaTable:
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version; Delta skips files of a large one by the conditions applied to it."""
-        snapshot = self._at(version)
+        snapshot = self._snapshot_at(version)
         files = known_files(snapshot)
         if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
             return self._frame(snapshot, files)
@@ -177,7 +177,7 @@ class DeltaTable:
 
     def scan(self, version: int) -> DataFrame:
         """Return the table as of a version as any other reader sees it: Delta itself finds the files."""
-        self._at(version)  # raises if it cannot be read
+        self._snapshot_at(version)  # raises if it cannot be read
         return self._load(version)
 
     def _load(self, version: int) -> DataFrame:
@@ -217,7 +217,7 @@ class DeltaTable:
 
     def in_partitions(self, version: int, condition: str) -> DataFrame:
         """Return the rows of the partitions that fulfil a condition, by the files that the checksum lists if it can."""
-        snapshot = self._at(version)
+        snapshot = self._snapshot_at(version)
         files = known_files(snapshot)
         rows = self._load(version) if files is None else self._frame(snapshot, files)
         return rows.where(condition)
@@ -273,7 +273,7 @@ class DeltaTable:
     def _latest(self) -> J:
         return latest_snapshot(self.spark, self.path, self.log)
 
-    def _at(self, version: int) -> J:
+    def _snapshot_at(self, version: int) -> J:
         latest = self._latest()
         if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
             return latest

@@ -65,8 +65,8 @@ def is_shared(root: Path, folders: Iterable[Path]) -> bool:
             return True  # who may change the folders that it passes through is not looked for
         places.add(folder.resolve())
     above = {*root.parents, *root.resolve().parents}
-    return any(_is_shared(place.stat()) for place in places) or any(
-        _is_shared(found) and not (found.st_mode & stat.S_ISVTX and _is_trusted(found))
+    return any(_others_may_write(place.stat()) for place in places) or any(
+        _others_may_write(found) and not (found.st_mode & stat.S_ISVTX and _is_trusted(found))
         for found in map(os.stat, above)  # in /tmp nobody renames what is another's
     )
 
@@ -124,7 +124,7 @@ def _refuse_replaced(source: str, path: Path) -> SourceError:
     )
 
 
-def _is_shared(found: os.stat_result) -> bool:
+def _others_may_write(found: os.stat_result) -> bool:
     return not _is_trusted(found) or bool(found.st_mode & OTHERS_WRITE)
 
 

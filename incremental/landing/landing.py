@@ -81,16 +81,16 @@ class Landings:
         Raises SourceError for malformed rows and files, with file, row and reason; nothing is landed then. Rows that
         are quarantined instead raise nothing.
         """
-        return self._land(partitions, replay=False)
+        return self._land_and_log(partitions, replay=False)
 
     def replay(self) -> Landing:
         """Land the partitions that have rows in quarantine again, by the schema that is declared now.
 
         Where the landed table has another schema, it takes the declared one, and all partitions are landed again.
         """
-        return self._land(None, replay=True)
+        return self._land_and_log(None, replay=True)
 
-    def _land(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+    def _land_and_log(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         with log_work("landing", {"source": self.name, "table": self.table.path}) as work:
             work.result = landing = self._replace_changed(partitions, replay)
         return landing

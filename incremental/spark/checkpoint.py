@@ -81,9 +81,9 @@ class LocalPlan:
 
     def run(self) -> tuple[DataFrame, Mapping[str, Any]] | None:
         """Return the rows and the values of the aggregates by name; None if there are too many rows."""
-        return self._run(self._frame)
+        return self._collect(self._frame)
 
-    def _run(self, observed: DataFrame) -> tuple[DataFrame, Mapping[str, Any]] | None:
+    def _collect(self, observed: DataFrame) -> tuple[DataFrame, Mapping[str, Any]] | None:
         execution, spark = catalyst.execution(observed), self._spark
         rows = internal_rows(observed)
         if len(rows) > self._most:
@@ -103,7 +103,7 @@ class LocalPlan:
         if make is None:
             return None
         session = self._frame.sparkSession
-        return lambda other: self._run(catalyst.frame(session, make(catalyst.analysed_plan(other).data())))
+        return lambda other: self._collect(catalyst.frame(session, make(catalyst.analysed_plan(other).data())))
 
 
 def internal_rows(frame: DataFrame) -> J:

@@ -140,12 +140,12 @@ class Journal:
     def record(self, recipe: Recipe) -> None:
         """Record the recipe of a fingerprint, if it is not recorded yet."""
         if self.recipe(recipe.fingerprint) is None:
-            self._write(self._recipe(recipe.fingerprint), dataclasses.asdict(recipe))
+            self._write(self._recipe_path(recipe.fingerprint), dataclasses.asdict(recipe))
 
     def recipe(self, fingerprint: str) -> Recipe | None:
         """Return the recipe from which a state of this fingerprint was built; None if unknown or unreadable."""
         try:
-            return Recipe.from_json(self._recipe(fingerprint).read_text())
+            return Recipe.from_json(self._recipe_path(fingerprint).read_text())
         except (OSError, ValueError, TypeError):
             return None
 
@@ -167,7 +167,7 @@ class Journal:
     def _path(self, intent: Intent) -> Path:
         return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
 
-    def _recipe(self, fingerprint: str) -> Path:
+    def _recipe_path(self, fingerprint: str) -> Path:
         return self.folder / f"query-{fingerprint}.json"
 
     def _files(self) -> list[Path]:

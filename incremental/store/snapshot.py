@@ -42,12 +42,12 @@ class Published:
     @property
     def table(self) -> Table:
         """The table that contains the answer, beside reserved columns."""
-        return self._table(self.entry)
+        return self._table_of(self.entry)
 
     def read_consistently(self) -> tuple[Entry, DataFrame]:
         """Return the epoch and its table as of that epoch, consistent even while the view is refreshed."""
         entry, following = self._find_epoch()
-        table = self._table(entry)
+        table = self._table_of(entry)
         version = (
             table.version() if following is None else following.intent.tables.get(answer_table(self.store.view, entry))
         )
@@ -67,7 +67,7 @@ class Published:
                 return entry, following[0] if following else None
         raise StateError(f"view {self.store.view} has no finished epoch yet. Refresh it first.")
 
-    def _table(self, entry: Entry) -> Table:
+    def _table_of(self, entry: Entry) -> Table:
         return self.store.table(entry.intent.generation, answer_table(self.store.view, entry))
 
 

@@ -57,18 +57,18 @@ def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
     return value
 
 
-def _locate(path: str, info: ValidationInfo) -> str:
+def _check_location(path: str, info: ValidationInfo) -> str:
     context: Mapping[str, Any] = info.context or {}
     return locate(path, context.get("folder", Path.cwd()), context.get("environment", os.environ))
 
 
-def _local(path: str) -> str:
+def _check_local(path: str) -> str:
     if fault := uri_fault(path):
         raise ValueError(fault)
     return os.path.normpath(plain(path))
 
 
-def _table(name: str, info: ValidationInfo) -> str:
+def _check_table_name(name: str, info: ValidationInfo) -> str:
     context: Mapping[str, Any] = info.context or {}
     filled = substitute(name, context.get("environment", os.environ))
     if fault := table_name_fault(filled):
@@ -76,13 +76,13 @@ def _table(name: str, info: ValidationInfo) -> str:
     return filled
 
 
-def _sql_name(name: str) -> str:
+def _check_sql_name(name: str) -> str:
     if fault := sql_name_fault(name):
         raise ValueError(fault)
     return name
 
 
-Location = Annotated[str, AfterValidator(_locate)]
-Folder = Annotated[Location, AfterValidator(_local)]
-TableName = Annotated[str, AfterValidator(_table)]
-SqlName = Annotated[str, AfterValidator(_sql_name)]
+Location = Annotated[str, AfterValidator(_check_location)]
+Folder = Annotated[Location, AfterValidator(_check_local)]
+TableName = Annotated[str, AfterValidator(_check_table_name)]
+SqlName = Annotated[str, AfterValidator(_check_sql_name)]

@@ -97,7 +97,7 @@ def test_three_ways_to_compare_versions(table: Storage) -> None:
     spark, log, files = table.spark, table.log, [table.files(version) for version in range(6)]
     assert table.version() == 5
     for one, other in itertools.permutations(range(6), 2):
-        old, new = table._at(one), table._at(other)
+        old, new = table._snapshot_at(one), table._snapshot_at(other)
         expected = shown((without(files[one], files[other]), without(files[other], files[one])))
         by_commits = differing_by_commits(spark, log, old, new)
         assert by_commits is None if RESTORED in (one, other) else shown(by_commits) == expected, (one, other)
@@ -109,7 +109,7 @@ def test_three_ways_to_compare_versions(table: Storage) -> None:
 
 def test_commits_that_do_not_account_for_the_sizes(table: Storage) -> None:
     """Protects from a difference that is wrong because the log is: then the snapshots are compared."""
-    old, new = table._at(0), table._at(1)
+    old, new = table._snapshot_at(0), table._snapshot_at(1)
     with mock.patch.object(comparison, "net_change", return_value=({}, {})):
         assert differing_by_commits(table.spark, table.log, old, new) is None
     with mock.patch.object(comparison, "recorded_size", return_value=None):

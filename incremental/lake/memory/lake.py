@@ -72,7 +72,7 @@ class MemoryTable(MemoryWrites):
     def clone(self, origin: VersionedTable, version: int) -> None:
         """Make this table a shallow clone of a version of another of this lake."""
         assert isinstance(origin, MemoryTable) and origin.log is self.log
-        then = origin._at(version)
+        then = origin._recorded_version(version)
         self._commit(list(then.files.values()), [], form=then.form)
 
     def needed_hours(self, version: int) -> float | None:

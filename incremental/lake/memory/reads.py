@@ -76,11 +76,11 @@ class MemoryReads:
 
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest."""
-        return (self.latest if version is None else self._at(version)).form.schema
+        return (self.latest if version is None else self._recorded_version(version)).form.schema
 
     def partitioned_by(self, version: int) -> list[str]:
         """Return the partition columns of a version: one or none."""
-        column = self._at(version).form.partition
+        column = self._recorded_version(version).form.partition
         return [] if column is None else [column]
 
     def epoch(self, application: str) -> int | None:
@@ -89,12 +89,12 @@ class MemoryReads:
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version, or of the latest."""
-        files = (self.latest if version is None else self._at(version)).files.values()
+        files = (self.latest if version is None else self._recorded_version(version)).files.values()
         return len(files), sum(file.bytes for file in files)
 
     def files(self, version: int) -> dict[Identity, File]:
         """Return the data files of a version by identity."""
-        return dict(self._at(version).files)
+        return dict(self._recorded_version(version).files)
 
     def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
         """Return the files that only version `before` has, and those that only version `after` has."""
@@ -126,12 +126,12 @@ class MemoryReads:
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files, by the schema of a version."""
         self._check(files)
-        return frame_of_rows(self.spark, self._at(version).rows_of(files))
+        return frame_of_rows(self.spark, self._recorded_version(version).rows_of(files))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which the deletion vectors of the same files differ, with a column `_change_type`."""
         self._check([*before, *after])
-        old, new = (self._at(version).rows_of(files) for files in (before, after))
+        old, new = (self._recorded_version(version).rows_of(files) for files in (before, after))
         sides = ((subtract(old, new), "delete"), (subtract(new, old), "insert"))
         deleted, inserted = (
             frame_of_rows(self.spark, rows).selectExpr("*", f"'{change}' AS _change_type") for rows, change in sides
@@ -140,7 +140,7 @@ class MemoryReads:
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version."""
-        found = self._at(version)
+        found = self._recorded_version(version)
         self._check(list(found.files.values()))
         return frame_of_rows(self.spark, found.relation)
 
@@ -148,7 +148,7 @@ class MemoryReads:
         """Return the same rows, checkpointed: Spark folds expressions over a LocalRelation while it optimises."""
         return self.at(version).localCheckpoint(eager=False)
 
-    def _at(self, version: int) -> Version:
+    def _recorded_version(self, version: int) -> Version:
         latest = self.log.head(self.folder)
         found = next((each for each in latest.back() if each.number == version), None) if latest else None
         if found is None:

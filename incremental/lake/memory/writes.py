@@ -140,7 +140,7 @@ class MemoryWrites(MemoryReads):
 
     def restore(self, version: int) -> None:
         """Restore an earlier version: add the files removed since, remove those added since."""
-        files, then = self.latest.files, self._at(version)
+        files, then = self.latest.files, self._recorded_version(version)
         added = [file for identity, file in then.files.items() if identity not in files]
         removed = [file for identity, file in files.items() if identity not in then.files]
         self._commit(added, removed, form=then.form)

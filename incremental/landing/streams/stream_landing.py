@@ -88,10 +88,10 @@ class StreamLandings:
 
     def _land_and_log(self, replay: bool) -> Landing:
         with log_work("landing", {"source": self.name, "table": self.table.path}) as work:
-            work.result = landing = self._land(replay)
+            work.result = landing = self._land_reading(replay)
         return landing
 
-    def _land(self, replay: bool) -> Landing:
+    def _land_reading(self, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS):
             reading, last = (self._begin(), 0) if replay else self._position()

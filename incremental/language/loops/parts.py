@@ -56,7 +56,7 @@ class Parts:
         """Return the rows of all parts; raises QueryError where one has columns of other types."""
         union: DataFrame | None = None
         for number, (frame, own) in enumerate(zip(frames, self.places, strict=True)):
-            one = self._tag(number, frame, own)
+            one = self._tag_part(number, frame, own)
             union = one if union is None else union.union(one)
         assert union is not None
         return union
@@ -68,7 +68,7 @@ class Parts:
             for number, own in enumerate(self.places)
         )
 
-    def _tag(self, number: int, frame: Any, own: tuple[tuple[str, str], ...]) -> DataFrame:
+    def _tag_part(self, number: int, frame: Any, own: tuple[tuple[str, str], ...]) -> DataFrame:
         types = dict(self.columns)
         wanted = [types[name].simpleString() for _, name in own]
         found = [field.dataType.simpleString() for field in frame.schema] if isinstance(frame, DataFrame) else None
