@@ -72,7 +72,7 @@ def data_version(generation: object, epoch: object) -> str:
 
 def read_versions(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
     """Return the version up to which a refresh has read each source; below: views that are sources, by source name."""
-    tables = {name: after for name, (_, after) in report.versions.items() if not name.startswith("view ")}
+    tables = report.table_versions
     versions = {each.view: data_version(each.generation, each.epoch) for each in report.below}
     return tables | {source: versions[view] for source, view in below.items() if view in versions}
 

@@ -14,6 +14,7 @@ from incremental.algebra.results.report import Json
 
 LONGEST_LINE, MOST_LINES, MOST_NAMES = 240, 400, 4000
 MOST_SHOWN = 20  # lines of the plan in a message
+MONOID_MARK = "monoid "  # before the name of a declared monoid, among `Recipe.functions`: others have no space
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
         lines.append(f"setting {name} changed from {then or 'not set'} to {today or 'not set'}")
     for name, then, today in compare_mappings(old.functions, new.functions):
         change = "changed" if then and today else "was added" if today else "is no longer used"
-        lines.append(f"{'' if name.startswith('monoid ') else 'Python function '}{name} {change}")
+        lines.append(f"{'' if name.startswith(MONOID_MARK) else 'Python function '}{name} {change}")
     columns = [[" ".join(column) for column in each.columns] for each in (old, new)]
     lines += [f"answer column: {line}" for line in diff_lines(*columns)]
     plan = list(diff_lines(old.plan, new.plan))

@@ -14,6 +14,7 @@ from incremental.algebra.canonical import fingerprint_text
 from incremental.algebra.errors import Refusal
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Aggregate, Column, GroupwiseOp, Plan
+from incremental.algebra.recipe import MONOID_MARK
 from incremental.algebra.traversal import source_names, walk
 from incremental.language.mrql.program.query import Mrql
 from incremental.spark.session_state import explicit_settings
@@ -82,7 +83,7 @@ class Query:
             found[name] = f"{found[name]} {digest}" if name in found else digest
         groups = (node for node in walk(self.plan) if isinstance(node, Aggregate))
         declared = (call.declared for node in groups for call in node.calls)
-        return found | {f"monoid {monoid.name}": monoid.digest for monoid in declared if monoid is not None}
+        return found | {f"{MONOID_MARK}{monoid.name}": monoid.digest for monoid in declared if monoid is not None}
 
 
 def answer_settings(spark: SparkSession) -> Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from incremental.algebra.results.report import Report
+from incremental.algebra.results.report import VIEW_MARK, Report
 from incremental.algebra.results.upkeep import format_count
 from incremental.refresh.compatibility import Redefinition
 from incremental.refresh.epoch import RoundsByLoop
@@ -194,4 +194,4 @@ def with_upstream(report: Report, below: Sequence[Report]) -> Report:
 
 def versions_by_source(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
     """Return the versions before and after by source; a view is marked as such: they are its table's versions."""
-    return {name if pin.place is None else f"view {name}": (pin.before, pin.after) for name, pin in pins.items()}
+    return {name if pin.place is None else f"{VIEW_MARK}{name}": (pin.before, pin.after) for name, pin in pins.items()}

@@ -5,6 +5,7 @@ Py4J's own message is "An error occurred while calling o12.save"; the useful mes
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from incremental.spark.catalyst import JavaError
 
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
-    "No space left on device": "Make room there",
-    "Disk quota exceeded": "Make room there",
-    "Read-only file system": "Make it writable",
-    "Permission denied": "Let this user read and write there",
-    "Operation not permitted": "Let this user read and write there",
+    errno.ENOSPC: ("No space left on device", "Make room there"),
+    errno.EDQUOT: ("Disk quota exceeded", "Make room there"),
+    errno.EROFS: ("Read-only file system", "Make it writable"),
+    errno.EACCES: ("Permission denied", "Let this user read and write there"),
+    errno.EPERM: ("Operation not permitted", "Let this user read and write there"),
 }  # fmt: skip
+"""The operating system's errors by number, with its words: an exception of Java has these words alone."""
 DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # invalid values, several rows for a scalar subquery, raise_error
 NEVER_TOGETHER = (
     ". If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
@@ -78,15 +80,16 @@ def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
     """Return the error as a StorageError if the disk is its cause, else None."""
     origin = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(origin, JavaError):
-        place, said = folder, "\n".join(causes(origin))
+        place, text = folder, "\n".join(causes(origin))
+        found = next(((reason, fix) for reason, fix in DISK.values() if reason in text), None)
     elif isinstance(error, OSError):
-        place, said = error.filename or folder, str(error.strerror)
+        place, found = error.filename or folder, DISK.get(error.errno or 0)
     else:
         return None
-    for reason, remedy in DISK.items():
-        if reason in said:
-            return StorageError(f"{place}: {reason.lower()}. {remedy}, and try again; nothing is half written.")
-    return None
+    if found is None:
+        return None
+    reason, fix = found
+    return StorageError(f"{place}: {reason.lower()}. {fix}, and try again; nothing is half written.")
 
 
 @contextmanager

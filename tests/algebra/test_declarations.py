@@ -47,8 +47,8 @@ def test_an_unknown_format() -> None:
         ("columnNameOfCorruptRecord", "`malformed: quarantine`"),
         ("pathGlobFilter", "a landing reads every file of its folder. Remove it"),
         ("ignoreCorruptFiles", "every file"),
-        ("delimeter", "Spark's reader of csv files has no option `delimeter`: did you mean `delimiter`\\?$"),
-        ("allowComments", "has no option `allowComments`: did you mean"),
+        ("delimeter", "Spark's reader of csv files has no option `delimeter`. Write `delimiter`\\.$"),
+        ("allowComments", "has no option `allowComments`. Write"),
         ("xyzzy", "no option `xyzzy`: Remove it, or look its name up in Spark's docs"),
     ],
 )

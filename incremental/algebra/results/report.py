@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
+VIEW_MARK = "view "  # before the name of a source that is a view, among `Report.versions`: no source's name has a space
+
 
 class Json:
     """Converts dataclasses to and from JSON text."""
@@ -31,7 +33,7 @@ class Json:
 class Report(Json):
     """One refresh.
 
-    verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: Delta version before → after, by source;
+    verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: Delta version before → after, by source (of a view, its name after VIEW_MARK);
     change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
     rows_read: records read by all of Spark's scans, including Delta's logs; rows_written: records written to tables;
     seconds and phases: wall clock; expected: under policy auto, the expected seconds of each mode, from the compiler's
@@ -75,6 +77,11 @@ class Report(Json):
         object.__setattr__(self, "because", tuple(self.because))
         object.__setattr__(self, "partitions", None if self.partitions is None else tuple(self.partitions))
         object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
+
+    @property
+    def table_versions(self) -> dict[str, int]:
+        """The version after the refresh of each source that is a table, not a view."""
+        return {name: after for name, (_, after) in self.versions.items() if not name.startswith(VIEW_MARK)}
 
 
 @dataclass(frozen=True)

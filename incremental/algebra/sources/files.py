@@ -117,7 +117,7 @@ class Files:
             raise SourceError(f"{self.path}: unknown format {self.format!r}. Land the files as one of {known}.")
         fault = quarantine_fault(self.malformed, self.quarantine_limit, self.format, self.options)
         if fault := option_fault(self.format, self.options) or format_fault(self.format, self.options) or fault:
-            raise SourceError(f"{self.path}: {fault}{'' if fault.endswith('?') else '.'}")
+            raise SourceError(f"{self.path}: {fault}.")
         check_declaration(self)
 
     @property
@@ -170,6 +170,6 @@ def option_fault(format: str, options: Mapping[str, str]) -> str:
             return f"`{name}` cannot be an option: {because}"
         if known and name.lower() not in known and "." not in name:
             near = difflib.get_close_matches(name.lower(), known, n=1)
-            instead = f"did you mean `{known[near[0]]}`?" if near else "Remove it, or look its name up in Spark's docs"
-            return f"Spark's reader of {format} files has no option `{name}`: {instead}"
+            fix = f"Write `{known[near[0]]}`" if near else "Remove it, or look its name up in Spark's docs"
+            return f"Spark's reader of {format} files has no option `{name}`. {fix}"
     return ""

@@ -81,7 +81,7 @@ class Stream:
             object.__setattr__(self, "path", str(local_path("the folder of a stream", self.path)))
         fault = stream_fault(self.format, self.path, self.options, self.malformed, self.quarantine_limit)
         if fault := fault or key_fault(self.format, self.key, self.append_only):
-            raise SourceError(f"{self.address}: {fault}{'' if fault.endswith('?') else '.'}")
+            raise SourceError(f"{self.address}: {fault}.")
         check_declaration(self)
 
     @property

@@ -30,7 +30,7 @@ from incremental.landing.decompression import DamagedFileError, decompress
 from incremental.landing.preflight.columnar import orc_fault, parquet_fault
 from incremental.landing.preflight.text_survey import (
     LONGEST_DOCUMENT,
-    NOT_UTF8,
+    EncodingFault,
     LineFormat,
     TextOptions,
     has_rows_of_lines,
@@ -49,7 +49,7 @@ def check_content(source: str, files: Files, columns: Sequence[StructField], pat
     with open_file_within(source, Path(files.path), path) as file:
         try:
             reason = content_fault(file, files, columns, path)
-            fix = ENCODING_FIX if reason.endswith(NOT_UTF8) else "Correct the file"
+            fix = ENCODING_FIX if isinstance(reason, EncodingFault) else "Correct the file"
         except DamagedFileError as error:
             reason = f" is not a complete {path.suffix} file as Spark reads it ({error})"
             fix = "Write the file again completely"

@@ -24,7 +24,6 @@ CHUNK = 1 << 20
 LONGEST = 64_000_000
 LONGEST_DOCUMENT = 256_000_000
 NO_LIMIT = 1 << 62
-NOT_UTF8 = "is not UTF-8, and its source names no other encoding"
 BREAKS = ("\n", "\r")
 
 
@@ -94,6 +93,10 @@ class TextOptions:
         return f", line {line}, {what} more than {self.longest:,} characters, which Spark would hold as a whole"
 
 
+class EncodingFault(str):
+    """The fault of a text that is not UTF-8, which another declared encoding may fix."""
+
+
 @dataclass(frozen=True)
 class Survey:
     """What a text has: its characters and quotes, up to its first fault, and that, or nothing."""
@@ -114,7 +117,9 @@ def survey_text(text: BinaryIO, options: TextOptions) -> Survey:
             part = decoder.decode(read, final=not read)
         except UnicodeDecodeError as error:
             line += error.object[: error.start].count(b"\n")
-            return Survey(length, quotes, f", line {line}, {NOT_UTF8}")
+            return Survey(
+                length, quotes, EncodingFault(f", line {line}, is not UTF-8, and its source names no other encoding")
+            )
         ends = options.ends(part) if line == 1 else ends
         first = min((place for end in ends if (place := part.find(end)) >= 0), default=len(part))
         if run + first > options.longest:
