@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from incremental.algebra.monoids.kinds import Component, Recomputed
 from incremental.algebra.plan import Column, Item, Reference
-from incremental.algebra.program import BUCKET, RESERVED, ROWS, InPlace, Program, Slot, State
+from incremental.algebra.program import BUCKET, RESERVED, ROWS, InPlace, OwnTable, Program, Slot, State
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering
 from incremental.spark import catalyst
@@ -45,8 +46,13 @@ class Layout:
     @classmethod
     def of(cls, program: Program, state: State, buckets: int) -> Layout:
         """Return the layout of a state of a program."""
-        shows = program.publication
-        return cls(state, shows if isinstance(shows, InPlace) and shows.state == state.name else None, buckets)
+        match program.publication:
+            case InPlace() as shown:
+                return cls(state, shown if shown.state == state.name else None, buckets)
+            case OwnTable():
+                return cls(state, None, buckets)
+            case _:
+                assert_never(program.publication)
 
     @property
     def _items(self) -> tuple[Item, ...]:

@@ -67,7 +67,13 @@ def is_single_variant(options: Mapping[str, str]) -> bool:
 
 def read_columns(format: Format, declared: Sequence[t.StructField]) -> list[t.StructField]:
     """Return the columns that Spark reads for those that are declared; the partition column is in neither."""
-    return list(FILE_COLUMNS) if format == "binary" else list(declared)
+    match format:
+        case "binary":
+            return list(FILE_COLUMNS)
+        case "csv" | "json" | "xml" | "text" | "parquet" | "orc":
+            return list(declared)
+        case _:
+            assert_never(format)
 
 
 def schema_fault(

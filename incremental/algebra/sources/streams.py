@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import is_uri, local_path
@@ -12,7 +13,8 @@ from incremental.algebra.sources.files import EVERY_ROW, Malformed, malformed_fa
 
 KAFKA = "kafka"
 FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
-PARSED_FORMATS = ("csv", "json", "text", KAFKA)  # Spark, or Deltafold, marks their malformed rows
+ParsedFormat = Literal["csv", "json", "text", "kafka"]  # Spark, or Deltafold, marks their malformed rows
+PARSED_FORMATS = get_args(ParsedFormat)
 # of Spark's file streams, for each format
 FILE_OPTIONS = (
     "cleanSource", "fileNameOnly", "maxBytesPerTrigger", "maxCachedFiles", "maxFilesPerTrigger", "pathGlobFilter",

@@ -7,6 +7,7 @@ commit write both, and readers get an ordinary table. Any other answer has a tab
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from incremental.algebra.errors import Refusal, RefusedError
 from incremental.algebra.plan import Column, Filter, Item, Opaque, Project, Reference, StateRead
@@ -22,8 +23,13 @@ from incremental.compiler.passes.refuse_unmaintainable import (
 def choose_publication(draft: Draft) -> Draft:
     """Return the query with its cheapest publication; raises RefusedError if no table can store the answer."""
     chosen = _choose(draft)
-    if isinstance(chosen, OwnTable):
-        check_answer_table(draft.outputs)
+    match chosen:
+        case OwnTable():
+            check_answer_table(draft.outputs)
+        case InPlace():
+            pass  # refuse_unmaintainable checks the columns of states
+        case _:
+            assert_never(chosen)
     return replace(draft, publication=chosen)
 
 

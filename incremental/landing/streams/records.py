@@ -17,13 +17,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import assert_never, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from incremental.algebra.sources import Stream
-from incremental.algebra.sources.streams import KAFKA, PARSED_FORMATS
+from incremental.algebra.sources.streams import KAFKA, PARSED_FORMATS, ParsedFormat
 from incremental.algebra.sqltext import quoted
 from incremental.landing.formats import DEFAULTS
 from incremental.landing.malformed.parse_errors import NO_RECORD
@@ -97,15 +98,18 @@ class Split:
     def _read(self) -> DataFrame:
         """Return the stored columns beside the declared ones, GONE, and in CORRUPT the text of a malformed record."""
         never = F.lit(False).alias(GONE)
-        match self.stream.format:
+        format = self._format
+        match format:
             case "csv":
                 return self.arrived.select(*self._stored_columns(), CORRUPT, FILE, never)
             case "text":
                 (name,) = self.schema.names
                 broken = F.when(~F.is_valid_utf8(RECORD), F.make_valid_utf8(RECORD))
                 return self.arrived.select(F.col(RECORD).alias(name), broken.alias(CORRUPT), FILE, never)
-            case _:
+            case "json" | "kafka":
                 return self._read_json()
+            case _:
+                assert_never(format)
 
     def _read_json(self) -> DataFrame:
         fields = [*self._fields, StructField(CORRUPT, StringType())]
@@ -126,6 +130,13 @@ class Split:
         if self._is_kafka and own_columns(StructType([field])):
             return own_column(field)
         return F.col(PARSED)[field.name]
+
+    @property
+    def _format(self) -> ParsedFormat:
+        """The format of records that can be malformed; raises ValueError for another one, which is not parsed."""
+        if not self.can_fail:
+            raise ValueError(f"records of the format {self.stream.format} are not parsed")
+        return cast(ParsedFormat, self.stream.format)
 
     @property
     def _is_kafka(self) -> bool:
@@ -181,12 +192,17 @@ class Split:
         return [(~F.is_valid_utf8(text), NOT_UTF8) for text in texts]
 
     def _reason(self) -> Column:
-        if self.stream.format == "text":
-            return F.lit(NOT_UTF8)
-        options = {**DEFAULTS.get(self.stream.format, {}), **parsing_options(self.stream.options, self.stream.format)}
-        if self.stream.format == "csv":
-            return MalformedReason("csv", list(self.schema), options).column()
-        return self._json_reason(MalformedReason("json", self._fields, options).column())
+        format = self._format
+        options = {**DEFAULTS.get(format, {}), **parsing_options(self.stream.options, format)}
+        match format:
+            case "text":
+                return F.lit(NOT_UTF8)
+            case "csv":
+                return MalformedReason("csv", list(self.schema), options).column()
+            case "json" | "kafka":
+                return self._json_reason(MalformedReason("json", self._fields, options).column())
+            case _:
+                assert_never(format)
 
     def _json_reason(self, parsed: Column) -> Column:
         """Return the reason for a malformed record; parsed: that of its value, read again."""
