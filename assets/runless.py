@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
 ROLLED_BACK = "rolled back"
-LOCK_SECONDS = 60
+WAIT_SECONDS = 60  # for another process that writes to the same Dagster instance
 
 
 def report(works: Sequence[Work]) -> None:
@@ -49,7 +49,7 @@ def report_to(instance: dg.DagsterInstance, works: Sequence[Work]) -> None:
     with ExitStack() as held:
         for lock in sorted({following.report_lock(work.pipeline) for work in works}):
             make_private(lock.parent)
-            held.enter_context(FileLock(lock, timeout=LOCK_SECONDS))
+            held.enter_context(FileLock(lock, timeout=WAIT_SECONDS))
         for work in works:
             for event in _events(instance, work):
                 instance.report_runless_asset_event(event)

@@ -66,7 +66,7 @@ class Warehouse:
         self.tuning, self.lake = tuning or Tuning(), lake or DELTA
         if self.lake is DELTA:
             check_default_file_system(spark, self.root)
-        self._catalog = SourceCatalog(Declared(spark, self.root, self.lake), {})
+        self._catalog = SourceCatalog(Declared(spark, self.root, self.lake, self.tuning.landing_lock_seconds), {})
         self._published: dict[str, str] = {}  # SQL views by the view whose answer they select
         self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
 

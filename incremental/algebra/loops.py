@@ -9,12 +9,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from incremental.algebra.plan import Call, Column, Given, Keep, LoopKind, Plan, Tolerance, Union
 from incremental.algebra.traversal import walk
 
 LEVEL, ACCEPTED = "__level", "__accepted"
+SHOWN = 5  # residuals in a message
+ROUNDING = 1.01  # how much less than its declared contraction a step may shrink a residual, because of rounding
+
+
+def show_residuals(residuals: Sequence[float]) -> str:
+    """Return the last residuals of a loop as text."""
+    return ", ".join(f"{each:.3g}" for each in residuals[-SHOWN:])
+
+
+def contracts(residuals: Sequence[float], declared: float | None) -> bool:
+    """Return whether the last step of a loop shrank its residual by the declared contraction, if there is one."""
+    return declared is None or len(residuals) < 2 or residuals[-1] <= declared * ROUNDING * residuals[-2]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 MB = 1 << 20
 AT_LEAST_ONE = {"range_slices", "range_intervals", "bucket_bytes", "buckets", "recent_epochs", "timed_epochs"}
+
+
+@dataclass(frozen=True)
+class CostRates:
+    """The seconds and bytes of a machine with two cores; only their ratio matters, and measured epochs correct them.
+
+    merge_seconds: one Delta MERGE of a state, its preparation included; rewrite_seconds: one rewrite of a state of at
+    most `small_state_bytes`; publish_seconds: one commit of a table that is only appended to or replaced.
+    recompute_seconds: running a query, comparing its answer with the view, and one commit.
+    term_seconds: planning and starting one more term of a change; round_seconds: one round of a loop.
+    scan_bytes: bytes read in a second; operator_bytes: in a second, for each join, grouping or window of the whole
+    query, beyond reading them.
+    state_ratio: the ratio of a state's bytes to its input's; unskipped: the share of a join's other inputs that is
+    read.
+    rewound_bytes, few_bytes: an input that is read once for before and after, and a change that allows it.
+    changed_rounds, all_rounds: of a loop that ends by itself, those of a small change, and from the start;
+    cluster_rounds: of k-means whose points need not be read again.
+    """
+
+    merge_seconds: float = 1.4
+    rewrite_seconds: float = 0.4
+    small_state_bytes: float = 16e6
+    publish_seconds: float = 0.3
+    recompute_seconds: float = 0.5
+    term_seconds: float = 0.15
+    round_seconds: float = 0.3
+    scan_bytes: float = 100e6
+    operator_bytes: float = 80e6
+    state_ratio: float = 0.05
+    unskipped: float = 0.6
+    rewound_bytes: float = 32e6
+    few_bytes: float = 5e6
+    changed_rounds: float = 4
+    all_rounds: float = 15
+    cluster_rounds: float = 2
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is not a number, or by which nothing could be divided."""
+        for each in fields(self):
+            check_number("CostRates", each.name, getattr(self, each.name), 0)
+        for name in ("scan_bytes", "operator_bytes"):
+            check_number("CostRates", name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True)
@@ -32,7 +74,11 @@ class Tuning:
     new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
     law_rows, law_values: the laws of a declared monoid are checked on this number of different values of these rows.
-    lock_seconds: the time to wait for another process that works on the same view.
+    small_file_bytes, small_files, deleted_share: a partition with this number of files below this size, or with a
+    greater share of deleted rows, is fragmented: maintenance compacts it.
+    lock_seconds, landing_lock_seconds: the time to wait for another process that works on the same view, or lands the
+    same source.
+    rates: those by which the compiler estimates the costs of a refresh and of a recompute.
     """
 
     prune_above_bytes: int = 32 * MB
@@ -59,11 +105,21 @@ class Tuning:
     timed_epochs: int = 3
     law_rows: int = 1000
     law_values: int = 12
+    small_file_bytes: int = 32 * MB
+    small_files: int = 4
+    deleted_share: float = 0.1
     lock_seconds: float = 60.0
+    landing_lock_seconds: float = 600.0
+    rates: CostRates = field(default_factory=CostRates)
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not a number, or with which no refresh could run."""
         for each in fields(self):
-            value, least = getattr(self, each.name), 1 if each.name in AT_LEAST_ONE else 0
-            if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
-                raise ValueError(f"Tuning.{each.name} cannot be {value!r}. Give a number, {least} or more.")
+            if each.name != "rates":
+                check_number("Tuning", each.name, getattr(self, each.name), 1 if each.name in AT_LEAST_ONE else 0)
+
+
+def check_number(record: str, name: str, value: object, least: int) -> None:
+    """Raise ValueError for a value that is not a number, or is less than the least one that works."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
+        raise ValueError(f"{record}.{name} cannot be {value!r}. Give a number, {least} or more.")

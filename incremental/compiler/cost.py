@@ -10,15 +10,15 @@
 | | the right changed. A right join is the left join of its sides exchanged, a full join both |
 | groupwise operator | its own, and twice all of its input |
 | state | its own; all of its input again if groups may have to be recomputed |
-| loop by level | its own; in each round, the part UNSKIPPED of its side inputs |
+| loop by level | its own; in each round, the part `unskipped` of its side inputs |
 | k-means by references | its own, and the start |
 | loop that is replayed or converges | its own; all of its inputs, in each step |
 
 Reads before and after a change are one read if the input is large and the change is small (dataflow/pruning). In a
-join by key, the intervals of the change's keys restrict the reads of the other inputs to the share UNSKIPPED (measured
-on TPC-H at scale factor 10). The rates are those of a machine with two cores; only their ratio matters, and measured
-epochs correct them (refresh/mode.py). The cost of operators depends on how many rows reach them, which is unknown in
-advance: `least` is the cost of a recompute without them. Rounds are those of a loop's last epochs.
+join by key, the intervals of the change's keys restrict the reads of the other inputs to the share `unskipped`
+(measured on TPC-H at scale factor 10). Measured epochs correct the rates (refresh/mode.py). The cost of operators
+depends on how many rows reach them, which is unknown in advance: `least` is the cost of a recompute without them.
+Rounds are those of a loop's last epochs.
 """
 
 from __future__ import annotations
@@ -28,32 +28,19 @@ from incremental.algebra.loops import LoopState
 from incremental.algebra.plan import GroupwiseOp, Join, Plan, SourceRead, StateRead
 from incremental.algebra.product import flatten_joins
 from incremental.algebra.program import Estimate, Program, Stage, State, Volume, stage_inputs
+from incremental.algebra.tuning import CostRates
 
-MERGE_SECONDS = 1.4  # one Delta MERGE of a state, its preparation included
-REWRITE_SECONDS = 0.4  # one rewrite of a small state
-SMALL_STATE = 16e6  # bytes
-PUBLISH_SECONDS = 0.3  # one commit of a table that is only appended to or replaced
-RECOMPUTE_SECONDS = 0.5  # running a query, comparing its answer with the view, and one commit
-TERM_SECONDS = 0.15  # planning and starting one more term of a change
-SCAN_BYTES = 100e6  # bytes read in a second
-OPERATOR_BYTES = 80e6  # in a second, for each join, grouping or window of the whole query, beyond reading them
-STATE_RATIO = 0.05  # ratio of a state's bytes to its input's
-UNSKIPPED = 0.6
-REWOUND_BYTES, FEW_BYTES = 32e6, 5e6  # an input that is read once for before and after, and a change that allows it
 INEXACT = ("float", "double", "<", "collate", "variant")  # types of which equal values may differ in their bits
-ROUND_SECONDS = 0.3  # one round of a loop
-CLUSTER_ROUNDS = 2  # of k-means whose points need not be read again
-CHANGED_ROUNDS, ALL_ROUNDS = 4, 15  # of a loop that ends by itself: those of a small change, and from the start
 
 
-def estimate_cost(program: Program, volume: Volume) -> Estimate:
+def estimate_cost(program: Program, volume: Volume, rates: CostRates) -> Estimate:
     """Return the expected seconds of one refresh and of one full recompute."""
-    return _CostModel(program, volume).estimate()
+    return _CostModel(program, volume, rates).estimate()
 
 
 class _CostModel:
-    def __init__(self, program: Program, volume: Volume) -> None:
-        self._program, self._volume = program, volume
+    def __init__(self, program: Program, volume: Volume, rates: CostRates) -> None:
+        self._program, self._volume, self._rates = program, volume, rates
         self._stages = {stage.name: stage for stage in program.stages}
         self._state_changes: dict[str, tuple[float, float]] = {}
         for stage in program.stages:  # a stage comes after those that it reads
@@ -66,18 +53,20 @@ class _CostModel:
         merges = sum(self._merge_seconds(stage) for stage in program.stages if self._state_changes[stage.name][0] > 0)
         plans = (*(plan for stage in program.stages for plan in stage_inputs(stage)), program.answer)
         terms = sum(self._terms(plan) for plan in plans)
-        table = PUBLISH_SECONDS if program.has_answer_table else 0.0
-        refresh = table + merges + TERM_SECONDS * terms + reads / SCAN_BYTES
-        least = RECOMPUTE_SECONDS + self._batch_bytes(program.answer) / SCAN_BYTES
-        least += sum(ROUND_SECONDS * self._all_rounds(loop) for loop in program.loops)
-        recompute = least + self._operator_bytes(program.answer) / OPERATOR_BYTES
+        table = self._rates.publish_seconds if program.has_answer_table else 0.0
+        refresh = table + merges + self._rates.term_seconds * terms + reads / self._rates.scan_bytes
+        least = self._rates.recompute_seconds + self._batch_bytes(program.answer) / self._rates.scan_bytes
+        least += sum(self._rates.round_seconds * self._all_rounds(loop) for loop in program.loops)
+        recompute = least + self._operator_bytes(program.answer) / self._rates.operator_bytes
         return Estimate(round(refresh, 3), round(recompute, 3), round(least, 3))
 
     def _merge_seconds(self, stage: Stage) -> float:
         """Return the seconds of one commit of a stage, and of the rounds before it."""
-        stored = STATE_RATIO * sum(map(self._batch_bytes, stage_inputs(stage)))
+        stored = self._rates.state_ratio * sum(map(self._batch_bytes, stage_inputs(stage)))
         rounds = self._changed_rounds(stage) if isinstance(stage, LoopState) else 0
-        return (REWRITE_SECONDS if stored <= SMALL_STATE else MERGE_SECONDS) + ROUND_SECONDS * rounds
+        return (
+            self._rates.rewrite_seconds if stored <= self._rates.small_state_bytes else self._rates.merge_seconds
+        ) + self._rates.round_seconds * rounds
 
     def _loop_change(self, loop: LoopState) -> tuple[float, float]:
         """Return the bytes of the change of a loop's inputs, and the bytes read for it and in the rounds."""
@@ -90,18 +79,18 @@ class _CostModel:
         sides = sum(self._stored_bytes(side.plan) for side in loop.sides)
         if not loop.levelled:
             return change, read + self._stored_bytes(loop.init) + self._changed_rounds(loop) * sides
-        return change, read + self._changed_rounds(loop) * UNSKIPPED * sides
+        return change, read + self._changed_rounds(loop) * self._rates.unskipped * sides
 
     def _changed_rounds(self, loop: LoopState) -> float:
         """Return the rounds that a change is expected to take: those of the last epochs, if there are any."""
         if loop.clusters is not None:
-            return CLUSTER_ROUNDS
-        known = self._volume.rounds.get(loop.name, CHANGED_ROUNDS)
+            return self._rates.cluster_rounds
+        known = self._volume.rounds.get(loop.name, self._rates.changed_rounds)
         return loop.limit if loop.kind == "times" else known
 
     def _all_rounds(self, loop: LoopState) -> float:
         """Return the rounds that the batch query is expected to take: those of the first load, if there was one."""
-        known = self._volume.levels.get(loop.name, ALL_ROUNDS)
+        known = self._volume.levels.get(loop.name, self._rates.all_rounds)
         return loop.limit if loop.kind == "times" else known
 
     def _state_change(self, state: State) -> tuple[float, float]:
@@ -136,7 +125,7 @@ class _CostModel:
     def _stored_bytes(self, plan: Plan) -> float:
         """Return the bytes read for a plan before or after a refresh, which reads states instead of their inputs."""
         if isinstance(plan, StateRead):
-            return STATE_RATIO * self._batch_bytes(plan)
+            return self._rates.state_ratio * self._batch_bytes(plan)
         return self._source_bytes(plan) if isinstance(plan, SourceRead) else sum(map(self._stored_bytes, plan.children))
 
     def _source_bytes(self, leaf: SourceRead) -> float:
@@ -176,13 +165,15 @@ class _CostModel:
                 others += self._stored_bytes(tested)
             if of_tested:
                 others += self._stored_bytes(kept) + self._both_versions(tested, of_tested)
-        return left[1] + right[1], left[2] + right[2] + _read_share(join) * others
+        return left[1] + right[1], left[2] + right[2] + self._joined_share(join) * others
 
     def _both_versions(self, plan: Plan, change: float) -> float:
         """Return the bytes read for a plan before and after a change of it."""
         stored = self._stored_bytes(plan)
         exact = not any(word in column.type for column in plan.columns for word in INEXACT)
-        return stored if exact and stored > REWOUND_BYTES and change <= FEW_BYTES else 2 * stored
+        return (
+            stored if exact and stored > self._rates.rewound_bytes and change <= self._rates.few_bytes else 2 * stored
+        )
 
     def _product_change(self, join: Join) -> tuple[float, float]:
         product = flatten_joins(join)
@@ -192,7 +183,7 @@ class _CostModel:
         empty = {referred for _, referred, fact in product.references(facts) if AppendOnlyFact(fact.to) in facts}
         terms = [sum(stored) - own if change else 0.0 for own, (change, _) in zip(stored, found, strict=True)]
         others = sum(read for position, read in enumerate(terms) if position not in empty)
-        return sum(change for change, _ in found), _read_share(join) * others + sum(read for _, read in found)
+        return sum(change for change, _ in found), self._joined_share(join) * others + sum(read for _, read in found)
 
     def _terms(self, plan: Plan) -> int:
         """Return the number of joins and groupwise operators that are planned for a change."""
@@ -205,7 +196,6 @@ class _CostModel:
             case _:
                 return below
 
-
-def _read_share(join: Join) -> float:
-    """Return the share of a join's other inputs that is read for a change."""
-    return UNSKIPPED if join.keys else 1.0
+    def _joined_share(self, join: Join) -> float:
+        """Return the share of a join's other inputs that is read for a change."""
+        return self._rates.unskipped if join.keys else 1.0

@@ -30,9 +30,9 @@ from incremental.spark.catalyst import JavaError
 class Storage(DeltaTable):
     """One Delta table in a local folder, with the operations on its files."""
 
-    def partitions(self) -> tuple[PartitionFiles, ...]:
-        """Return the partitions of the latest version; one for an unpartitioned table."""
-        return partition_files(self.spark, self._latest())
+    def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
+        """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
+        return partition_files(self.spark, self._latest(), small_bytes)
 
     def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
         """Rewrite some buckets of a state, each as one file sorted by its lineage key."""

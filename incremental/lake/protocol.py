@@ -20,14 +20,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.tuning import Tuning
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import Commit, File, Identity
 
 HOUR = 3600.0
 MARGIN_HOURS = 1.0  # for differing clocks, and for commits that began before an earlier one ended
-SMALL_FILE = 32 << 20
-MANY_FILES = 4  # as many small files in one partition are worth compacting
-MANY_DELETED = 0.1  # as large a share of a partition's rows
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,9 @@ class PartitionFiles:
     rows: int = 0
     deleted: int = 0
 
-    @property
-    def fragmented(self) -> bool:
-        """Whether it is fragmented enough for a compaction to pay off."""
-        return self.small >= MANY_FILES or self.deleted > MANY_DELETED * self.rows
+    def is_fragmented(self, tuning: Tuning) -> bool:
+        """Return whether it is fragmented enough for a compaction to pay off."""
+        return self.small >= tuning.small_files or self.deleted > tuning.deleted_share * self.rows
 
 
 def unreadable_version(path: str, version: int) -> SourceError:
@@ -220,8 +217,8 @@ class Table(VersionedTable, Protocol):
         """The column that the table is partitioned by."""
         ...
 
-    def partitions(self) -> tuple[PartitionFiles, ...]:
-        """Return the partitions of the latest version; one for an unpartitioned table."""
+    def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
+        """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
         ...
 
     def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:

@@ -45,8 +45,6 @@ from incremental.landing.streams.position import list_readings
 from incremental.landing.writer import Replacement, Written
 from incremental.telemetry.events import log_work
 
-LOCK_SECONDS = 600.0
-
 
 @dataclass(frozen=True)
 class Found:
@@ -74,6 +72,7 @@ class Landings:
     table: Table
     quarantine: Quarantine
     folder: Path
+    lock_seconds: float
 
     def land(self, partitions: Sequence[str] | None) -> Landing:
         """Land what changed of the named partitions (they are compared by content), or of all.
@@ -97,7 +96,7 @@ class Landings:
 
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
-        with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS), reading(self.name):
+        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds), reading(self.name):
             if list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name} is declared as files, but its landed table was landed from a stream. "

@@ -18,9 +18,8 @@ from incremental.algebra.errors import DeltafoldError, StateError, UsageError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
-from incremental.lake.protocol import HOUR, Table
+from incremental.lake.protocol import HOUR, PartitionFiles, Table
 from incremental.landing.folder import HIVE_NULL
-from incremental.landing.landing import LOCK_SECONDS as LANDING_SECONDS
 from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import update_metrics
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
@@ -79,13 +78,18 @@ class MaintenanceRun:
     def _compact(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """Rewrite the fragmented buckets of one of the view's tables."""
         files = table.size()[0]
-        fragmented = [part.value or "0" for part in table.partitions() if part.fragmented]
+        fragmented = [part.value or "0" for part in self._find_fragmented(table)]
         if fragmented and keys:
             table.sort(fragmented, keys, METADATA)
         elif fragmented:
             table.compact(f"{BUCKET} IN ({', '.join(fragmented)})")
         work = "as it was" if not fragmented else "sorted" if keys else "compacted"
         return TableUpkeep(work, len(fragmented), (files, table.size()[0]), 0, 0)
+
+    def _find_fragmented(self, table: Table) -> list[PartitionFiles]:
+        """Return the partitions of a table that a compaction would improve."""
+        tuning = self.store.tuning
+        return [part for part in table.partitions(tuning.small_file_bytes) if part.is_fragmented(tuning)]
 
     def _table(self, folder: str, source: str) -> Table:
         """Return a table of a landed source."""
@@ -98,9 +102,14 @@ class MaintenanceRun:
 
     def _maintain_landed(self, name: str, table: Table, pinned: bool = True) -> TableUpkeep:
         """Maintain a landed source or its quarantine, under its lock; pinned: views may pin versions of it."""
-        with lock(self._root / "landed" / name, f"source {name}", "landed or maintained", LANDING_SECONDS):
+        with lock(
+            self._root / "landed" / name,
+            f"source {name}",
+            "landed or maintained",
+            self.store.tuning.landing_lock_seconds,
+        ):
             files, column = table.size()[0], table.partition
-            parts = [part for part in table.partitions() if part.fragmented]
+            parts = self._find_fragmented(table)
             if parts and column is None:
                 table.compact("true")
             elif parts and column is not None:

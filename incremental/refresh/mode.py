@@ -14,7 +14,7 @@ from typing import Protocol
 
 from incremental.algebra.program import Estimate, Program, Volume
 from incremental.algebra.recipe import Current
-from incremental.algebra.tuning import Tuning
+from incremental.algebra.tuning import CostRates, Tuning
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.full_recompute import FullRecompute
@@ -84,7 +84,7 @@ class CostBased:
     current: Current
     incremental: Incremental
     recomputed: FullRecompute
-    estimate: Callable[[Program, Volume], Estimate]
+    estimate: Callable[[Program, Volume, CostRates], Estimate]
 
     def of(self, mode: str | None) -> Maintenance:
         """Return the maintenance of a mode; incremental by default."""
@@ -101,7 +101,7 @@ class CostBased:
         volume = replace(
             self._volume(pins, sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries)
         )
-        found = self.estimate(self.incremental.program, volume)
+        found = self.estimate(self.incremental.program, volume, tuning.rates)
         estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
         factors = corrections(entries, tuning)
         # a slow machine slows both modes; a fast one is not assumed for the mode never measured

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.results.upkeep import VIEW, Lag, Size, Status
+from incremental.algebra.tuning import Tuning
 from incremental.lake.catalog_names import no_data
 from incremental.lake.files import rows_in
 from incremental.lake.protocol import Table, VersionedTable
@@ -89,14 +90,15 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     report, consumed = done.report, base_versions(done.intent.sources)
     lags = {way: lag(way, base(way), version) for way, version in consumed.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
-    sizes = {name: table_size(table) for name, table in tables.items()}
+    sizes = {name: table_size(table, store.tuning) for name, table in tables.items()}
     epoch_fields = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
     return Status(view, *epoch_fields, lags, sizes, unfinished)
 
 
-def table_size(table: Table) -> Size:
+def table_size(table: Table, tuning: Tuning) -> Size:
     """Return the size of a table, with the number of fragmented partitions."""
-    return Size(*table.size(), sum(part.fragmented for part in table.partitions()))
+    partitions = table.partitions(tuning.small_file_bytes)
+    return Size(*table.size(), sum(part.is_fragmented(tuning) for part in partitions))
 
 
 def lag(source: str, table: VersionedTable, version: int) -> Lag:

@@ -9,11 +9,12 @@ import pytest
 from incremental.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
 from incremental.algebra.plan import Column, Given, GroupwiseOp, Join, JoinKind, Loop, Plan, Reference
 from incremental.algebra.program import Estimate, Volume
+from incremental.algebra.tuning import CostRates
 from incremental.compiler.compile import compile_query
-from incremental.compiler.cost import MERGE_SECONDS, REWRITE_SECONDS, SCAN_BYTES, estimate_cost
+from incremental.compiler.cost import estimate_cost
 from tests.compiler.plans import K2, D, K, Q, T, V, call, draft, grouped, opaque, project, renamed
 
-GIGABYTE = 1e9
+GIGABYTE, RATES = 1e9, CostRates()
 SUM, LARGEST = call("s", "sum", Q), call("hi", "max", Q, type_="int")
 JOINED = Join(T, D, "inner", opaque("k = k2"), ())
 
@@ -22,7 +23,7 @@ def estimated(
     plan: Plan, t: float = GIGABYTE, change: float = 1e6, d: float = GIGABYTE, moved: float = 0.0, **options: Any
 ) -> Estimate:
     program = compile_query(draft(plan, **options))
-    return estimate_cost(program, Volume({"t": t, "d": d}, {"t": change, "d": moved}, {"t": 3, "d": 2}))
+    return estimate_cost(program, Volume({"t": t, "d": d}, {"t": change, "d": moved}, {"t": 3, "d": 2}), RATES)
 
 
 def joined(kind: JoinKind, left: Plan = T, right: Plan = D) -> Join:
@@ -38,7 +39,7 @@ def test_large_sources_are_refreshed_and_small_ones_recomputed() -> None:
 
 def test_a_small_state_is_rewritten_and_a_large_one_merged() -> None:
     small, large = (estimated(grouped(T, (K,), SUM), t=t, change=0.1) for t in (GIGABYTE / 10, GIGABYTE))
-    assert small.refresh == REWRITE_SECONDS and large.refresh == MERGE_SECONDS
+    assert small.refresh == RATES.rewrite_seconds and large.refresh == RATES.merge_seconds
 
 
 def test_a_refresh_grows_with_the_change_a_recompute_with_the_source() -> None:
@@ -58,7 +59,7 @@ def test_groups_that_may_be_recomputed_count_as_read() -> None:
 
 def test_windows_read_their_input_twice() -> None:
     window = GroupwiseOp(T, "window", (K,), T.columns, "rank()")
-    assert estimated(window).refresh > estimated(T).refresh + 1.9 * GIGABYTE / SCAN_BYTES
+    assert estimated(window).refresh > estimated(T).refresh + 1.9 * GIGABYTE / RATES.scan_bytes
 
 
 def test_a_window_over_exact_columns_reads_a_large_input_once() -> None:
@@ -66,7 +67,7 @@ def test_a_window_over_exact_columns_reads_a_large_input_once() -> None:
     narrow = project(T, K, Q)
     window = GroupwiseOp(narrow, "window", (K,), narrow.columns, "rank()")
     few, many = (estimated(window, change=change).refresh for change in (1e6, 1e8))
-    once = GIGABYTE * 1.0 / SCAN_BYTES
+    once = GIGABYTE * 1.0 / RATES.scan_bytes
     assert 0.9 * once < few - estimated(narrow).refresh < 1.1 * once
     assert many > few + 0.9 * once
 
@@ -88,7 +89,7 @@ def test_a_term_that_a_declared_key_empties_reads_nothing() -> None:
     refers = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
     added = {"t": GIGABYTE, "d": 1e6, "change": 0.0, "moved": 1e5}
     unknown, empty = (estimated(plan, facts=facts, **added) for facts in (refers, (*refers, AppendOnlyFact("d"))))
-    assert empty.refresh < unknown.refresh - 0.5 * GIGABYTE / SCAN_BYTES
+    assert empty.refresh < unknown.refresh - 0.5 * GIGABYTE / RATES.scan_bytes
     assert empty.recompute == unknown.recompute
 
 
@@ -113,7 +114,7 @@ def test_rounds_are_those_of_the_last_epochs() -> None:
     program = compile_query(draft(loop))
     sizes = {"t": 1e6, "d": 1e6}, {"t": 1e3, "d": 0.0}, {"t": 3, "d": 2}
     few, many, deep = (
-        estimate_cost(program, Volume(*sizes, rounds={"loop_1": rounds}, levels={"loop_1": levels}))
+        estimate_cost(program, Volume(*sizes, rounds={"loop_1": rounds}, levels={"loop_1": levels}), RATES)
         for rounds, levels in ((1, 10), (40, 10), (1, 100))
     )
     assert few.refresh < few.recompute < many.refresh

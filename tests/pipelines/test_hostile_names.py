@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -37,7 +36,9 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int) ->
     folder, column = tmp_path / FOLDERS[number], COLUMNS[number % 2]
     drop(folder, "x'; --", (1, 1), (2, 2))
     drop(folder, "y", (1, 5), (3, 3))
-    warehouse = Warehouse(spark, folder / "warehouse", Tuning(rewrite_files=0, rewrite_touched_bytes=0))  # a MERGE
+    warehouse = Warehouse(
+        spark, folder / "warehouse", Tuning(rewrite_files=0, rewrite_touched_bytes=0, small_files=1)
+    )  # a MERGE
     schema = f"{quoted(column)} INT, v INT, {quoted(PARTITION)} STRING"
     warehouse.source("s", Files(str(folder / "drop"), "json", schema, PARTITION))
     warehouse.land("s")
@@ -45,9 +46,8 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int) ->
     view.refresh()
     drop(folder, "x'; --", (1, 2), (9, 9))
     warehouse.land("s")
-    with mock.patch("incremental.lake.protocol.MANY_FILES", 1):
-        assert view.refresh().paths == {"state_1": "merge"}
-        done = view.maintain(0)
+    assert view.refresh().paths == {"state_1": "merge"}
+    done = view.maintain(0)
     assert {name: table.work for name, table in done.tables.items()} == {"state_1": "sorted", "landed/s": "compacted"}
     assert view.status().current
     confirm(view)

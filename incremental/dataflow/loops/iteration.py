@@ -23,15 +23,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.algebra.loops import LoopState
+from incremental.algebra.loops import LoopState, contracts, show_residuals
 from incremental.algebra.plan import Column, Given, Plan, Tolerance
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.spark.checkpoint import Checkpoints
 
 OLD, NEW = "__old", "__new"
-SHOWN = 5  # residuals in a message
-ROUNDING = 1.01  # how much less than its declared contraction a step may shrink a residual
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Iteration:
         held.close()
         raise NotConvergedError(
             f"{self.loop.name} did not converge in {self.loop.limit} steps: the last ones changed the answer by "
-            f"{', '.join(f'{each:.3g}' for each in residuals[-SHOWN:])} ({self._tolerance.norm} norm), and "
+            f"{show_residuals(residuals)} ({self._tolerance.norm} norm), and "
             f"{self._tolerance.allowed:g} is allowed. Raise the limit or the tolerance."
         )
 
@@ -184,7 +182,7 @@ class Iteration:
 
     def _check_contraction(self, residuals: Sequence[float]) -> None:
         declared = self._tolerance.contraction
-        if declared is None or len(residuals) < 2 or residuals[-1] <= declared * ROUNDING * residuals[-2]:
+        if declared is None or contracts(residuals, declared):
             return
         raise NotConvergedError(
             f"contraction {declared:g} of {self.loop.name}: a step left {residuals[-1] / residuals[-2]:.4g} of a "

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from incremental.lake.files import Action, File, data_file, physical_rows
 from incremental.lake.log.actions import from_java, java_list
-from incremental.lake.protocol import SMALL_FILE, PartitionFiles
+from incremental.lake.protocol import PartitionFiles
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -58,14 +58,14 @@ def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
     return [data_file(action) for action in from_java(spark, found)]
 
 
-def partition_files(spark: SparkSession, snapshot: J) -> tuple[PartitionFiles, ...]:
+def partition_files(spark: SparkSession, snapshot: J, small_bytes: int) -> tuple[PartitionFiles, ...]:
     """Return the files of a version by its first partition column; one entry for an unpartitioned table."""
     known = known_files(snapshot)
     if known is not None:
-        return count_by_partition(from_java(spark, java_list(spark, known)))
+        return count_by_partition(from_java(spark, java_list(spark, known)), small_bytes)
     value = F.expr("get(map_values(partitionValues), 0)").alias("value")
     found = rows_of_actions(spark, snapshot).groupBy(value)
-    totals = "count(*)", f"count_if(size < {SMALL_FILE})", f"coalesce(sum({ROWS}), 0)", f"sum({DELETED})"
+    totals = "count(*)", f"count_if(size < {small_bytes})", f"coalesce(sum({ROWS}), 0)", f"sum({DELETED})"
     rows = found.agg(*map(F.expr, totals)).collect()
     return tuple(PartitionFiles(row[0], row[1], row[2], row[3], row[4]) for row in rows)
 
@@ -75,7 +75,7 @@ def partition_columns(metadata: J) -> list[str]:
     return [str(name) for name in catalyst.sequence(metadata.partitionColumns())]
 
 
-def count_by_partition(actions: Iterable[Action]) -> tuple[PartitionFiles, ...]:
+def count_by_partition(actions: Iterable[Action], small_bytes: int) -> tuple[PartitionFiles, ...]:
     """Return the files of `add` actions by the first partition column."""
     found: dict[str | None, PartitionFiles] = {}
     for action in actions:
@@ -84,7 +84,7 @@ def count_by_partition(actions: Iterable[Action]) -> tuple[PartitionFiles, ...]:
         found[value] = PartitionFiles(
             value,
             part.files + 1,
-            part.small + (int(action["size"]) < SMALL_FILE),
+            part.small + (int(action["size"]) < small_bytes),
             part.rows + (physical_rows(action) or 0),
             part.deleted + (0 if vector is None else int(vector["cardinality"])),
         )

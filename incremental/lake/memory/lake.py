@@ -14,7 +14,7 @@ from incremental.lake.memory.log import MemoryLog
 from incremental.lake.memory.rows import frame_of_rows
 from incremental.lake.memory.writes import MemoryWrites
 from incremental.lake.physical_layout import arrange
-from incremental.lake.protocol import HOUR, MARGIN_HOURS, SMALL_FILE, PartitionFiles, Table, VersionedTable
+from incremental.lake.protocol import HOUR, MARGIN_HOURS, PartitionFiles, Table, VersionedTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class MemoryTable(MemoryWrites):
         """The column that the table is partitioned by."""
         return self.latest.form.partition
 
-    def partitions(self) -> tuple[PartitionFiles, ...]:
-        """Return the partitions of the latest version; one for an unpartitioned table."""
+    def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
+        """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
         found: dict[str | None, PartitionFiles] = {}
         for file in self.latest.files.values():
             value, deleted = file.action.partition, file.action.deleted
             part, rows = found.get(value, PartitionFiles(value)), (file.rows or 0) + deleted
-            small = part.small + (file.bytes < SMALL_FILE)
+            small = part.small + (file.bytes < small_bytes)
             found[value] = PartitionFiles(value, part.files + 1, small, part.rows + rows, part.deleted + deleted)
         return tuple(found.values())
 

@@ -33,7 +33,6 @@ from incremental.lake.durable import lock, make_private
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Clause, Table
 from incremental.landing.folder import UNPARTITIONED
-from incremental.landing.landing import LOCK_SECONDS
 from incremental.landing.malformed.parse_errors import shorten
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
@@ -67,6 +66,7 @@ class StreamLandings:
     table: Table
     quarantine: Quarantine
     folder: Path
+    lock_seconds: float
 
     def land(self, partitions: Sequence[str] | None = None) -> Landing:
         """Land what has arrived since the last landing.
@@ -93,7 +93,7 @@ class StreamLandings:
 
     def _land_reading(self, replay: bool) -> Landing:
         start = time.monotonic()
-        with lock(self.folder, f"source {self.name}", "landed", LOCK_SECONDS):
+        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds):
             reading, last = (self._begin(), 0) if replay else self._position()
             done, landed = self._land_waiting(reading, last)
             held = self.quarantine.size()

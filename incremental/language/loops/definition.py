@@ -14,14 +14,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from incremental.algebra.errors import NotConvergedError, QueryError
+from incremental.algebra.loops import contracts, show_residuals
 from incremental.algebra.plan import Norm
 from incremental.algebra.sqltext import quoted
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.loops.options import LoopOptions, Step
 
-SHOWN = 5  # residuals in a message
 BEST, KNOWN = "__best", "__known"
-ROUNDING = 1.01  # how much more than the declared contraction a residual may shrink less
 
 
 class Definition:
@@ -185,17 +184,12 @@ def check_contraction(residuals: Sequence[float], options: LoopOptions) -> None:
     """Refuse a step that shrinks differences less than it is declared to; raises NotConvergedError."""
     assert options.tolerance is not None
     declared = options.tolerance.contraction
-    if declared is None or len(residuals) < 2 or residuals[-1] <= declared * ROUNDING * residuals[-2]:
+    if declared is None or contracts(residuals, declared):
         return
     raise NotConvergedError(
         f"contraction {declared} of iterate: a step left {residuals[-1] / residuals[-2]:.4g} of a difference, which is "
         "more. Declare a greater contraction, or use residual."
     )
-
-
-def show_residuals(residuals: Sequence[float]) -> str:
-    """Return the last residuals as text."""
-    return ", ".join(f"{each:.3g}" for each in residuals[-SHOWN:])
 
 
 def compute_once(frame: DataFrame) -> DataFrame:

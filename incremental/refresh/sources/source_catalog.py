@@ -28,11 +28,12 @@ from incremental.landing.streams.stream_landing import StreamLandings
 
 @dataclass(frozen=True)
 class Declared:
-    """The declared sources of a warehouse, views excluded, by name."""
+    """The declared sources of a warehouse, views excluded, by name; lock_seconds: those of Tuning for a landing."""
 
     spark: SparkSession
     root: Path
     lake: Lake
+    lock_seconds: float
     sources: dict[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
 
     def add(self, name: str, declaration: object) -> None:
@@ -97,8 +98,8 @@ class Declared:
             )
         table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
         if isinstance(declaration, Stream):
-            return StreamLandings(self.spark, name, declaration, table, quarantine, folder)
-        return Landings(self.spark, name, declaration, table, quarantine, folder)
+            return StreamLandings(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
+        return Landings(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the number of rows in quarantine by source; runs no query."""
