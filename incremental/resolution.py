@@ -253,7 +253,11 @@ class ResolvedView:
         """
         frames = {name: table.scan(versions[name]) for name, table in self.tables.items()}
         for name, view in self.views.items():
-            below = {way.removeprefix(f"{name}/"): v for way, v in versions.items() if way.startswith(f"{name}/")}
+            below = {
+                source_path.removeprefix(f"{name}/"): v
+                for source_path, v in versions.items()
+                if source_path.startswith(f"{name}/")
+            }
             frames[name] = view.batch(below, view._points_at(below))
         with nullcontext() if points is None else evaluate_by(points):
             return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))

@@ -237,9 +237,9 @@ class View:
     def _published(self) -> Published:
         return Published(self.store)
 
-    def _base(self, way: str) -> VersionedTable:
+    def _base(self, source_path: str) -> VersionedTable:
         """Return a base table by its path through the views (see refresh/sources/upstream.py)."""
-        source, _, rest = way.partition("/")
+        source, _, rest = source_path.partition("/")
         if rest and source in self.catalog.views:
             return self.catalog.views[source]._base(rest)
         if rest or source not in self.catalog.declared.sources:

@@ -35,7 +35,7 @@ def check_root(source: str, root: Path) -> None:
         found = place.lstat() if place.is_symlink() else None
         if found is not None and not _is_trusted(found):
             raise SourceError(
-                f"source {source}: {printable(place)} is a link that another user made, and may lead anywhere. "
+                f"source {source}: {printable(place)} is a link made by another user, who can change where it leads. "
                 "Declare the folder that it leads to."
             )
 
@@ -81,7 +81,9 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
     base, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))  # a loop stays, and is refused below
     if not real.is_relative_to(base):
         shown = printable(path)
-        raise SourceError(f"source {source}: {shown} leads out of {root}, and is not read. Put the file itself there.")
+        raise SourceError(
+            f"source {source}: {shown} is reached by a link that leads out of {root}. Put the file itself there."
+        )
     *folders, name = real.relative_to(base).parts
     with _name_errors(source, path):
         descriptor = os.open(base, OPEN_FOLDER)

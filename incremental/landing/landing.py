@@ -50,7 +50,7 @@ from incremental.telemetry.events import log_work
 class Found:
     """The findings of a landing by partition: present, remembered and examined files; changed and removed partitions.
 
-    anew: the manifest is lost; whole: all rows are to be replaced, for this or another reason.
+    manifest_lost: there is none; replaces_all: all rows are to be replaced, for this or another reason.
     """
 
     present: dict[str, Partition]
@@ -58,8 +58,8 @@ class Found:
     seen: dict[str, Known]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
-    anew: bool
-    whole: bool
+    manifest_lost: bool
+    replaces_all: bool
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Landings:
             reshaped, quarantined = self._is_reshaped(replay), self.quarantine.counts()
             found = self._find_changes(partitions, quarantined, replay, reshaped)
             written = Written(0)
-            if found.changed or found.removed or found.whole:
+            if found.changed or found.removed or found.replaces_all:
                 check_partition_keys(self.spark, self.name, self._key_type, found.present)
                 written = self._write(found, reshaped, quarantined)
                 quarantined = self.quarantine.counts()
@@ -124,14 +124,22 @@ class Landings:
     def _write(self, found: Found, reshaped: bool, quarantined: Mapping[str, int]) -> Written:
         """Write what was found to have changed."""
         changed = [found.present[p] for p in found.changed]
-        whole = found.whole or self.table.version() is None
+        replaces_all = found.replaces_all or self.table.version() is None
         for table in (self.table, self.quarantine.table):
             make_private(Path(table.path).parent)  # before Spark does
         with Staging(self.name, self._root, self.folder / "incoming").stage(changed) as place:
-            self._manifest.begin(None if found.anew else found.known, [*found.changed, *found.removed])
+            self._manifest.begin(None if found.manifest_lost else found.known, [*found.changed, *found.removed])
             records = FileReader(self.spark, self.files, self._schema, place)
             return Replacement(
-                self.name, records, self.table, self.quarantine, changed, found.removed, whole, reshaped, quarantined
+                self.name,
+                records,
+                self.table,
+                self.quarantine,
+                changed,
+                found.removed,
+                replaces_all,
+                reshaped,
+                quarantined,
             ).write()
 
     def partitions(self) -> tuple[str, ...]:
@@ -158,25 +166,25 @@ class Landings:
         """
         present = partitions_in(self.name, self.files)
         manifest = {} if self.table.version() is None else self._manifest.read()
-        known, anew = manifest or {}, manifest is None
-        whole = anew or reshaped
+        known, manifest_lost = manifest or {}, manifest is None
+        replaces_all = manifest_lost or reshaped
         again = set(quarantined) if replay or self.files.malformed == "fail" else set[str]()
-        if replay and known and not whole:
+        if replay and known and not replaces_all:
             wanted = [p for p in quarantined if p in present or p in known]
         else:
-            wanted = self._select_partitions(None if whole else partitions, present, known)
+            wanted = self._select_partitions(None if replaces_all else partitions, present, known)
         meant = self._find_values(present, known)
         named = {meant[p] for p in wanted}
         wanted = dict.fromkeys([*wanted, *(p for p in meant if meant[p] in named)])
         removed = tuple(p for p in wanted if p not in present)
         cleared = {meant[p] for p in removed}
         again |= {p for p in wanted if meant[p] in cleared}
-        anyway = whole or partitions is not None
+        anyway = replaces_all or partitions is not None
         seen = {
             p: self._describe_partition(present[p], None if anyway else known.get(p)) for p in wanted if p in present
         }
-        changed = tuple(p for p in seen if whole or p in again or seen[p].digest != known.get(p, PENDING).digest)
-        return Found(present, known, seen, changed, removed, anew, whole)
+        changed = tuple(p for p in seen if replaces_all or p in again or seen[p].digest != known.get(p, PENDING).digest)
+        return Found(present, known, seen, changed, removed, manifest_lost, replaces_all)
 
     def _find_values(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
         """Return the value of each partition; its key if all landed ones exist, so that none can be respelt."""

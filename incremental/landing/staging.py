@@ -1,4 +1,4 @@
-"""Take the files of a landing out of the reach of whoever may drop them, while Spark reads them.
+"""Protect the files of a landing from changes by other users while Spark reads them.
 
 Spark opens files by name, some time after they were checked. Where others may write, a name can lead elsewhere by then;
 so its files are linked into a folder that only this user may enter, or copied where the system does not let them be

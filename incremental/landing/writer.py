@@ -41,7 +41,7 @@ class Written:
 class Replacement:
     """Replaces partitions of a source, or all rows.
 
-    changed: those that have files; removed: those that have none any more; whole: no other partition stays;
+    changed: those that have files; removed: those that have none any more; replaces_all: no other partition stays;
     reshaped: the table takes the declared schema and partition column; quarantined: the rows in quarantine before, by
     partition.
     """
@@ -52,7 +52,7 @@ class Replacement:
     quarantine: Quarantine
     changed: Sequence[Partition]
     removed: Sequence[str]
-    whole: bool
+    replaces_all: bool
     reshaped: bool
     quarantined: Mapping[str, int]
 
@@ -96,8 +96,8 @@ class Replacement:
             return None
         if self.reshaped:
             raise SourceError(
-                f"source {self.name} was not landed: a table with closed event time takes no other schema or partition "
-                "column. Declare the source under another name, or remove `expire` for one replay."
+                f"source {self.name} was not landed: the schema or the partition column changed, and the declared "
+                "`expire` forbids that. Declare the source under another name, or remove `expire` for one replay."
             )
         found = Horizon(expire, self.table, version, self.records.schema, self._condition)
         return None if found.value is None else found
@@ -152,7 +152,7 @@ class Replacement:
     def _condition(self) -> str:
         """Return the SQL condition of the rows that are replaced."""
         column = self.records.files.partition_by
-        if column is None or self.whole:
+        if column is None or self.replaces_all:
             return "true"
         data_type = self.records.schema[column].dataType
         return partition_condition(column, data_type, self._partitions)
@@ -164,11 +164,11 @@ class Replacement:
     @property
     def _others(self) -> int:
         """Return the number of rows that stay in quarantine."""
-        return 0 if self.whole else sum(n for key, n in self.quarantined.items() if key not in self._partitions)
+        return 0 if self.replaces_all else sum(n for key, n in self.quarantined.items() if key not in self._partitions)
 
     @property
     def _quarantine_condition(self) -> str:
-        return "true" if self.whole else rows_of(self._partitions)
+        return "true" if self.replaces_all else rows_of(self._partitions)
 
     def _complaint(self, error: Exception, also: str = "") -> SourceError:
         """Return the error for files that Spark could not read, or a table that it could not write."""
@@ -179,8 +179,8 @@ class Replacement:
         path, what = file_of(messages), f"source {self.name} was not landed"
         reason = self.records.with_original_paths(reason_of(messages))
         if path not in paths:
-            said = f"{what}: Spark could not read its files or write its table"
-            return SourceError(f"{what}: {reason}{also}", f"{said}{also}")
+            logged = f"{what}: Spark could not read its files or write its table"
+            return SourceError(f"{what}: {reason}{also}", f"{logged}{also}")
         row = self.records.first_malformed(path) if marks_rows(self.records.files.format) else None
         line = "" if row is None else f", line {line_of(path, row)},"
         shown = "" if row is None else f" in the row {shorten(row)}"

@@ -61,7 +61,9 @@ class Analysis:
         try:
             return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan, self.monoids))
         except PySparkException as error:
-            raise QueryError(f"Spark cannot run the query: {sentence_of_analysis(error)}") from error
+            raise QueryError(
+                f"Spark cannot run the query: {sentence_of_analysis(error).rstrip('.')}. Correct the query."
+            ) from error
 
     @property
     def replaceable(self) -> bool:

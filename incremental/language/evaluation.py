@@ -55,7 +55,7 @@ def evaluate(
                 "the query function runs an action (count, collect, toPandas, a pivot without its values), and no data "
                 "is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
-        raise QueryError(f"Spark cannot analyse the query: {message}") from error
+        raise QueryError(f"Spark cannot analyse the query: {message.rstrip('.')}. Correct the query.") from error
     except TypeError as error:
         raise QueryError(
             f"the query function does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."

@@ -53,7 +53,11 @@ def needs_of_sources(views: Path) -> Iterator[Need]:
     """Return the versions of a warehouse's sources that its views, and all views above, need; views: their folder."""
     for folder in sorted(path for path in views.glob("[!.]*") if (path / "journal").is_dir()):
         for who, stand in pinned_base_versions(folder):
-            yield from (Need(way, version, f"view {who}") for way, version in stand.items() if "/" not in way)
+            yield from (
+                Need(source_path, version, f"view {who}")
+                for source_path, version in stand.items()
+                if "/" not in source_path
+            )
 
 
 def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
@@ -69,7 +73,14 @@ def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]
         for who, stand in pinned_base_versions(Path(reader.folder)):
             if reader.source:
                 mine = f"{reader.source}/"
-                yield who, {way.removeprefix(mine): v for way, v in stand.items() if way.startswith(mine)}
+                yield (
+                    who,
+                    {
+                        source_path.removeprefix(mine): v
+                        for source_path, v in stand.items()
+                        if source_path.startswith(mine)
+                    },
+                )
             else:
                 yield who, stand
 

@@ -51,11 +51,11 @@ class Epoch:
     @property
     def places(self) -> dict[str, str]:
         """A description of each input, by its path."""
-        said: dict[str, str] = {}
+        descriptions: dict[str, str] = {}
         for name, pin in self.intent.sources.items():
             versions = f"version {pin.after}" if pin.before is None else f"versions {pin.before} to {pin.after}"
-            said[self.sources[name].path] = f"source {name} ({versions})"
-        return said
+            descriptions[self.sources[name].path] = f"source {name} ({versions})"
+        return descriptions
 
     def application(self, table: str) -> str:
         """Delta's transaction application of a table in this generation."""

@@ -94,14 +94,14 @@ class Planner:
         """
         choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
         maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
-        anew = rebuild or moved  # another mode requires another generation
+        new_generation = rebuild or moved  # another mode requires another generation
         verdict = REBUILT if rebuild or (moved and maintenance.verdict == Incremental.verdict) else maintenance.verdict
         if moved:
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
-        generation = self.store.unused_generation() if anew else None
-        intent = self._intent(maintenance, None if anew else last, dict(pins), generation)
+        generation = self.store.unused_generation() if new_generation else None
+        intent = self._intent(maintenance, None if new_generation else last, dict(pins), generation)
         plan = EpochPlan(maintenance, intent, verdict, choice, last)
-        if anew and (earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk)):
+        if new_generation and (earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk)):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
         if chunk is not None and intent.mode == Incremental.mode:
             return replace(plan, intent=split_into_parts(intent, self.inputs.of(pins), chunk))

@@ -143,8 +143,8 @@ def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(name, False, f"The {name} folder {folder} cannot be written: {remedy}.")
     free = shutil.disk_usage(existing).free / GIGABYTE
-    said = f"The {name} folder {folder} can be {'written' if existing == folder else 'created'}; {free:.0f} GB free"
-    return Finding(name, True, said + ".") if free >= 1 else Finding(name, False, said + ". Free some space.")
+    sentence = f"The {name} folder {folder} can be {'written' if existing == folder else 'created'}; {free:.0f} GB free"
+    return Finding(name, True, sentence + ".") if free >= 1 else Finding(name, False, sentence + ". Free some space.")
 
 
 def _kafka(source: str) -> Finding:
@@ -154,8 +154,8 @@ def _kafka(source: str) -> Finding:
         return Finding("stream", False, f"There is no connector for the stream {source}: {error}")
     if list(package.folder.glob("*.jar")):
         return Finding("stream", True, f"Source {source} is a stream of Kafka, whose connector is in {package.folder}.")
-    said = f"Source {source} is a stream of Kafka, whose connector (11 MB) the first landing downloads."
-    return Finding("stream", True, said)
+    sentence = f"Source {source} is a stream of Kafka, whose connector (11 MB) the first landing downloads."
+    return Finding("stream", True, sentence)
 
 
 def _stream(source: str, folder: str) -> Finding:
@@ -174,10 +174,10 @@ def _memory(asked: str) -> Finding:
         return Finding("memory", False, f"invalid amount of memory {asked!r}. Write for example 2g or 1500m.")
     if there is None:
         return Finding("memory", True, f"{asked} requested; the available memory is unknown on this system.")
-    said = f"{asked} requested, {there / GIGABYTE:.1f} GB available"
+    sentence = f"{asked} requested, {there / GIGABYTE:.1f} GB available"
     if there < wanted:
-        return Finding("memory", False, said + ". Request less, or end other programs.")
-    return Finding("memory", True, said + ".")
+        return Finding("memory", False, sentence + ". Request less, or end other programs.")
+    return Finding("memory", True, sentence + ".")
 
 
 def _bytes(amount: str) -> int | None:
@@ -208,22 +208,22 @@ def _available_memory() -> int | None:
 def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
     scheme = _scheme(where)
     if scheme == "file":
-        said = (
+        sentence = (
             "On a local folder two processes can both commit the same version, so Deltafold locks its tables. "
             "Let nothing else write to them, and do not share the folder with another machine."
         )
-        return Finding("log store", True, said)
+        return Finding("log store", True, sentence)
     if scheme in ATOMIC:
         return Finding("log store", True, f"Delta's log store for {scheme}: admits only one of two concurrent commits.")
     chosen = f"spark.delta.logStore.{scheme}.impl"
     if chosen in settings:
         return Finding("log store", True, f"Commits to {scheme}: use {settings[chosen]}, as {chosen} is set.")
     if scheme in ("s3", "s3a", "s3n"):
-        said = (
+        sentence = (
             f"On {scheme}: two processes can both commit the same version. Run one at a time, or set {chosen} to "
             "io.delta.storage.S3DynamoDBLogStore and add the package io.delta:delta-storage-s3-dynamodb."
         )
-        return Finding("log store", False, said)
+        return Finding("log store", False, sentence)
     return Finding("log store", False, f"Delta Lake has no log store for {scheme}:. Set {chosen} to one.")
 
 

@@ -26,8 +26,10 @@ DISK = {
 }  # fmt: skip
 """The operating system's errors by number, with its words: an exception of Java has these words alone."""
 DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # invalid values, several rows for a scalar subquery, raise_error
+ONE_VERSION_FIX = "Correct the data, or let the expression give NULL (try_divide, try_cast)."
+RUN_AGAIN = "Run it again; if it fails again, look for the error in Spark's log."
 NEVER_TOGETHER = (
-    ". If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
+    "If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
     "rows with old ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."
 )
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
@@ -117,7 +119,8 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
         reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
         kind = CONDITION.match(reason)
         data = DATA.search(reason)
-        advice = NEVER_TOGETHER if moving and data else ""
+        fix = ONE_VERSION_FIX if data else RUN_AGAIN
         raise (SourceError if data else DeltafoldError)(
-            f"{what}: {reason or type(error).__name__}{advice}", f"{what}: {kind[0] if kind else type(error).__name__}"
+            f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",
+            f"{what}: {kind[0] if kind else type(error).__name__}. {fix}",
         ) from error

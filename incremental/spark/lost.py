@@ -1,7 +1,7 @@
-"""Tell a Spark that ended during the work from other errors, and let this process go on with another one.
+"""Recognise the errors of a Spark that ended during the work, and let this process start another one.
 
-The heap was too small, the system killed it, or a host was stopped. Nothing is lost: an unfinished epoch or landing is
-finished or repeated by the next run.
+Causes: the heap was too small, the system killed it, or a host was stopped. Nothing is lost: the next run finishes or
+repeats an unfinished epoch or landing.
 """
 
 from __future__ import annotations

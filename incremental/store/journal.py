@@ -209,5 +209,9 @@ def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
     """Return the versions of all base sources of an epoch, by their path through the views."""
     found: dict[str, int] = {}
     for name, pin in pins.items():
-        found |= {name: pin.after} if pin.place is None else {f"{name}/{way}": v for way, v in pin.bases.items()}
+        found |= (
+            {name: pin.after}
+            if pin.place is None
+            else {f"{name}/{source_path}": v for source_path, v in pin.bases.items()}
+        )
     return found

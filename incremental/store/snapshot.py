@@ -88,7 +88,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
     report, consumed = done.report, base_versions(done.intent.sources)
-    lags = {way: lag(way, base(way), version) for way, version in consumed.items()}
+    lags = {source_path: lag(source_path, base(source_path), version) for source_path, version in consumed.items()}
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: table_size(table, store.tuning) for name, table in tables.items()}
     epoch_fields = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)

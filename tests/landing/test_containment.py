@@ -112,9 +112,9 @@ def test_a_link_to_the_folder_is_its_owners(root: Path, monkeypatch: pytest.Monk
         os.chown(above, 65534, 65534, follow_symlinks=False)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    with pytest.raises(SourceError, match="linked is a link that another user made"):
+    with pytest.raises(SourceError, match="linked is a link made by another user"):
         partitions_in("s", files(above))
-    with pytest.raises(SourceError, match="linked is a link that another user made"):
+    with pytest.raises(SourceError, match="linked is a link made by another user"):
         partitions_in("s", files(above / "day=1", by=None))
 
 

@@ -1,4 +1,4 @@
-"""Say of a loop what its text does not show."""
+"""Explain properties of a loop that its printed plan does not show."""
 
 from __future__ import annotations
 

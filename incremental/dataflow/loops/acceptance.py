@@ -36,8 +36,9 @@ RETRACTED, INSERTED, TARGET, LOWEST = "__retracted", "__inserted", "__target", "
 
 @dataclass(frozen=True)
 class RoundChange:
-    """The candidates that one round accepts or rejects: SQL for the change of KNOWN, their number, and what it is.
+    """The candidates that one round accepts or rejects.
 
+    sql: the change of KNOWN of a candidate; rows: the number of candidates; phase: what the round does.
     beyond: whether it accepts one at the loop's limit. Of a set such a row may be at a lower level in a run from
     nothing, since a row stays at its level when it is derived at a lower one as well.
     """
@@ -50,7 +51,7 @@ class RoundChange:
 
 @dataclass(frozen=True)
 class RetractThenInsert:
-    """Of sets."""
+    """Choose the candidates of a loop over a set: first all retractions, then insertions."""
 
     candidates: Candidates
 
@@ -86,7 +87,10 @@ class RetractThenInsert:
 
 @dataclass(frozen=True)
 class ByLevel:
-    """Of levels and best; within: the lowest level that is to change is found with the rest, since one task does it."""
+    """Choose the candidates of a loop by level, or of the best value of a key: those of the lowest level that changes.
+
+    within: that level is found together with the candidates, since one task reads all of them.
+    """
 
     candidates: Candidates
     within: bool

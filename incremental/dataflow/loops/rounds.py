@@ -183,7 +183,7 @@ class Rounds:
         return after
 
     def _outgrown(self, touched: Touched) -> bool:
-        """Return whether a run from nothing is the shorter way."""
+        """Return whether so many candidates are touched that computing the loop from nothing takes less time."""
         most = self._tuning.restart_share
         return touched.size > self._tuning.restart_rows and touched.size > most * self._rows()
 
@@ -191,7 +191,8 @@ class Rounds:
         """Raise StateError where levels do not rise from round to round."""
         if self._candidates.loop.kind != "set" and len(rounds) > 2 * self._candidates.loop.limit + 2:
             raise StateError(
-                f"the table of {self._candidates.loop.name} is damaged: its levels do not rise. Rebuild the view."
+                f"the table of {self._candidates.loop.name} is damaged: the levels of its rows do not rise from "
+                "round to round. Rebuild the view."
             )
 
 

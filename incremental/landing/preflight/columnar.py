@@ -1,4 +1,4 @@
-"""Look at the schema of a dropped Parquet or ORC file, of which Spark would make NULL without a word.
+"""Refuse a Parquet or ORC file whose columns differ from the declared ones, where Spark would read NULL silently.
 
 | Spark would put NULL | where |
 | --- | --- |

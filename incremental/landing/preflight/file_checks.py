@@ -1,10 +1,10 @@
-"""Refuse input files that Spark would read wrongly without a word, or that would fill its memory.
+"""Refuse input files that Spark would read wrongly without an error, or that would fill its memory.
 
 | Spark would | where |
 | --- | --- |
 | put � | text is not UTF-8 |
 | read the rest of the file as one value | a CSV file ends within quotes |
-| read the first one only | two JSON objects stand in one line |
+| read the first one only | one line has two JSON objects |
 | put NULL | a Parquet or ORC file lacks a column (columnar.py) |
 | read no row | a file that is to be one row is empty |
 | read no rows | a Parquet file is empty; a compressed file is not what its name says |
@@ -89,12 +89,12 @@ def text_fault(file: BinaryIO, path: Path, files: Files, format: LineFormat) -> 
     """Return the first fault of a text, or nothing; looks a second time only where a fault is possible."""
     options = TextOptions.of(format, files.options)
     seen = survey_text(decompress(file, path), options)
-    if seen.fault or (options.format == "text" and options.whole):
+    if seen.fault or (options.format == "text" and options.multiline):
         return seen.fault or size_fault(seen.length)
     doubtful = (seen.quotes % 2 and options.is_plain) or (seen.quotes and seen.length > options.longest)
     if doubtful and has_rows_of_lines(options):
         return row_fault(decompress(file, path), options)
-    if options.format == "json" and not options.whole and options.encoding is None and options.end is None:
+    if options.format == "json" and not options.multiline and options.encoding is None and options.end is None:
         return object_fault(decompress(file, path))
     return ""
 

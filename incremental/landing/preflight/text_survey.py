@@ -1,6 +1,6 @@
-"""Look through an input text in parts of bounded size: its encoding, and what Spark would hold as a whole.
+"""Check the encoding of an input text, and that no row is too long for Spark; reads blocks of bounded size.
 
-| Spark holds | so it may have |
+| Spark keeps in memory | so it may have |
 | --- | --- |
 | a line of JSON, or of CSV without quoted line breaks | LONGEST characters |
 | a row of CSV, quoted line breaks included | LONGEST characters |
@@ -31,7 +31,7 @@ BREAKS = ("\n", "\r")
 class TextOptions:
     """The options by which Spark reads text.
 
-    encoding: Python's name for it, None for UTF-8; end: what ends a line, None for any line break; whole: a row may
+    encoding: Python's name for it, None for UTF-8; end: what ends a line, None for any line break; multiline: a row may
     have several lines; longest: the characters that Spark may hold as a whole.
     """
 
@@ -41,7 +41,7 @@ class TextOptions:
     separator: str
     quote: str
     escape: str
-    whole: bool
+    multiline: bool
     longest: int
 
     @classmethod
@@ -50,11 +50,11 @@ class TextOptions:
         options = {name.lower(): value for name, value in given.items()}
         match format:
             case "csv":
-                whole, document = options.get("multiline", "true").lower() == "true", False
+                multiline, document = options.get("multiline", "true").lower() == "true", False
             case "json":
-                whole = document = options.get("multiline", "").lower() == "true"
+                multiline = document = options.get("multiline", "").lower() == "true"
             case "text":
-                whole = document = options.get("wholetext", "").lower() == "true"
+                multiline = document = options.get("wholetext", "").lower() == "true"
             case _:
                 assert_never(format)
         return cls(
@@ -64,29 +64,29 @@ class TextOptions:
             separator=options.get("sep", options.get("delimiter", ",")),
             quote=options.get("quote", '"'),
             escape=options.get("escape", '"'),
-            whole=whole,
+            multiline=multiline,
             longest=LONGEST_DOCUMENT if document else _longest(options.get("maxcharspercolumn", "")),
         )
 
     @property
     def is_plain(self) -> bool:
         """Return whether it is CSV with the quotes of RFC 4180."""
-        return self.format == "csv" and self.whole and len(self.separator) == 1 and self.quote == self.escape == '"'
+        return self.format == "csv" and self.multiline and len(self.separator) == 1 and self.quote == self.escape == '"'
 
     def ends(self, part: str) -> tuple[str, ...]:
         """Return the line end of a text that begins so; of CSV with quoted line breaks, the first one present."""
-        if self.format in ("json", "text") and self.whole:
+        if self.format in ("json", "text") and self.multiline:
             return ()
         if self.end:
             return (self.end,)
-        if not self.whole:
+        if not self.multiline:
             return BREAKS
         first = min((place for end in BREAKS if (place := part.find(end)) >= 0), default=-1)
         return ("\r",) if part[first : first + 1] == "\r" and part[first + 1 : first + 2] not in ("\n", "") else ("\n",)
 
     def length_fault(self, line: int) -> str:
         """Return the fault of a line, a row or a document that is too long."""
-        if self.format in ("json", "text") and self.whole:
+        if self.format in ("json", "text") and self.multiline:
             document = "JSON document" if self.format == "json" else "text"
             return f" is a {document} of more than {self.longest:,} characters, which Spark would hold as a whole"
         what = "begins a row of" if self.format == "csv" else "has"
@@ -164,7 +164,7 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
 
 def has_rows_of_lines(options: TextOptions) -> bool:
     """Return whether `row_fault` can find the rows of a text."""
-    return options.format == "csv" and options.whole and options.end is None and len(options.quote) == 1
+    return options.format == "csv" and options.multiline and options.end is None and len(options.quote) == 1
 
 
 def _dialect(options: TextOptions) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Look through a dropped XML file for what Spark would read wrongly without a word.
+"""Refuse an XML file that Spark would read wrongly without an error.
 
 Spark cuts a file into the elements called `rowTag` and parses each of them by itself. It never sees that the file ends
 within one, which encoding the file declares, or that an entity is defined outside the row, and leaves out what it

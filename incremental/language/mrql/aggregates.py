@@ -112,7 +112,7 @@ def of_none(name: str, type_: Type, sql: str) -> str:
 def of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) -> Scalar:
     """Translate an aggregate of a relation's rows."""
     frame = scope.frame.child()
-    value = relation.pour(frame).value
+    value = relation.add_to(frame).value
     x, type_ = "1", t.LONG
     if name != "count":
         value = scope.at(frame).inside(value, span)
@@ -170,7 +170,7 @@ def exists(value: Value, scope: Scope, span: Span) -> Scalar:
             return Scalar(f"({v.pack(count)} > 0)", t.BOOL)
         case RelationValue():
             frame = scope.frame.child()
-            value.pour(frame)
+            value.add_to(frame)
             return Scalar(scope.subquery(f"EXISTS (SELECT 1{frame.text()})", span), t.BOOL)
         case _:
             raise span.error(f"exists: expected a collection, found {describe(value, scope)}. Compare it instead.")

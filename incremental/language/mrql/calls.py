@@ -15,7 +15,15 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import DeferredExpression, Scope, describe
-from incremental.language.mrql.rows.values import Array, Function, GroupedValues, Poured, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import (
+    Array,
+    FrameRows,
+    Function,
+    GroupedValues,
+    RelationValue,
+    Scalar,
+    Value,
+)
 from incremental.language.mrql.scalars import casts, functions, indexing, operators
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
@@ -168,9 +176,9 @@ def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Valu
         return Scalar(f"exists({collection.sql}, {each} -> coalesce({equal}, false))", t.BOOL)
     relation = relations.lift(collection, scope, span)
 
-    def pour(frame: Frame) -> Poured:
-        poured = relation.pour(frame)
-        frame.filter(operators.equal(poured.value, value, scope.at(frame), span))
-        return poured
+    def add_to(frame: Frame) -> FrameRows:
+        added = relation.add_to(frame)
+        frame.filter(operators.equal(added.value, value, scope.at(frame), span))
+        return added
 
-    return exists(RelationValue(pour), scope, span)
+    return exists(RelationValue(add_to), scope, span)

@@ -10,7 +10,7 @@ from incremental.language.mrql import arrays, groups, patterns, relations
 from incremental.language.mrql.patterns import Bound
 from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope
-from incremental.language.mrql.rows.values import GroupedValues, Order, Poured, RelationValue, Value
+from incremental.language.mrql.rows.values import FrameRows, GroupedValues, Order, RelationValue, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
 
@@ -25,7 +25,7 @@ def translate_select(select: T.Select, scope: Scope) -> Value:
         array := arrays.select_arrays(select, first, scope)
     ):
         return array
-    base = RelationValue(lambda frame: pour_select(select, scope, frame), select.order is not None)
+    base = RelationValue(lambda frame: add_select(select, scope, frame), select.order is not None)
     if select.distinct:
         base = relations.distinct(base, scope, select.span)
     if select.order is not None and select.order.limit is not None:
@@ -41,7 +41,7 @@ def limit(node: Node, scope: Scope) -> str:
     return f"CAST({sql} AS INT)"
 
 
-def pour_select(select: T.Select, scope: Scope, frame: Frame) -> Poured:
+def add_select(select: T.Select, scope: Scope, frame: Frame) -> FrameRows:
     """Add the rows of a select to a frame, before distinct and limit."""
     rows = frame if select.group is None else frame.child()
     inner, bound = read_generators(select.bindings, scope.at(rows))
@@ -59,7 +59,7 @@ def pour_select(select: T.Select, scope: Scope, frame: Frame) -> Poured:
         if select.distinct or order:
             value = inner.inside(value, select.head.span)
         frame.absorb(inner.frame)
-    return Poured(value, tuple(order))
+    return FrameRows(value, tuple(order))
 
 
 def read_generators(bindings: tuple[T.Binding, ...], scope: Scope) -> tuple[Scope, Bound]:
@@ -68,7 +68,7 @@ def read_generators(bindings: tuple[T.Binding, ...], scope: Scope) -> tuple[Scop
     for binding in bindings:
         value = scope.value(binding.domain)
         if binding.each:
-            value = relations.lift(value, scope, binding.domain.span).pour(scope.frame).value
+            value = relations.lift(value, scope, binding.domain.span).add_to(scope.frame).value
         else:
             value = scope.once(value)
         before = len(bound.conditions)

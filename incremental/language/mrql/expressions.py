@@ -181,7 +181,8 @@ def constant_argument(node: Node, at: int, scope: Scope) -> Value:
         return Scalar(v.string_literal(scope.definitions.arguments[at]), t.STRING)
     count = len(scope.definitions.arguments)
     raise node.span.error(
-        f"args[{at}]: the query has {count or 'no'} arguments, counted from 0. Pass more: Mrql(text, args=(…))."
+        f"args[{at}]: there is no such argument: {count} are passed, and the first is args[0]. "
+        "Pass more: Mrql(text, args=(…))."
     )
 
 
@@ -194,7 +195,7 @@ def translate_binding_form(node: T.IfElse | T.Let | T.Case | T.Quantified | T.La
             bound = patterns.bind(pattern, scope.once(scope.value(value)), scope)
             if bound.conditions:
                 raise pattern.span.error(
-                    "the pattern of a let takes all values. Use case for constants and constructors."
+                    "the pattern of a let has to match every value. Use case for constants and constructors."
                 )
             return scope.binding(bound.names).value(body)
         case T.Case(value=value, branches=branches):

@@ -114,7 +114,7 @@ def bind_key(group: T.GroupBy, key: Value, scope: Scope) -> Scope:
         bound = bind(group.pattern, key, scope)
         if bound.conditions:
             raise group.pattern.span.error(
-                "the pattern of a group by takes all keys. Bind names, and test them in `having`."
+                "the pattern of a group by has to match every key. Bind names, and test them in `having`."
             )
         return scope.binding(bound.names)
     pairs = [(group.key, key)]

@@ -12,7 +12,7 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, GroupedValues, Order, Poured, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import Array, FrameRows, GroupedValues, Order, RelationValue, Scalar, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
@@ -56,7 +56,7 @@ def lift(value: Value, scope: Scope, span: Span) -> RelationValue:
         case Scalar(sql, t.JSON):
             return lift(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
         case Array():
-            return RelationValue(lambda frame: Poured(explode(value, frame)), not value.bag)
+            return RelationValue(lambda frame: FrameRows(explode(value, frame)), not value.bag)
         case _:
             raise span.error(f"expected a collection, found {describe(value, scope)}. Write {{…}} around one value.")
 
@@ -69,48 +69,48 @@ def explode(array: Array, frame: Frame) -> Value:
 def keep_rows(relation: RelationValue, condition: str) -> RelationValue:
     """Return the rows of a relation, where a condition of the rows around it is true."""
 
-    def pour(frame: Frame) -> Poured:
-        poured = relation.pour(frame)
+    def add_to(frame: Frame) -> FrameRows:
+        added = relation.add_to(frame)
         frame.filter(condition)
-        return poured
+        return added
 
-    return RelationValue(pour, relation.ordered)
+    return RelationValue(add_to, relation.ordered)
 
 
 def distinct(relation: RelationValue, scope: Scope, span: Span) -> RelationValue:
     """Return the rows of a relation, each once; of a list, the rows with the keys of its order."""
 
-    def pour(frame: Frame) -> Poured:
+    def add_to(frame: Frame) -> FrameRows:
         inner = frame.child()
-        made, shown, order = list_columns(relation.pour(inner), inner, scope, span)
+        made, shown, order = list_columns(relation.add_to(inner), inner, scope, span)
         frame.add(lambda: f"(SELECT DISTINCT {shown}{inner.text()})", columns_of(made, order))
-        return Poured(made.value, order)
+        return FrameRows(made.value, order)
 
-    return RelationValue(pour, relation.ordered)
+    return RelationValue(add_to, relation.ordered)
 
 
 def first_rows(relation: RelationValue, limit: str, scope: Scope, span: Span) -> RelationValue:
     """Return the first rows of a list; ties go by all columns, as everywhere."""
 
-    def pour(frame: Frame) -> Poured:
+    def add_to(frame: Frame) -> FrameRows:
         inner = frame.child()
-        made, shown, order = list_columns(relation.pour(inner), inner, scope, span)
+        made, shown, order = list_columns(relation.add_to(inner), inner, scope, span)
         sorting = order_by_keys((*order, *(Order(column, False) for column in made.columns)))
         below = f"(SELECT {shown}"
         frame.add(
             lambda: f"(SELECT * FROM {below}{inner.text()}) ORDER BY {sorting} LIMIT {limit})",
             columns_of(made, order),
         )
-        return Poured(made.value, order)
+        return FrameRows(made.value, order)
 
-    return RelationValue(pour, True)
+    return RelationValue(add_to, True)
 
 
-def list_columns(poured: Poured, inner: Frame, scope: Scope, span: Span) -> tuple[Output, str, tuple[Order, ...]]:
+def list_columns(added: FrameRows, inner: Frame, scope: Scope, span: Span) -> tuple[Output, str, tuple[Order, ...]]:
     """Return the columns of rows and of the keys of their order: the former, the text of all, the keys."""
-    made, shown, order = output(poured.value, inner, scope, span), list[str](), list[Order]()
+    made, shown, order = output(added.value, inner, scope, span), list[str](), list[Order]()
     held = dict(zip(made.items, made.columns, strict=True))
-    for key in poured.order:
+    for key in added.order:
         name = held.get(key.sql) or inner.names.fresh("k")
         if key.sql not in held:
             shown.append(f"{inner.local(key.sql, 'k')} AS {name}")
@@ -136,10 +136,10 @@ def union(relations: Sequence[RelationValue], scope: Scope, span: Span) -> Relat
 def combine_relations(operation: str, relations: Sequence[RelationValue], scope: Scope, span: Span) -> RelationValue:
     """Return a union, an intersection or a difference of relations, whose rows get one type."""
 
-    def pour(frame: Frame) -> Poured:
+    def add_to(frame: Frame) -> FrameRows:
         inner = [frame.child() for _ in relations]
         values = [
-            scope.at(each).inside(relation.pour(each).value, span)
+            scope.at(each).inside(relation.add_to(each).value, span)
             for relation, each in zip(relations, inner, strict=True)
         ]
         same = casts.unify_values(values, scope, span, f"the sides of {operation}")
@@ -154,6 +154,6 @@ def combine_relations(operation: str, relations: Sequence[RelationValue], scope:
             return f"({f' {OPERATIONS[operation]} '.join(selects)})"
 
         frame.add(text, named)
-        return Poured(shape)
+        return FrameRows(shape)
 
-    return RelationValue(pour)
+    return RelationValue(add_to)

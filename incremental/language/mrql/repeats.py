@@ -24,7 +24,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Poured, RecordValue, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import FrameRows, RecordValue, RelationValue, Scalar, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
@@ -49,7 +49,9 @@ class RepeatLoop:
 def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[RepeatLoop, Value]:
     """Translate a repeat to a loop and the value of the whole expression. Raises QueryError."""
     if scope.elements or scope.frame.columns:
-        raise node.span.error("a repeat depends on no row around it. Define it by a name of its own, and read that.")
+        raise node.span.error(
+            "a repeat cannot read a row of a select around it. Define it by a name of its own, and read that."
+        )
     starts = loop_collections(node.start, len(node.names), scope)
     types = tuple(row_type(start, scope, node.start.span) for start in starts)
     types = widen_types(node, types, scope)
@@ -85,7 +87,7 @@ def loop_collections(node: Node, count: int, scope: Scope) -> tuple[RelationValu
 def row_type(relation: RelationValue, scope: Scope, span: Span) -> Type:
     """Return the type of a relation's rows; a row of a source is a record like any other."""
     frame = scope.frame.child()
-    found = v.type_of(scope.at(frame).inside(relation.pour(frame).value, span))
+    found = v.type_of(scope.at(frame).inside(relation.add_to(frame).value, span))
     assert found is not None
     return replace(found, positional=False) if isinstance(found, t.Record) else found
 
@@ -114,7 +116,7 @@ def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: 
 def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, computed: bool) -> RelationValue:
     """Return the rows of a step; of pairs with a flag, the first parts. computed: whether the flag may be false."""
     frame = scope.frame.child()
-    row = body.pour(frame).value
+    row = body.add_to(frame).value
     pair = isinstance(row, RecordValue) and row.names is None and len(row.parts) == 2
     if not pair or not isinstance(row, RecordValue) or v.type_of(row.parts[1]) != t.BOOL:
         return body
@@ -124,16 +126,16 @@ def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, compute
     flag = row.parts[1]
     if not (isinstance(flag, Scalar) and flag.sql == "true") and not computed:
         raise node.span.error(
-            "a flag that is computed ends a repeat by the values of its rows, which is not supported. Write true with "
-            "`limit n`, or end it by a residual: loops: {name: {key: …, residual: 1e-4}}."
+            "a repeat cannot end by a flag that its step computes from the rows. Write true as the flag, with "
+            "`limit n`, or end the repeat by a residual: loops: {name: {key: …, residual: 1e-4}}."
         )
 
-    def pour(below: Frame) -> Poured:
-        value = body.pour(below).value
+    def add_to(below: Frame) -> FrameRows:
+        value = body.add_to(below).value
         assert isinstance(value, RecordValue)
-        return Poured(value.parts[0])
+        return FrameRows(value.parts[0])
 
-    return RelationValue(pour)
+    return RelationValue(add_to)
 
 
 def from_view(name: str, type_: Type) -> RelationValue:
@@ -141,26 +143,26 @@ def from_view(name: str, type_: Type) -> RelationValue:
     columns = output_column_names(type_)
     items = type_.items if isinstance(type_, t.Record | t.Tuple) and type_.items else (type_,)
 
-    def pour(frame: Frame) -> Poured:
+    def add_to(frame: Frame) -> FrameRows:
         fresh = tuple(frame.names.fresh(column) for column in columns)
         shown = ", ".join(f"{quoted(column)} AS {new}" for column, new in zip(columns, fresh, strict=True))
         frame.add(lambda: f"(SELECT {shown} FROM {name})", fresh)
         parts = tuple(v.unpack(new, item) for new, item in zip(fresh, items, strict=True))
         if isinstance(type_, t.Record):
-            return Poured(RecordValue(type_.names, parts))
-        return Poured(RecordValue(None, parts) if isinstance(type_, t.Tuple) and type_.items else parts[0])
+            return FrameRows(RecordValue(type_.names, parts))
+        return FrameRows(RecordValue(None, parts) if isinstance(type_, t.Tuple) and type_.items else parts[0])
 
-    return RelationValue(pour)
+    return RelationValue(add_to)
 
 
 def select_loop_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> str:
     """Return the SELECT of rows as they are in a loop: cast to its type, without an order."""
 
-    def pour(frame: Frame) -> Poured:
-        inside = scope.at(frame).inside(relation.pour(frame).value, span)
-        return Poured(v.convert(inside, type_))
+    def add_to(frame: Frame) -> FrameRows:
+        inside = scope.at(frame).inside(relation.add_to(frame).value, span)
+        return FrameRows(v.convert(inside, type_))
 
-    return answer(RelationValue(pour), scope.at(scope.frame.child()), span)
+    return answer(RelationValue(add_to), scope.at(scope.frame.child()), span)
 
 
 def ending(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:

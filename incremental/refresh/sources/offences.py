@@ -93,13 +93,13 @@ def raise_offences(offences: Sequence[Offence]) -> None:
     """Read the offending rows in one job, and raise the SourceError that names them."""
     marked = [offence.rows.select(F.lit(i).alias("offence"), "row") for i, offence in enumerate(offences)]
     found = reduce(DataFrame.unionAll, marked).collect()
-    said, logged = list[str](), list[str]()
+    messages, logged = list[str](), list[str]()
     for i, offence in enumerate(offences):
         rows = [row["row"] for row in found if row["offence"] == i]
         named = (zip(offence.columns, row, strict=True) for row in rows)
         shown = [", ".join(f"{name} = {'NULL' if text is None else text}" for name, text in row) for row in named]
         if shown:
-            said.append(offence.sentence.replace("{rows}", "; ".join(f"({row})" for row in shown)))
+            messages.append(offence.sentence.replace("{rows}", "; ".join(f"({row})" for row in shown)))
             logged.append(offence.sentence.replace("{rows}", f"({', '.join(offence.columns)} = …)"))
-    if said:
-        raise SourceError("\n".join(said), "\n".join(logged))
+    if messages:
+        raise SourceError("\n".join(messages), "\n".join(logged))

@@ -76,14 +76,18 @@ class Inputs:
     def bases(self) -> Mapping[str, VersionedTable]:
         """The base tables, which no view writes, at any depth, by their path through the views."""
         nested = [(name, below.inputs.bases) for name, below in self.views.items()]
-        return dict(self.tables) | {f"{name}/{way}": table for name, found in nested for way, table in found.items()}
+        return dict(self.tables) | {
+            f"{name}/{source_path}": table for name, found in nested for source_path, table in found.items()
+        }
 
     @cached_property
     def places(self) -> Mapping[str, str]:
         """The location of each base table, looked up once."""
         nested = [(name, below.inputs.places) for name, below in self.views.items()]
         places = {name: table.place for name, table in self.tables.items()}
-        return places | {f"{name}/{way}": place for name, found in nested for way, place in found.items()}
+        return places | {
+            f"{name}/{source_path}": place for name, found in nested for source_path, place in found.items()
+        }
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
         """Return the tables of an epoch by source."""
@@ -95,7 +99,7 @@ class Inputs:
     def targets(self, versions: Mapping[str, int]) -> Targets:
         """Return the target version of every base source: the given one, or the latest."""
         bases, places, asked = self.bases, self.places, dict[str, int]()
-        tables = {places[way]: table for way, table in bases.items()}
+        tables = {places[source_path]: table for source_path, table in bases.items()}
         latest = {place: table.version() for place, table in tables.items()}
         for name, version in versions.items():
             place = self._place(name)
@@ -103,13 +107,14 @@ class Inputs:
                 raise SourceError(
                     f"source {name} is requested at two versions, {asked[place]} and {version}. Give one."
                 )
-        for way, place in places.items():
+        for source_path, place in places.items():
             last = latest[place]
             if last is None:
-                raise SourceError(no_data(way, bases[way]))
+                raise SourceError(no_data(source_path, bases[source_path]))
             if not 0 <= asked.setdefault(place, last) <= last:
                 raise SourceError(
-                    f"source {way} has no version {asked[place]}: its latest is {last}. Choose that, or an earlier one."
+                    f"source {source_path} has no version {asked[place]}: its latest is {last}. "
+                    "Choose that, or an earlier one."
                 )
         return asked
 
@@ -174,18 +179,22 @@ class Inputs:
     def find_passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
         """Return the base sources that an epoch has at later versions than requested."""
         consumed = base_versions(pins)
-        return [way for way, place in self.places.items() if consumed.get(way, 0) > targets[place]]
+        return [
+            source_path for source_path, place in self.places.items() if consumed.get(source_path, 0) > targets[place]
+        ]
 
     def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
         """Return the newest epoch of the last one's generation that ended at exactly these versions."""
-        wanted = {way: targets[place] for way, place in self.places.items()}
+        wanted = {source_path: targets[place] for source_path, place in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
             if same and base_versions(entry.intent.sources) == wanted:
                 self.check(entry.intent.sources)
                 return entry
-        current = ", ".join(f"{way} {version}" for way, version in base_versions(last.intent.sources).items())
-        asked = ", ".join(f"{way} {version}" for way, version in wanted.items())
+        current = ", ".join(
+            f"{source_path} {version}" for source_path, version in base_versions(last.intent.sources).items()
+        )
+        asked = ", ".join(f"{source_path} {version}" for source_path, version in wanted.items())
         raise SourceError(
             f"view {self.view} is at {current} and has no epoch at {asked}, which a view that reads it "
             f"requests. Request the versions of one of its epochs, or refresh {self.view} to these versions first."
@@ -201,7 +210,7 @@ class Inputs:
                 f"source {name} of view {self.view} is a view. Give the versions of what it reads "
                 f"({', '.join(self.views[name].inputs.bases)})."
             )
-        found = {way: place for way, place in places.items() if way.endswith(f"/{name}")}
+        found = {source_path: place for source_path, place in places.items() if source_path.endswith(f"/{name}")}
         if not found:
             raise SourceError(f"view {self.view} reads no source {name!r}. Choose one of: {', '.join(places)}.")
         if len(set(found.values())) > 1:

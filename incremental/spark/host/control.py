@@ -69,8 +69,8 @@ def start_host(wanted: WantedSpark) -> RunningHost:
     if there := find_host(wanted):
         return there
     check_folder(wanted.file)
-    said = wanted.file.with_suffix(".log")
-    with said.open("w") as log:
+    log_file = wanted.file.with_suffix(".log")
+    with log_file.open("w") as log:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "incremental.spark.host", str(wanted.file), "--wanted"],
             stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, start_new_session=True, cwd=_find_project(),
@@ -83,11 +83,13 @@ def start_host(wanted: WantedSpark) -> RunningHost:
         if there := find_host(wanted):
             return there
         if keeper.poll() is not None:
-            last = (said.read_text().strip().splitlines() or ["it ended without a message"])[-1]
+            last = (log_file.read_text().strip().splitlines() or ["it ended without a message"])[-1]
             raise SetupError(f"Spark host for {wanted.shown}: {last}")
         time.sleep(POLL_SECONDS)
     keeper.terminate()
-    raise SetupError(f"Spark host for {wanted.shown}: not up after {START_SECONDS:.0f} s. See {said}, and try again.")
+    raise SetupError(
+        f"Spark host for {wanted.shown}: not up after {START_SECONDS:.0f} s. See {log_file}, and try again."
+    )
 
 
 def stop_host(running: RunningHost) -> None:

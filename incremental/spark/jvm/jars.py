@@ -91,11 +91,11 @@ def jars_folder() -> Path:
 def _fetch(java: Java, package: JarPackage) -> None:
     with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as made:
         place = Path(made)
-        said = _resolve(java, place, package)
+        output = _resolve(java, place, package)
         jars = sorted((place / "ivy" / "jars").glob("*.jar"))
         if not any(jar.name.startswith(package.first) for jar in jars):
             raise SetupError(
-                f"the jars of {package.name} ({package.coordinate}) could not be downloaded: {_reason(said)}. "
+                f"the jars of {package.name} ({package.coordinate}) could not be downloaded: {_reason(output)}. "
                 f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {package.folder}."
             )
         whole = place / "jars"
@@ -128,8 +128,8 @@ def _resolve(java: Java, place: Path, package: JarPackage) -> str:
     return done.stdout + done.stderr
 
 
-def _reason(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines()]
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines()]
     for complaint in COMPLAINTS:
         for line in lines:
             if complaint in line:

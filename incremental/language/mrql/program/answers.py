@@ -8,7 +8,7 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, Order, Poured, RecordValue, RelationValue, Value
+from incremental.language.mrql.rows.values import Array, FrameRows, Order, RecordValue, RelationValue, Value
 from incremental.language.mrql.syntax.spans import Span
 
 
@@ -16,14 +16,14 @@ def answer(value: Value, scope: Scope, span: Span) -> str:
     """Return the SELECT of an answer: a relation's rows by the names of their columns, any other value as one row."""
     if isinstance(value, Array):
         array = value
-        value = RelationValue(lambda frame: Poured(v.unpack(frame.explode(array.sql, "x"), array.item)))
+        value = RelationValue(lambda frame: FrameRows(v.unpack(frame.explode(array.sql, "x"), array.item)))
     if not isinstance(value, RelationValue):
         packed = v.pack(scope.inside(value, span))
         return f"SELECT {packed} AS `value`{scope.frame.text()}"
     frame = scope.frame
-    poured = value.pour(frame)
-    row = scope.at(frame).inside(poured.value, span)
-    keys = [Order(frame.local(key.sql, "k"), key.descending) for key in poured.order]
+    added = value.add_to(frame)
+    row = scope.at(frame).inside(added.value, span)
+    keys = [Order(frame.local(key.sql, "k"), key.descending) for key in added.order]
     order = f" ORDER BY {order_by_keys(keys)}" if keys else ""
     return f"SELECT {output_columns(row)}{frame.text()}{order}"
 

@@ -26,7 +26,7 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame, FreshNames
 from incremental.language.mrql.rows.scope import DeferredExpression, Definitions, Scope
-from incremental.language.mrql.rows.values import Order, Poured, RelationValue, Value
+from incremental.language.mrql.rows.values import FrameRows, Order, RelationValue, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
@@ -187,7 +187,7 @@ class ProgramTranslation:
             return DeferredExpression(node, {})
         if inputs.is_source(node) or isinstance(node, T.Name):
             return value
-        made, shown, order = list_columns(value.pour(frame), frame, scope, node.span)
+        made, shown, order = list_columns(value.add_to(frame), frame, scope, node.span)
         table = self.names.fresh(name)
         self.common.append(f"{table} AS (SELECT {shown}{frame.text()})")
         return from_table(table, made, order, value.ordered)
@@ -197,14 +197,14 @@ def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) 
     """Return the rows of a common table; each time it is read its columns have other names."""
     held = columns_of(made, order)
 
-    def pour(frame: Frame) -> Poured:
+    def add_to(frame: Frame) -> FrameRows:
         fresh = {column: frame.names.fresh(column.strip("_").rstrip("0123456789")) for column in held}
         shown = ", ".join(f"{old} AS {new}" for old, new in fresh.items())
         frame.add(lambda: f"(SELECT {shown} FROM {table})", fresh.values())
         leaves = [fresh[column] for column in made.columns[: len(v.leaves(made.value))]]
-        return Poured(v.rebuild(made.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
+        return FrameRows(v.rebuild(made.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
 
-    return RelationValue(pour, ordered)
+    return RelationValue(add_to, ordered)
 
 
 def descendants(node: Node) -> Iterator[Node]:

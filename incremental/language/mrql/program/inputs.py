@@ -27,7 +27,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Poured, RecordValue, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import FrameRows, RecordValue, RelationValue, Scalar, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
@@ -70,7 +70,7 @@ class Tables:
         if schema is None:
             message = span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
             raise NoSchemaError(str(message), source)
-        return RelationValue(lambda frame: Poured(read(source, schema, frame)))
+        return RelationValue(lambda frame: FrameRows(read(source, schema, frame)))
 
 
 def is_source(node: Node) -> bool:
@@ -139,11 +139,11 @@ def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
 def cast_source_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> RelationValue:
     """Return rows whose columns are taken by their order, and cast."""
 
-    def pour(frame: Frame) -> Poured:
-        row = relation.pour(frame).value
-        return Poured(shape_row(row, type_, scope.at(frame), span))
+    def add_to(frame: Frame) -> FrameRows:
+        row = relation.add_to(frame).value
+        return FrameRows(shape_row(row, type_, scope.at(frame), span))
 
-    return RelationValue(pour)
+    return RelationValue(add_to)
 
 
 def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
@@ -165,11 +165,11 @@ def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, sp
     """Lines of text as rows of a type; a table that has columns already gives these."""
     names, items = parts_of(type_)
 
-    def pour(frame: Frame) -> Poured:
-        row = relation.pour(frame).value
+    def add_to(frame: Frame) -> FrameRows:
+        row = relation.add_to(frame).value
         assert isinstance(row, RecordValue)
         if len(row.parts) != 1 or v.type_of(row.parts[0]) != t.STRING or len(items) == 1:
-            return Poured(shape_row(row, type_, scope.at(frame), span))
+            return FrameRows(shape_row(row, type_, scope.at(frame), span))
         line = v.pack(row.parts[0])
         fields = frame.column(f"split({line}, {v.string_literal(escape_separator(separator))})", "fields")
         found = [
@@ -178,26 +178,26 @@ def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, sp
             if item != t.ANY
         ]
         kept = None if names is None else tuple(names[i] for i, _ in found)
-        return Poured(RecordValue(kept, tuple(value for _, value in found)))
+        return FrameRows(RecordValue(kept, tuple(value for _, value in found)))
 
-    return RelationValue(pour)
+    return RelationValue(add_to)
 
 
 def documents(relation: RelationValue, form: str) -> RelationValue:
     """Return rows of JSON or XML: a table of one column of texts is read as such, one with columns gives these."""
 
-    def pour(frame: Frame) -> Poured:
-        row = relation.pour(frame).value
+    def add_to(frame: Frame) -> FrameRows:
+        row = relation.add_to(frame).value
         assert isinstance(row, RecordValue)
         match row.parts:
             case (Scalar(sql, t.STRING),):
-                return Poured(Scalar(f"parse_json({sql})", t.JSON) if form == "json" else Scalar(sql, t.XML))
+                return FrameRows(Scalar(f"parse_json({sql})", t.JSON) if form == "json" else Scalar(sql, t.XML))
             case (Scalar(_, t.JSON) as value,) if form == "json":
-                return Poured(value)
+                return FrameRows(value)
             case _:
-                return Poured(row)
+                return FrameRows(row)
 
-    return RelationValue(pour)
+    return RelationValue(add_to)
 
 
 def escape_separator(separator: str) -> str:

@@ -142,9 +142,9 @@ class Scope:
     def collect(self, relation: RelationValue, span: Span) -> Array:
         """Return the rows of a relation as an array: a bag in order, or a list by its order."""
         frame = self.frame.child()
-        poured = relation.pour(frame)
-        value = replace(self, frame=frame, elements=frozenset[str]()).inside(poured.value, span)
-        order = tuple(v.Order(frame.local(key.sql, "k"), key.descending) for key in poured.order)
+        added = relation.add_to(frame)
+        value = replace(self, frame=frame, elements=frozenset[str]()).inside(added.value, span)
+        order = tuple(v.Order(frame.local(key.sql, "k"), key.descending) for key in added.order)
         item, sql = collecting_aggregate(value, order, frame.local(v.pack(value), v.hint(value)), self.fresh)
         array = f"coalesce((SELECT {sql}{frame.text()}), CAST(array() AS ARRAY<{t.sql_type(item)}>))"
         column = self.frame.column(self.subquery(array, span), v.hint(value, "bag"))  # no function of elements has one
@@ -163,7 +163,7 @@ def describe(value: Value, scope: Scope) -> str:
     if isinstance(value, v.Function):
         return "a function"
     if isinstance(value, RelationValue):
-        value = value.pour(scope.frame.child()).value
+        value = value.add_to(scope.frame.child()).value
         inner = describe(value, scope)
         return f"{{{inner}}}"
     if isinstance(value, GroupedValues):

@@ -5,7 +5,7 @@
 | Scalar | one expression |
 | Product | a tuple or a record, part by part; packed into a STRUCT only where a row needs it whole |
 | Array | a list or a bag inside a row |
-| Relation | rows that are not read yet; `pour` reads them into a frame |
+| Relation | rows that are not read yet; `add_to` reads them into a frame |
 | Group | after a group by: a value of each row of the group, a bag that is never built where it is only aggregated |
 | Function | a lambda |
 """
@@ -60,7 +60,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Poured:
+class FrameRows:
     """What a relation's rows are in the frame that reads them, and their order if they are a list."""
 
     value: Value
@@ -69,9 +69,9 @@ class Poured:
 
 @dataclass(frozen=True)
 class RelationValue:
-    """Rows; pour: adds them to a frame. ordered: a list, as `order by` gives it."""
+    """Rows; add_to: adds them to a frame. ordered: a list, as `order by` gives it."""
 
-    pour: Callable[[Frame], Poured]
+    add_to: Callable[[Frame], FrameRows]
     ordered: bool = False
 
 

@@ -8,8 +8,8 @@ from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import (
     Array,
+    FrameRows,
     GroupedValues,
-    Poured,
     RecordValue,
     RelationValue,
     Scalar,
@@ -69,8 +69,10 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
             return RecordValue(names, made, value.positional)
         case Array(), t.Collection(bag, item):
             return cast_array(value, bag, item, scope, span)
-        case RelationValue(pour, ordered), t.Collection(bag, item):
-            return RelationValue(lambda frame: cast_rows(pour(frame), item, scope.at(frame), span), ordered and not bag)
+        case RelationValue(add_to, ordered), t.Collection(bag, item):
+            return RelationValue(
+                lambda frame: cast_rows(add_to(frame), item, scope.at(frame), span), ordered and not bag
+            )
         case GroupedValues(), t.Collection():
             return cast(scope.inside(value, span), wanted, scope, span)
         case _:
@@ -88,9 +90,9 @@ def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) ->
     return Array(f"transform({v.pack(value)}, {element} -> {inner})", item, bag)
 
 
-def cast_rows(poured: Poured, item: Type, scope: Scope, span: Span) -> Poured:
+def cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span) -> FrameRows:
     """Return rows whose value is cast."""
-    return Poured(cast(poured.value, item, scope, span), poured.order)
+    return FrameRows(cast(added.value, item, scope, span), added.order)
 
 
 def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:

@@ -14,8 +14,8 @@ from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import (
     Array,
+    FrameRows,
     GroupedValues,
-    Poured,
     RecordValue,
     RelationValue,
     Scalar,
@@ -78,7 +78,7 @@ def in_map(array: Array, key: Value, scope: Scope, span: Span) -> Value:
 def look_up_key(relation: RelationValue, key: Value, scope: Scope, span: Span) -> Value:
     """Return the value of a key in a relation of pairs."""
     frame = scope.frame.child()
-    pair = relation.pour(frame).value
+    pair = relation.add_to(frame).value
     if not (isinstance(pair, RecordValue) and len(pair.parts) == 2):
         shown = describe(relation, scope)
         raise span.error(f"index: expected a list or a bag of pairs, found {shown}. Order it first.")
@@ -102,11 +102,11 @@ def at_position(relation: RelationValue, at: str, scope: Scope, span: Span) -> V
     if at != "0":
         return in_list(scope.collect(relation, span), at)
     frame = scope.frame.child()
-    poured = relation.pour(frame)
-    if not poured.order or any(key.descending for key in poured.order):
+    added = relation.add_to(frame)
+    if not added.order or any(key.descending for key in added.order):
         return in_list(scope.collect(relation, span), at)
-    _, sql, type_ = pack_rows(poured.value, frame, scope, span)
-    keys = [f"'k{i}', {frame.local(key.sql, 'k')}" for i, key in enumerate(poured.order)]
+    _, sql, type_ = pack_rows(added.value, frame, scope, span)
+    keys = [f"'k{i}', {frame.local(key.sql, 'k')}" for i, key in enumerate(added.order)]
     least = f"min(named_struct({', '.join(keys)}, 'v', {sql}))"
     best = share_subquery(f"{SUBQUERY}{least}{frame.text()})", scope, span)
     return v.unpack(f"if({best} IS NULL, {OUT_OF_RANGE}, {best}).v", type_)
@@ -156,9 +156,9 @@ def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) 
     return relations.lift(array, scope, span) if relation else array
 
 
-def numbers(frame: Frame, first: str, last: str, type_: Type) -> Poured:
+def numbers(frame: Frame, first: str, last: str, type_: Type) -> FrameRows:
     """Return a range of constants as rows."""
     name = frame.names.fresh("i")
     rows = f"(SELECT CAST(id AS {t.sql_type(type_)}) AS {name} FROM range({first}, {last} + 1L))"
     frame.add(lambda: rows, (name,))
-    return Poured(Scalar(name, type_), (v.Order(name, False),))
+    return FrameRows(Scalar(name, type_), (v.Order(name, False),))

@@ -13,8 +13,8 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import (
     Array,
+    FrameRows,
     GroupedValues,
-    Poured,
     RecordValue,
     RelationValue,
     Scalar,
@@ -110,8 +110,8 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
             if isinstance(inner, Array):
                 return Array(f"flatten(transform({value.sql}, {element} -> {inner.sql}))", inner.item, bag)
             return Array(f"transform({value.sql}, {element} -> {v.pack(inner)})", type_, bag)
-        case RelationValue(pour, ordered):
-            return RelationValue(lambda frame: of_poured(pour(frame), name, scope.at(frame), span), ordered)
+        case RelationValue(add_to, ordered):
+            return RelationValue(lambda frame: of_frame_rows(add_to(frame), name, scope.at(frame), span), ordered)
         case GroupedValues(inner, grouped, conditions, False):
             found = member(inner, name, scope.at(grouped.rows), span)
             return GroupedValues(found, grouped, conditions, isinstance(found, Array))
@@ -126,15 +126,15 @@ def json_path(name: str) -> str:
     return f"$.{name}"
 
 
-def of_poured(poured: Poured, name: str, scope: Scope, span: Span) -> Poured:
+def of_frame_rows(added: FrameRows, name: str, scope: Scope, span: Span) -> FrameRows:
     """Return a field of rows; where it is a collection, its elements become rows."""
-    found = member(poured.value, name, scope, span)
+    found = member(added.value, name, scope, span)
     if isinstance(found, Array):
         column = scope.frame.explode(scope.frame.local(v.pack(found), name), name)
-        return Poured(v.unpack(column, found.item), poured.order)
+        return FrameRows(v.unpack(column, found.item), added.order)
     if isinstance(found, RelationValue):
-        return Poured(found.pour(scope.frame).value, poured.order)
-    return Poured(found, poured.order)
+        return FrameRows(found.add_to(scope.frame).value, added.order)
+    return FrameRows(found, added.order)
 
 
 def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
