@@ -25,9 +25,9 @@ from incremental.lake.protocol import VersionedTable
 from incremental.language.query import QueryText
 from incremental.operations.branch import create_branch, drop_view
 from incremental.operations.declared_views import forget, readers
-from incremental.operations.maintenance import WEEK_HOURS, upkeep
 from incremental.operations.metrics import status_with_metrics, update_metrics
 from incremental.operations.rollback import Rollback
+from incremental.operations.upkeep import WEEK_HOURS, upkeep
 from incremental.operations.verify import verify
 from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog

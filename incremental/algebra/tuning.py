@@ -75,7 +75,7 @@ class Tuning:
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
     law_rows, law_values: the laws of a declared monoid are checked on this number of different values of these rows.
     small_file_bytes, small_files, deleted_share: a partition with this number of files below this size, or with a
-    greater share of deleted rows, is fragmented: maintenance compacts it.
+    greater share of deleted rows, is fragmented: upkeep compacts it.
     lock_seconds, landing_lock_seconds: the time to wait for another process that works on the same view, or lands the
     same source.
     rates: those by which the compiler estimates the costs of a refresh and of a recompute.

@@ -52,7 +52,7 @@ FAMILIES = {
     "source_lag_rows": "Rows added to and removed from a source since then, if its log records them.",
     "table_files": "Files of a table's latest version.",
     "table_bytes": "Bytes of a table's latest version.",
-    "table_fragmented_partitions": "Partitions of a table that the next maintenance would rewrite.",
+    "table_fragmented_partitions": "Partitions of a table that the next upkeep would rewrite.",
     "refresh_success": "1 if the last refresh or rollback succeeded.",
     "refresh_timestamp_seconds": "Time when the last refresh or rollback ended or failed.",
     "refresh_seconds": "Duration of the last refresh or rollback, also if it failed.",

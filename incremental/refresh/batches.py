@@ -1,11 +1,11 @@
 """Split a large change into batches of files; each batch commits as one epoch.
 
-A part is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
-version before the change, with the files of all parts so far removed and added. Between two parts a relation is thus a
-set of files, so every operator, joins above all, is as exact as between two versions. Files with one path (a file with
-another deletion vector) are in one part; a part has at least one file. Every process computes the same parts: they
-depend on the pinned versions and the number of bytes alone. Sources with small changes come first (dimensions before
-facts), equal ones by name.
+A batch is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
+version before the change, with the files of all batches so far removed and added. Between two batches a relation is
+thus a set of files, so every operator, joins above all, is as exact as between two versions. Files with one path (a
+file with another deletion vector) are in one batch; a batch has at least one file. Every process computes the same
+batches: they depend on the pinned versions and the number of bytes alone. Sources with small changes come first
+(dimensions before facts), equal ones by name. The journal stores a batch in the field `part` of an intent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
 from incremental.lake.version_diff import Difference, by_snapshots, file_difference
-from incremental.store.journal import ChangePart, Intent, Pin
+from incremental.store.journal import ChangeBatch, Intent, Pin
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class PathChange:
 
 
 class BatchTable(TableView):
-    """A table between two parts: files of the versions before and after the change, read by the later schema.
+    """A table between two batches: files of the versions before and after the change, read by the later schema.
 
-    before: the table at the beginning of the part; None for that table itself.
+    before: the table at the beginning of the batch; None for that table itself.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class BatchTable(TableView):
 
     @property
     def origin(self) -> VersionedTable:
-        """The table at the beginning of the part."""
+        """The table at the beginning of the batch."""
         return self._before or self
 
     @property
     def moved(self) -> Difference:
-        """The files that the part removes and adds."""
+        """The files that the batch removes and adds."""
         return replace(self._moved, table=self)
 
     def files(self, version: int) -> dict[Identity, File]:
-        """Return the files of the slice."""
+        """Return the files of the table."""
         return dict(self._files)
 
     def at(self, version: int) -> DataFrame:
-        """Return the rows of the slice."""
+        """Return the rows of the table."""
         return self.table.rows_of(self._moved.after, list(self._files.values()))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
@@ -87,24 +87,24 @@ class BatchTable(TableView):
         return self.table.schema(self._moved.after)
 
 
-def split_into_parts(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
-    """Return the intent of the first part if the change of its sources has more than `most` bytes, else the intent.
+def split_into_batches(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
+    """Return the intent of the first batch if the change of its sources has more than `most` bytes, else the intent.
 
-    Between two parts declared constraints may be violated, so none is relied on; the whole change is checked before the
-    first part. A change of column mapping or of the partition column is never split: a part reads all files by one
-    schema.
+    Between two batches declared constraints may be violated, so none is relied on; the whole change is checked before
+    the first batch. A change of column mapping or of the partition column is never split: a batch reads all files by
+    one schema.
     """
     pinned = [(name, tables[name], pin) for name, pin in intent.sources.items()]
     differences = {name: file_difference(table, pin.before, pin.after) for name, table, pin in pinned}
     if sum(change.bytes for change in differences.values()) <= most:
         return intent
     differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
-    first = ChangePart(1, 1, most)
-    if len(list(path_changes(differences, first))) < 2:  # a compaction alone changes no rows
+    first = ChangeBatch(1, 1, most)
+    if len(list(assign_batches(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = file_changes(tables, pins)
-    number = len(list(path_changes(found, first)))
+    number = len(list(assign_batches(found, first)))
     if number < 2 or not all(one_schema(change) for change in found.values()):
         return intent
     return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
@@ -118,57 +118,57 @@ def one_schema(change: Difference) -> bool:
     return not change.remapped and sides[0] == sides[1]
 
 
-def next_part_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
-    """Return the intent of the next part; tables: the view's own tables now."""
+def next_batch_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
+    """Return the intent of the next batch; tables: the view's own tables now."""
     assert intent.part is not None
     pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
-    part = replace(intent.part, number=intent.part.number + 1)
-    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=part)
+    batch = replace(intent.part, number=intent.part.number + 1)
+    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=batch)
 
 
-def slice_tables(
-    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], part: ChangePart | None
+def tables_of_batch(
+    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], batch: ChangeBatch | None
 ) -> Mapping[str, VersionedTable]:
-    """Return the tables of an epoch: slices if it is a part of a change, else the tables themselves."""
-    if part is None:
+    """Return the tables of an epoch: of a batch of a change, those between two batches; else the tables themselves."""
+    if batch is None:
         return tables
     found = file_changes(tables, pins)
-    assigned = list(path_changes(found, part))
-    moves = [move for moves in assigned[: part.number - 1] for move in moves], assigned[part.number - 1]
-    slices = {
-        name: slice_of(tables[name], change, *([move for move in each if move.source == name] for each in moves))
+    assigned = list(assign_batches(found, batch))
+    sides = [path for earlier in assigned[: batch.number - 1] for path in earlier], assigned[batch.number - 1]
+    between = {
+        name: table_of_batch(tables[name], change, *([path for path in side if path.source == name] for side in sides))
         for name, change in found.items()
         if not change.empty
     }
-    return {**tables, **slices}
+    return {**tables, **between}
 
 
-def slice_of(
+def table_of_batch(
     table: VersionedTable, whole: Difference, earlier: Sequence[PathChange], now: Sequence[PathChange]
 ) -> BatchTable:
-    """Return one table in a part, after the moves of earlier parts."""
+    """Return one table in a batch, after the changes of earlier batches."""
     files = {} if whole.before is None else table.files(whole.before)
     exchange(files, earlier)
     old = dict(files)
     exchange(files, now)
-    removed = tuple(file for move in now for file in move.removed)
-    added = tuple(file for move in now for file in move.added)
+    removed = tuple(file for path in now for file in path.removed)
+    added = tuple(file for path in now for file in path.added)
     before = whole.after if earlier else whole.before
     change = replace(whole, before=before, removed=removed, added=added)
     return BatchTable(table, files, BatchTable(table, old, None, change), change)
 
 
-def exchange(files: dict[Identity, File], moves: Sequence[PathChange]) -> None:
-    """Remove and add the files of some moves."""
-    for move in moves:
-        for file in move.removed:
+def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None:
+    """Remove and add the files of some changes."""
+    for change in changes:
+        for file in change.removed:
             files.pop(file.identity, None)
-        for file in move.added:
+        for file in change.added:
             files[file.identity] = file
 
 
 def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
-    """Return the change of each source over all parts, from the file lists of both versions.
+    """Return the change of each source over all batches, from the file lists of both versions.
 
     The commits are not sufficient: they give the same rows, but skip compactions, so that a file may be removed that
     was never added; and they give other files once a vacuum has removed what a compaction replaced.
@@ -176,23 +176,23 @@ def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) 
     return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
 
-def path_changes(found: Mapping[str, Difference], each: ChangePart) -> Iterator[list[PathChange]]:
-    """Yield the moves of each part, in their order."""
-    by_source = [moves(name, found[name], each.whole) for name in sorted(found)]
-    part: list[PathChange] = []
+def assign_batches(found: Mapping[str, Difference], each: ChangeBatch) -> Iterator[list[PathChange]]:
+    """Yield the changes of each batch, in their order."""
+    by_source = [path_changes(name, found[name], each.whole) for name in sorted(found)]
+    batch: list[PathChange] = []
     room = each.bytes
-    for move in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
-        if part and move.bytes > room:
-            yield part
-            part, room = [], each.bytes
-        part.append(move)
-        room -= move.bytes
-    if part:
-        yield part
+    for change in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
+        if batch and change.bytes > room:
+            yield batch
+            batch, room = [], each.bytes
+        batch.append(change)
+        room -= change.bytes
+    if batch:
+        yield batch
 
 
-def moves(name: str, change: Difference, whole: bool) -> list[PathChange]:
-    """Return the moves of one source by path, so that the files of one partition follow each other."""
+def path_changes(name: str, change: Difference, whole: bool) -> list[PathChange]:
+    """Return the changes of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
     for side, files in enumerate((change.removed, change.added)):
         for file in files:

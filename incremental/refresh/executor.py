@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import Report
-from incremental.refresh.batches import slice_tables
+from incremental.refresh.batches import tables_of_batch
 from incremental.refresh.compatibility import reason
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.incremental_refresh import Maintenance
@@ -72,7 +72,7 @@ class Executor:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
-        sources = slice_tables(whole.sources, intent.sources, intent.part)
+        sources = tables_of_batch(whole.sources, intent.sources, intent.part)
         epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import SourceError, StateError
 from incremental.lake.version_diff import file_difference
-from incremental.refresh.batches import next_part_of, split_into_parts
+from incremental.refresh.batches import next_batch_of, split_into_batches
 from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
@@ -46,7 +46,7 @@ class EpochPlan:
 
     @property
     def begins_change(self) -> bool:
-        """Whether it is the first to read its change: not a later part, and not resumed."""
+        """Whether it is the first to read its change: not a later batch, and not resumed."""
         return not self.is_resumed and (self.intent.part is None or self.intent.part.number == 1)
 
 
@@ -68,11 +68,11 @@ class Planner:
         self.inputs.check(last.intent.sources)
         return EpochPlan(self.mode_policy.of(last.intent.mode), last.intent, RESUMED)
 
-    def next_part(self, last: Entry) -> EpochPlan:
-        """Return the plan of the part after a finished one."""
+    def next_batch(self, last: Entry) -> EpochPlan:
+        """Return the plan of the batch after a finished one."""
         intent, maintenance = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
-        return EpochPlan(maintenance, next_part_of(intent, versions), maintenance.verdict, last=last)
+        return EpochPlan(maintenance, next_batch_of(intent, versions), maintenance.verdict, last=last)
 
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
@@ -104,7 +104,7 @@ class Planner:
         if new_generation and (earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk)):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
         if chunk is not None and intent.mode == Incremental.mode:
-            return replace(plan, intent=split_into_parts(intent, self.inputs.of(pins), chunk))
+            return replace(plan, intent=split_into_batches(intent, self.inputs.of(pins), chunk))
         return plan
 
     def _intent(

@@ -14,7 +14,7 @@ from incremental.refresh.compatibility import REBUILD
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
-from incremental.refresh.reporting import merge_part_reports, unchanged_report, with_resumed, with_upstream
+from incremental.refresh.reporting import merge_batch_reports, unchanged_report, with_resumed, with_upstream
 from incremental.refresh.sources.chain_lock import lock_chain
 from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
 from incremental.store.journal import Entry, Pin
@@ -58,7 +58,7 @@ class Refresh:
             reached = self.inputs.reach(targets, done, progress)
             below.close()
             report = self._refresh_to(targets, reached, progress, rebuild, chunk)
-            report = with_resumed(self._finish_parts(progress, report) or report, resumed)
+            report = with_resumed(self._finish_batches(progress, report) or report, resumed)
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
@@ -88,26 +88,26 @@ class Refresh:
         return done[folder]
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
-        """Finish an interrupted epoch, and the parts after it, unless the view is rebuilt."""
+        """Finish an interrupted epoch, and the batches after it, unless the view is rebuilt."""
         last = self._store.journal.last()
         if last is None or rebuild or last.complete:
             return None
         self._check_query(last)
         plan = self._planner.resume(last)
         resumed = None if last.report is not None else self._executor.run(plan, progress)
-        return self._finish_parts(progress, resumed)
+        return self._finish_batches(progress, resumed)
 
-    def _finish_parts(self, progress: Progress | None, begun: Report | None) -> Report | None:
-        """Run the remaining parts of the last epoch's change; return their report merged with `begun`."""
+    def _finish_batches(self, progress: Progress | None, begun: Report | None) -> Report | None:
+        """Run the remaining batches of the last epoch's change; return their report merged with `begun`."""
         report = begun
-        while (last := self._store.journal.last()) and last.report and (part := last.intent.part) and not part.last:
+        while (last := self._store.journal.last()) and last.report and (batch := last.intent.part) and not batch.last:
             if progress is not None:
-                left = last.report.seconds * (part.of - part.number)
-                progress(f"part {part.number + 1} of {part.of}, about {left:.0f} s left")
-            report = self._executor.run(self._planner.next_part(last), progress)
+                left = last.report.seconds * (batch.of - batch.number)
+                progress(f"batch {batch.number + 1} of {batch.of}, about {left:.0f} s left")
+            report = self._executor.run(self._planner.next_batch(last), progress)
         if report is None or (report is begun and report.verdict != RESUMED):
             return report
-        return merge_part_reports(self._store.journal.entries(), report)
+        return merge_batch_reports(self._store.journal.entries(), report)
 
     def _refresh_to(
         self,

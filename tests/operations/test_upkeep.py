@@ -189,7 +189,7 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(delta: DeltaSandbox)
     old = Path(view.path).parents[1] / "g1"
     assert view.maintain().generations == ()
     assert old.exists()
-    with mock.patch("incremental.operations.maintenance.seconds_since", lambda _: 169.0 * 3600):
+    with mock.patch("incremental.operations.upkeep.seconds_since", lambda _: 169.0 * 3600):
         assert view.maintain().generations == (1,)
     assert not old.exists()
     confirm(view)

@@ -10,7 +10,7 @@ import pytest
 from incremental.algebra.errors import UsageError
 from incremental.api import Delta
 from incremental.refresh import batches, incremental_refresh
-from incremental.store.journal import ChangePart
+from incremental.store.journal import ChangeBatch
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
@@ -56,8 +56,8 @@ def taken_in_parts(sandbox: Sandbox, query: str) -> None:
     report = view.refresh(chunk=size(sandbox), progress=steps.append)
     confirm(view)
     assert report.epoch == len(view.history()) > 1
-    assert f"(parts 1 to {report.epoch} of {report.epoch})" in report.sentence
-    assert [step for step in steps if step.startswith(f"part 2 of {report.epoch}, about ")]
+    assert f"(batches 1 to {report.epoch} of {report.epoch})" in report.sentence
+    assert [step for step in steps if step.startswith(f"batch 2 of {report.epoch}, about ")]
     sandbox.sql("delete from {t} where v % 10 = 3 or v < 3")
     sandbox.sql("update {t} set k = k + 1 where v % 7 = 1")
     sandbox.sql("delete from {d} where k = 4")
@@ -118,7 +118,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     assert "part" not in checked(view, chunk=size(sandbox)).sentence
     sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
-        earlier.setattr(batches, "ChangePart", partial(ChangePart, whole=True))
+        earlier.setattr(batches, "ChangeBatch", partial(ChangeBatch, whole=True))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
             view.refresh(chunk=size(sandbox))
@@ -127,7 +127,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
         if written["intent"]["part"]:
             assert written["intent"]["part"].pop("whole") and written["intent"]["part"]["of"] > 2
             path.write_text(json.dumps(written))
-    assert "(parts 1 to 6 of 6)" in checked(view).sentence
+    assert "(batches 1 to 6 of 6)" in checked(view).sentence
 
 
 def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch:
     sandbox.sql("insert into {t} values (0, 7)")
     report = view.refresh()
     confirm(view)
-    assert any("(part " in known.sentence for known in view.history()) and "(part" not in report.sentence
+    assert any("(batch " in known.sentence for known in view.history()) and "(batch" not in report.sentence
 
 
 def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
@@ -164,7 +164,7 @@ def test_rebuilding_in_parts(sandbox: MemorySandbox) -> None:
     checked(view)
     report = view.rebuild(chunk=size(sandbox))
     confirm(view)
-    assert report.generation == 2 and "(part" in report.sentence
+    assert report.generation == 2 and "(batch" in report.sentence
 
 
 def test_sources_of_the_same_size_keep_their_order(sandbox: MemorySandbox) -> None:

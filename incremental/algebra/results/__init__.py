@@ -1,1 +1,1 @@
-"""Define the reports of refreshes, landings, verification and maintenance, as plain data and JSON."""
+"""Define the reports of refreshes, landings, verification and upkeep, as plain data and JSON."""

@@ -1,4 +1,4 @@
-"""Define the status of a view and the result of its maintenance, as plain data and JSON."""
+"""Define the status of a view and the result of its upkeep, as plain data and JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VIEW = "view"  # the name of the answer's own table
 
 @dataclass(frozen=True)
 class TableUpkeep:
-    """The maintenance of one table.
+    """The upkeep of one table.
 
     work: `sorted`, `compacted` or `as it was`; partitions: the number rewritten; files: of the latest version, before
     and after; removed, freed: the number of old files removed, and their bytes; kept: the readers that keep old files.
@@ -27,7 +27,7 @@ class TableUpkeep:
 
 @dataclass(frozen=True)
 class Upkeep(Json):
-    """One maintenance run of a view.
+    """One upkeep of a view and its landed sources.
 
     tables: by name, a landed source's as `landed/<source>`, its quarantine as `quarantine/<source>`; generations: those
     whose folders were removed; entries: the number of journal entries removed; keeps: what is retained, for readers.
@@ -57,7 +57,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a table's latest version; fragmented: the partitions that the next maintenance would rewrite."""
+    """The size of a table's latest version; fragmented: the partitions that the next upkeep would rewrite."""
 
     files: int
     bytes: int

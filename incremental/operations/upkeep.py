@@ -3,7 +3,7 @@
 1. compact fragmented partitions: a state's bucket sorted by lineage key, others by Delta's OPTIMIZE; one commit a table
 2. vacuum files that no version within the retention, and no pinned version (operations/retention.py), needs
 3. remove the folders of generations superseded longer ago than the retention, and old journal entries
-Each step is one commit or a removal that can be repeated: after a crash, run maintenance again.
+Each step is one commit or a removal that can be repeated: after a crash, run it again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ METADATA = '{"deltafold": "upkeep"}'
 
 
 @dataclass(frozen=True)
-class MaintenanceRun:
-    """One maintenance of a view and its landed sources."""
+class UpkeepRun:
+    """One upkeep of a view and its landed sources."""
 
     store: Store
     maintenance: Maintenance
@@ -177,11 +177,11 @@ def upkeep(
     process works on the view.
     """
     with update_metrics(store, inputs, attempt=False), log_work("upkeep", {"view": store.view}) as work:
-        work.result = done = maintain_locked(store, mode_policy, hours, progress)
+        work.result = done = upkeep_locked(store, mode_policy, hours, progress)
     return done
 
 
-def maintain_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
+def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     if not 0 <= hours < math.inf:
@@ -197,7 +197,7 @@ def maintain_locked(store: Store, mode_policy: ModePolicy, hours: float, progres
             raise found.refuse("Rebuild the view, or restore what changed")
         Publisher(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:
-            return MaintenanceRun(store, maintenance, hours, progress).run(last)
+            return UpkeepRun(store, maintenance, hours, progress).run(last)
         except JavaError as error:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."
@@ -205,7 +205,7 @@ def maintain_locked(store: Store, mode_policy: ModePolicy, hours: float, progres
 
 
 def summarize_upkeep(done: Upkeep) -> str:
-    """Summarize a maintenance in one line."""
+    """Summarize an upkeep in one line."""
     tables = done.tables.values()
     rewritten = [name for name, table in done.tables.items() if table.partitions]
     before, after = (sum(table.files[side] for table in tables) for side in (0, 1))
