@@ -58,7 +58,7 @@ class SideInputs:
     loop: LoopState
     lowering: Lowering
     rules: PlanChanges
-    bytes_of_leaves: Callable[[Plan], int]
+    bytes_of: Callable[[Plan], int]
     checkpoints: Checkpoints
     tuning: Tuning
     _kept: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])

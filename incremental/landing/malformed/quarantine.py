@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never, cast
+from typing import Any, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -65,14 +65,9 @@ class Quarantine:
         limit = self.files.quarantine_limit
         if total > limit:
             return f"more than the {limit:,} rows that its quarantine may hold would be in it"
-        match self.files.format:
-            case "json":
-                several = not malformed.where(F.ltrim("row").startswith("[")).isEmpty()
-                return "a line with several rows is not quarantined" if several else ""
-            case "csv" | "xml" | "text" | "parquet" | "orc" | "binary":
-                return ""
-            case _:
-                assert_never(self.files.format)
+        if self.files.format == "json" and not malformed.where(F.ltrim("row").startswith("[")).isEmpty():
+            return "a line with several rows is not quarantined"
+        return ""
 
     def replace(
         self, records: FileReader, malformed: DataFrame, partitions: Sequence[Partition], condition: str
