@@ -77,7 +77,7 @@ def test_a_name_that_leads_elsewhere(delta: DeltaSandbox, database: str) -> None
     assert checked(renamed.view("v", QUERY)).verdict == "applied"
     sql(f"create table {database}.t (k int, v int) using delta")
     with pytest.raises(
-        SourceError, match=rf"source t at spark_catalog\.{database}\.t is not the table .* its name now refers"
+        SourceError, match=rf"source t at spark_catalog\.{database}\.t was replaced .* its name now refers"
     ):
         view.refresh()
     view.rebuild()
