@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from incremental.algebra.errors import DeltafoldError
-from pipelines.catalogue import open, start
+from pipelines import catalogue
 from pipelines.declaration.reading import DeclarationError
 from pipelines.pipeline import Pipeline
 
@@ -24,7 +24,7 @@ def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | Non
     opened: as of `open`.
     state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed) or up to date.
     """
-    warehouse, view = open(pipeline, spark, opened)
+    warehouse, view = catalogue.open(pipeline, spark, opened)
     # the quarantine also of landed sources that the query does not read
     status = replace(view.status(), quarantined=warehouse.quarantined())
     word = "up to date" if status.current else "behind"
@@ -44,7 +44,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
     if isinstance(pipeline, Exception):
         return {"name": name, "state": "invalid declaration", "problem": str(pipeline)}
     try:
-        return {"name": name} | pipeline_state(pipeline, start(pipeline, brief=True), opened)
+        return {"name": name} | pipeline_state(pipeline, catalogue.start(pipeline, brief=True), opened)
     except DeltafoldError as error:
         return {"name": name, "state": "failing", "problem": str(error)}
 

@@ -46,8 +46,8 @@ class CostRates:
         """Raise ValueError for a value that is not a number, or by which nothing could be divided."""
         for each in fields(self):
             check_number("CostRates", each.name, getattr(self, each.name), 0)
-        for name in ("scan_bytes", "operator_bytes"):
-            check_number("CostRates", name, getattr(self, name), 1)
+        if not (self.scan_bytes and self.operator_bytes):
+            raise ValueError("CostRates.scan_bytes and operator_bytes cannot be 0. Give the bytes of a second.")
 
 
 @dataclass(frozen=True)

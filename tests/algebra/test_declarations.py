@@ -49,7 +49,7 @@ def test_an_unknown_format() -> None:
         ("ignoreCorruptFiles", "every file"),
         ("delimeter", "Spark's reader of csv files has no option `delimeter`. Write `delimiter`\\.$"),
         ("allowComments", "has no option `allowComments`. Write"),
-        ("xyzzy", "no option `xyzzy`: Remove it, or look its name up in Spark's docs"),
+        ("xyzzy", "no option `xyzzy`. Remove it, or look its name up in Spark's docs"),
     ],
 )
 def test_options_that_a_source_cannot_have(option: str, because: str) -> None:

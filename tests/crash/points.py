@@ -20,9 +20,9 @@ import incremental
 
 LIBRARY = Path(incremental.__file__ or "").parent
 ROOMS = (
-    "lake.delta_log",
+    "lake.log.delta_log",
     "lake.delta_table",
-    "lake.direct_commit",
+    "lake.log.direct_commit",
     "lake.durable",
     "lake.sql_view",
     "store.journal",
@@ -38,7 +38,7 @@ ROOMS = (
 EXEMPT = {
     "lake.durable:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
     "lake.durable:write_durably",  # each function that calls it is a point
-    "lake.delta_log:latest_snapshot",  # `update` of a Delta log reads it
+    "lake.log.delta_log:latest_snapshot",  # `update` of a Delta log reads it
 }
 CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",

@@ -62,7 +62,7 @@ def test_the_writes_we_know_of_are_found() -> None:
     """Protects from a search that finds nothing, which would make every crash test pass."""
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
-    known |= {"lake.direct_commit:DirectCommit.write_files", "lake.direct_commit:DirectCommit.finish"}
+    known |= {"lake.log.direct_commit:DirectCommit.write_files", "lake.log.direct_commit:DirectCommit.finish"}
     known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
     known |= {
         "store.journal:Journal._write",

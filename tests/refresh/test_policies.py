@@ -7,10 +7,11 @@ import re
 import pytest
 
 from incremental.algebra.errors import DeltafoldError, RefusedError
-from incremental.compiler import cost
+from incremental.algebra.tuning import CostRates
 from incremental.refresh import incremental_refresh, mode
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
+DEAR_OPERATORS = CostRates(operator_bytes=1e-3)
 REFUSED = "select k, explode(sequence(v, (select max(v) from t))) n from t"
 
 
@@ -43,7 +44,7 @@ def test_auto_recomputes_and_says_so(sandbox: MemorySandbox) -> None:
     assert rows(view) == sorted([*((1, n) for n in range(1, 10)), (1, 9)])
 
 
-def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox) -> None:
     """Explain says beforehand what the report says afterwards; another mode is another generation."""
     sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
     view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
@@ -52,18 +53,17 @@ def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox, monkeypatch: pytest
     report = checked(view)
     assert report.verdict == "recomputed" and set(report.expected) == {"incremental", "recompute"}
     assert "policy auto: estimated refresh" in report.sentence
-    with monkeypatch.context() as large:
-        large.setattr(cost, "OPERATOR_BYTES", 1e-3)  # as if the data were so large that reading it took hours
-        sandbox.sql("insert into {t} values (1, 10)")
-        assert view.verdict == "incremental"
-        report = checked(view)
-        assert (report.verdict, report.generation, report.epoch) == ("rebuilt", 2, 1)
-        sandbox.sql("delete from {t} where v = 3")
-        report = checked(view)
-        assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
-        sandbox.sql("optimize {t}")
-        assert checked(view).verdict == "nothing to do"
-    monkeypatch.setattr(cost, "REWRITE_SECONDS", 1e6)
+    sandbox.tune(rates=DEAR_OPERATORS)  # as if the data were so large that reading it took hours
+    sandbox.sql("insert into {t} values (1, 10)")
+    assert view.verdict == "incremental"
+    report = checked(view)
+    assert (report.verdict, report.generation, report.epoch) == ("rebuilt", 2, 1)
+    sandbox.sql("delete from {t} where v = 3")
+    report = checked(view)
+    assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
+    sandbox.sql("optimize {t}")
+    assert checked(view).verdict == "nothing to do"
+    sandbox.tune(rates=CostRates(rewrite_seconds=1e6))
     sandbox.sql("delete from {t} where v = 4")
     report = checked(view)
     assert (report.verdict, report.generation) == ("recomputed", 3)
@@ -71,11 +71,11 @@ def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox, monkeypatch: pytest
     assert checked(view).verdict == "nothing to do"
 
 
-def test_a_first_load_tells_what_recomputing_takes(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_load_tells_what_recomputing_takes(sandbox: MemorySandbox) -> None:
     """A recompute that was never timed counted as dear as estimated, though the whole query had run in seconds."""
     sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
     view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
-    monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
+    sandbox.tune(rates=DEAR_OPERATORS)
     load = checked(view)
     assert load.paths != {"view": "recompute"} and load.expected["recompute"] > 1000
     sandbox.sql("insert into {t} values (1, 10)")
@@ -86,7 +86,7 @@ def test_auto_tries_a_recompute_once(sandbox: MemorySandbox, monkeypatch: pytest
     """A mode that is thought dearer than it is would never be timed, and never taken, however slow the other is."""
     sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
     view = sandbox.view("select k % 3 m, sum(v) s from t group by k % 3", policy="auto")
-    monkeypatch.setattr(cost, "OPERATOR_BYTES", 1e-3)
+    sandbox.tune(rates=DEAR_OPERATORS)
     monkeypatch.setattr(mode, "first_load_ratios", lambda *_: [])
     assert checked(view).generation == 1
     sandbox.sql("insert into {t} values (1, 10)")
@@ -104,11 +104,12 @@ def test_auto_resumes_in_the_mode_it_began_with(sandbox: MemorySandbox, monkeypa
     view = sandbox.view("select k, sum(v) s from t group by k", policy="auto")
     checked(view)
     sandbox.sql("insert into {t} values (1, 10)")
+    sandbox.tune(rates=DEAR_OPERATORS)
     with monkeypatch.context() as crash:
-        crash.setattr(cost, "OPERATOR_BYTES", 1e-3)
         crash.setattr(incremental_refresh.Incremental, "run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()
+    sandbox.tune(rates=CostRates())
     assert rows(view) == [(k, k) for k in range(9)]
     report = view.refresh()
     assert (report.verdict, report.generation) == ("resumed", 2)
