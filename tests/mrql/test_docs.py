@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
-from tests.mrql.comparing import difference
 from tests.mrql.examples import TABLES
 from tests.mrql.local import local
-from tests.mrql.reference import Reference
+from tests.mrql.oracle.comparing import difference
+from tests.mrql.oracle.reference import Reference
 from tests.mrql.test_examples import plain_row
 from tests.spark.machine import PROJECT
 

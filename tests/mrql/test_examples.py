@@ -14,10 +14,11 @@ from pyspark.sql import Row as SparkRow
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
-from tests.mrql.comparing import difference
 from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES
 from tests.mrql.local import local
-from tests.mrql.reference import Reference, Row
+from tests.mrql.oracle.comparing import difference
+from tests.mrql.oracle.reference import Reference
+from tests.mrql.oracle.values import Row
 from tests.sandbox import MemorySandbox, confirm
 
 SAMPLE = 32  # one example in so many is a view in `make test`, and all of the papers'; the others at night

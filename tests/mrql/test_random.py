@@ -12,10 +12,11 @@ from incremental.algebra.errors import QueryError
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
-from tests.mrql.comparing import difference
 from tests.mrql.generator import TABLES, Generator, table_rows
 from tests.mrql.local import local
-from tests.mrql.reference import Reference, Row
+from tests.mrql.oracle.comparing import difference
+from tests.mrql.oracle.reference import Reference
+from tests.mrql.oracle.values import Row
 from tests.sandbox import MemorySandbox, confirm
 
 BATCH, VIEWS = 12, 2

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tests.mrql.reference import Bag, Tagged, Xml, ordered
+from tests.mrql.oracle.values import Bag, Tagged, Xml, ordered
 
 
 def plain(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Tests of pipeline.yaml: what it may declare, and the error for each mistake."""
