@@ -20,8 +20,8 @@ from pipelines.commands import orchestrator
 from pipelines.commands.orchestrator import Landed, Refreshed, Verified
 from tests.assets import sales
 from tests.assets.shown import built, outdated
+from tests.pipelines.commands.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, PretendedView, pretend
 from tests.pipelines.declared import PARTITIONED, write
-from tests.pipelines.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, PretendedView, pretend
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 

@@ -16,8 +16,8 @@ from assets import factory, keys, locations, partitions
 from assets.resources import SparkResource
 from pipelines import catalogue
 from tests.assets import sales
+from tests.pipelines.commands.pretended import REPORT
 from tests.pipelines.declared import MINIMAL, write
-from tests.pipelines.pretended import REPORT
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 

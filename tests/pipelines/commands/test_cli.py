@@ -8,28 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from incremental.algebra import errors
 from incremental.algebra.recipe import Recipe
 from incremental.store.journal import Intent, Journal
-from pipelines import catalogue, cli
+from pipelines import catalogue
 from pipelines.commands import exit_codes
-from tests.pipelines.declared import MINIMAL, PARTITIONED, write
-from tests.pipelines.pretended import ADDRESS, DIFFERENT, REPORT, PretendedView, Row, pretend
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedView:
-    folder = tmp_path / "pipelines"  # the warehouse lies beside it
-    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(folder))
-    shops = "  shops: {delta: shops, invariant: true}\n"
-    write(folder, "shop", PARTITIONED + shops + "partitions: {kind: daily, start: 2024-01-01}\n")
-    return pretend(monkeypatch)
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.app, arguments)
+from tests.pipelines.commands.calling import call
+from tests.pipelines.commands.pretended import ADDRESS, DIFFERENT, REPORT, PretendedView, Row
+from tests.pipelines.declared import MINIMAL, write
 
 
 def facts(*arguments: str) -> Any:
@@ -96,65 +82,10 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     assert refused.exit_code == exit_codes.USAGE and "did you mean `sales`?" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "reason"),
-    [
-        ("2024-06-01", "2024-05-01", "2024-05-01 is before 2024-06-01. Exchange --from and --to"),
-        ("2024-07-01", "2024-07-31", "no source has a partition from 2024-07-01 to 2024-07-31"),
-        ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
-    ],
-)
-def test_a_range_that_cannot_be(world: PretendedView, first: str, last: str, reason: str) -> None:
-    result = call("backfill", "shop", "--from", first, "--to", last)
-    assert result.exit_code == exit_codes.USAGE and reason in result.stderr
-    assert world.asked == []
-
-
-@pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
-def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: PretendedView, value: str) -> None:
-    assert call("run", "shop", "--partition", value).exit_code == exit_codes.USAGE
-    assert world.asked == []
-
-
 def test_run_as_json(world: PretendedView) -> None:
     told = facts("run", "shop")
     assert told["landings"][0]["landed"] == ["2024-05-01", "2024-05-02"]
     assert told["report"]["epoch"] == 3
-
-
-REFUSAL = errors.Refusal("window(rank)", "ranks need the whole partition", "use policy: auto")
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (errors.RefusedError((REFUSAL,)), 3),
-        (errors.ChangedQueryError("the query has changed. Rebuild it"), 3),
-        (errors.SourceError("sales.csv, line 3: not a number"), 4),
-        (errors.StateError("the state was removed"), 4),
-        (errors.BusyError("another process refreshes shop"), 5),
-        (errors.QueryError("there is no column amuont"), 2),
-        (errors.DeltafoldError("something else"), 70),
-    ],
-)
-def test_errors_are_one_sentence_and_an_exit_code(world: PretendedView, error: Exception, code: int) -> None:
-    world.fails = error
-    result = call("run", "shop")
-    assert result.exit_code == code
-    assert result.stderr.splitlines()[-1] == str(error)
-    assert "Traceback" not in result.output
-
-
-def test_what_nobody_expected(world: PretendedView) -> None:
-    world.fails = ZeroDivisionError("division by zero\nsecond line")
-    result = call("run", "shop")
-    assert result.exit_code == exit_codes.UNEXPECTED
-    assert (
-        result.stderr.splitlines()[-1]
-        == "Unexpected ZeroDivisionError: division by zero (--debug prints the traceback)"
-    )
-    assert "Traceback" not in result.output
-    assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
 
 
 def test_verify_says_equal_by_its_exit_code(world: PretendedView) -> None:
@@ -277,25 +208,6 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     assert call("path", "shop").stderr.endswith("has lost the columns of the answer. Refresh it to restore them.\n")
     journal.record(Recipe("f", columns=(("a b", "int"),)))
     assert facts("path", "shop") == told
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["runn"],
-        ["run"],
-        ["run", "nope"],
-        ["run", "../etc"],
-        ["run", "shop", "--partition", "x", "--no-land"],
-        ["run", "shop", "--chunk", "much"],
-        ["backfill", "shop", "--from", "2024-05-01"],
-    ],
-)
-def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
-    result = call(*arguments)
-    assert result.exit_code == exit_codes.USAGE
-    assert "\x1b" not in result.output
 
 
 def test_spark_starts_briefly_for_little_work(world: PretendedView, monkeypatch: pytest.MonkeyPatch) -> None:

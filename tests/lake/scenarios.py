@@ -1,0 +1,300 @@
+"""The operations that are done to a table of both lakes."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType
+
+from incremental.algebra.errors import SourceError
+from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.lake.commit_tag import Mark
+from incremental.lake.memory.lake import MemoryLake, MemoryTable
+from incremental.lake.protocol import Clause, Lake, Table
+from incremental.lake.version_diff import file_difference
+from incremental.spark.catalyst import JavaError
+
+Rows = list[tuple[Any, ...]]
+SCHEMA = f"{BUCKET} int, k int, v bigint"
+
+
+CHANGE = [
+    Clause("delete", "u.v < 0", {}),
+    Clause("update", "u.v > 0", {"`v`": "t.v + u.v"}),
+    Clause("insert", "u.v > 0", {BUCKET: "u.__bucket", "`k`": "u.k", "`v`": "u.v"}),
+]
+
+
+SAME = f"t.{BUCKET} = u.{BUCKET} AND t.k <=> u.k"
+
+
+class Scenario:
+    """Operations on tables of one lake, and what they show."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, folder: Path) -> None:
+        self.spark, self.lake, self.folder = spark, lake, folder
+        self.shown: list[tuple[str, object]] = []
+
+    def table(self, name: str = "t") -> Table:
+        return self.lake.table(self.spark, str(self.folder / name))
+
+    def rows(self, *rows: tuple[Any, ...], schema: str = SCHEMA) -> DataFrame:
+        return self.spark.createDataFrame([*rows], schema).coalesce(1)
+
+    def note(self, what: str, shown: object) -> None:
+        self.shown.append((what, shown))
+
+    def do(self, what: str, operation: Callable[[Table], object], name: str = "t") -> None:
+        """One operation, and what the table shows before and after it."""
+        before = self.table(name).version()
+        try:
+            operation(self.table(name))
+        except (SourceError, *JavaError) as error:
+            self.note(f"{what}: refused", type(error) is SourceError)
+        self.note(what, state(self.table(name), before))
+
+
+def mark(epoch: int, application: str = "a") -> Mark:
+    return Mark(application, epoch, f"epoch {epoch}")
+
+
+def own_writes(at: Scenario) -> None:
+    """What Deltafold does to its own tables."""
+    first = at.rows((0, 1, 10), (0, 2, 20), (1, 3, 30), (1, None, 40))
+    at.do("append", lambda t: t.append(first, mark(1), BUCKET))
+    at.do("append of an epoch that was written", lambda t: t.append(first, mark(1), BUCKET))
+    at.do("append for another application", lambda t: t.append(at.rows((0, 5, 50)), mark(1, "b"), BUCKET))
+    at.do("append without rows", lambda t: t.append(at.rows(), mark(2), BUCKET))
+    at.do("touch", lambda t: t.touch(mark(3)))
+    change = at.rows((0, 1, 1), (0, 2, -1), (1, 9, 90), (1, 8, -8), (1, 3, 0))
+    at.do("merge", lambda t: t.merge(change, f"t.{BUCKET} IN (0, 1) AND {SAME}", CHANGE, mark(4)))
+    at.do("merge again", lambda t: t.merge(change, SAME, CHANGE, mark(4)))
+    at.do("merge of a NULL key", lambda t: t.merge(at.rows((1, None, 2)), SAME, CHANGE, mark(5)))
+    at.do("merge without effect", lambda t: t.merge(at.rows((0, 77, 0)), SAME, CHANGE, mark(6)))
+    twice = at.rows((0, 1, 1), (0, 1, 2))
+    at.do("merge of two rows into one", lambda t: t.merge(twice, SAME, CHANGE, mark(7)))
+    half = at.rows((0, 1, 1), (0, 1, 0))
+    at.do("merge of two rows of which one is taken", lambda t: t.merge(half, SAME, CHANGE, mark(8)))
+    gone = [Clause("delete", None, {})]
+    at.do("merge that deletes a row twice", lambda t: t.merge(twice, SAME, gone, mark(9)))
+    at.do("merge that only inserts", lambda t: t.merge(at.rows((0, 6, 6), (0, 1, 1)), SAME, CHANGE, mark(10)))
+    at.do("overwrite", lambda t: t.overwrite(first, mark(11), BUCKET))
+    at.do("overwrite again", lambda t: t.overwrite(first, mark(11), BUCKET))
+    at.do("merge that takes a whole file", lambda t: t.merge(at.rows((0, 1, -1), (0, 2, -1)), SAME, CHANGE, mark(12)))
+    at.do("append of more", lambda t: t.append(at.rows((1, 4, 4), (0, 0, 0)), mark(13), BUCKET))
+    at.do("sort", lambda t: t.sort(["0", "1"], ["k"], "{}"))
+    at.do(
+        "append of another type",
+        lambda t: t.append(at.rows((0, "1", 1), schema="__bucket int, k string, v bigint"), mark(14), BUCKET),
+    )
+    at.do(
+        "append of fewer columns", lambda t: t.append(at.rows((0, 7), schema="__bucket int, k int"), mark(15), BUCKET)
+    )
+    at.do(
+        "append of another column", lambda t: t.append(at.rows((0, 7), schema="__bucket int, x int"), mark(16), BUCKET)
+    )
+    at.do("append by another partition", lambda t: t.append(first, mark(17), "k"))
+    at.do("compact one partition", lambda t: t.compact(f"{BUCKET} IN (0)"))
+    at.do("compact again", lambda t: t.compact(f"{BUCKET} IN (0)"))
+    at.do("clone", lambda t: t.clone(at.table(), 0), "clone")
+    at.do("append to the clone", lambda t: t.append(first, mark(1), BUCKET), "clone")
+
+
+def landing(at: Scenario) -> None:
+    """What lands input files, and what replaces rows of a quarantine."""
+    columns = "day string, v int"
+    days = at.rows(("a", 1), ("b", 2), (None, 3), schema=columns)
+    wrote: list[int] = []
+
+    def replaced(
+        what: str,
+        rows: DataFrame,
+        condition: str,
+        partition: str | None = "day",
+        reshape: bool = False,
+        name: str = "landed",
+    ) -> None:
+        at.do(what, lambda t: wrote.append(t.replace_where(rows, condition, "{}", partition, reshape)), name)
+
+    replaced("landed", days, "true")
+    replaced("landed a day again", at.rows(("a", 5), ("a", 6), schema=columns), "`day` IN ('a')")
+    replaced("landed a day that is empty now", at.rows(schema=columns), "`day` IN ('b') OR `day` IS NULL")
+    replaced("landed what is of another day", at.rows(("c", 5), schema=columns), "`day` IN ('a')")
+    replaced("landed all", days, "true")
+    replaced("landed another schema", at.rows((1, "x"), schema="w int, day string"), "true")
+    replaced("reshaped", at.rows((1, "x"), schema="w int, other string"), "true", "other", True)
+    replaced("landed odd names", at.rows((1,), schema="`a b` int"), "true", None, name="odd")
+    at.do("appended odd names", lambda t: t.append(at.rows((1,), schema="`a b` int"), mark(1), None), "odd too")
+    at.do("appended mapped", lambda t: t.append(at.rows((1,), schema="`a b` int"), mark(1), None, True), "mapped")
+    left_out = at.rows(("a", 1), ("b", 2), ("b", 3), schema="p string, v int")
+    replaced("quarantined", left_out, "true", None, name="quarantine")
+    replaced("quarantined again", at.rows(("b", 4), schema="p string, v int"), "p IN ('b')", None, name="quarantine")
+    replaced("cleared", at.rows(schema="p string, v int"), "p IN ('a', 'c')", None, name="quarantine")
+    at.note("rows written", wrote)
+
+
+class OtherWriter:
+    """Who writes a source: by SQL in Delta, or the memory's own methods."""
+
+    def __init__(self, at: Scenario, name: str) -> None:
+        self.at, self.name = at, name
+
+    @property
+    def _memory(self) -> MemoryTable | None:
+        lake = self.at.lake
+        return (
+            lake.written_by_others(self.at.spark, str(self.at.folder / self.name))
+            if isinstance(lake, MemoryLake)
+            else None
+        )
+
+    def write(self, frame: DataFrame) -> None:
+        if self._memory:
+            self._memory.write(frame)
+        else:
+            writer = frame.write.format("delta").mode("append").option("delta.enableDeletionVectors", "true")
+            writer.save(str(self.at.folder / self.name))
+
+    def sql(self, text: str, memory: Callable[[MemoryTable], object]) -> None:
+        if self._memory:
+            memory(self._memory)
+        else:
+            self.at.spark.sql(text.format(t=f"delta.`{self.at.folder / self.name}`")).collect()
+
+
+def other_writers(at: Scenario) -> None:
+    """What happens to a source."""
+    name = "source"
+    other = OtherWriter(at, name)
+
+    def do(text: str, memory: Callable[[MemoryTable], object]) -> None:
+        at.do(text, lambda _: other.sql(text, memory), name)
+
+    some = at.rows(*((k, 10 * k) for k in range(6)), schema="k int, v int")
+    at.do("written", lambda _: other.write(some), name)
+    at.do("written again", lambda _: other.write(at.rows((7, None), (8, 80), schema="k int, v int")), name)
+    do("delete from {t} where v = 20", lambda t: t.delete("v = 20"))
+    do("delete from {t} where false", lambda t: t.delete("false"))
+    do("update {t} set v = v + 1 where k in (1, 4)", lambda t: t.update({"v": "v + 1"}, "k in (1, 4)"))
+    do("delete from {t} where k in (1, 3)", lambda t: t.delete("k in (1, 3)"))
+    do("optimize {t}", lambda t: t.compact("true"))
+    do("optimize {t}", lambda t: t.compact("true"))
+    do("update {t} set v = v", lambda t: t.update({"v": "v"}, "true"))
+    do("delete from {t} where v > 70", lambda t: t.delete("v > 70"))
+    do("restore table {t} to version as of 2", lambda t: t.restore(2))
+    do("alter table {t} add column w string", lambda t: t.add_column("w", StringType()))
+    at.do("written wider", lambda _: other.write(at.rows((9, 9, "w"), schema="k int, v int, w string")), name)
+    do("delete from {t} where k = 9 or k = 5", lambda t: t.delete("k = 9 or k = 5"))
+    found = at.table(name)
+    at.note(
+        "over several versions",
+        [
+            weights(file_difference(found, b, a).frame(["k", "v"], True))
+            for b, a in ((1, 5), (3, 9), (5, 2), (0, found.version() or 0))
+        ],
+    )
+    at.note("once with each column", [sorted(found.schema(version).names) for version in (0, found.version() or 0)])
+    for version in (99, -1):
+        try:
+            found.at(version)
+        except SourceError as error:
+            at.note("a version that never was", str(error).replace(str(at.folder), ""))
+
+
+def folders(at: Scenario) -> None:
+    """A table is where its folder is."""
+    table = at.table("moved")
+    table.append(at.rows((1,), schema="k int"), mark(1), None)
+    table.append(at.rows((2,), schema="k int"), mark(2), None)
+    shutil.copytree(at.folder / "moved", at.folder / "copy")
+    copy = at.table("copy")
+    at.note("a copy is the same table", (copy.identity() == table.identity(), copy.commit_id(1) == table.commit_id(1)))
+    copy.append(at.rows((3,), schema="k int"), mark(3), None)
+    table.append(at.rows((4,), schema="k int"), mark(3), None)
+    at.note("and goes its own way", (bag(copy.at(2)), bag(table.at(2)), copy.commit_id(2) == table.commit_id(2)))
+    shutil.move(at.folder / "copy", at.folder / "other")
+    at.note(
+        "moved",
+        (bag(at.table("other").at(2)), at.table(f"../{at.folder.name}/other/").place == at.table("other").place),
+    )
+    known = table.identity()
+    shutil.rmtree(at.folder / "moved")
+    if not isinstance(at.lake, MemoryLake):
+        at.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    at.note("gone", at.table("moved").version())
+    at.table("moved").append(at.rows((5,), schema="k int"), mark(1), None)
+    at.note("made again", (at.table("moved").version(), at.table("moved").identity() == known))
+
+
+def vacuumed(at: Scenario) -> None:
+    """Files that no version of late has."""
+    table = at.table("vacuumed")
+    table.overwrite(at.rows((1,), schema="k int"), mark(1), None)
+    table.append(at.rows((2,), schema="k int"), mark(2), None)
+    table.overwrite(at.rows((3,), schema="k int"), mark(3), None)
+    at.note("before", (table.usage()[0], [table.needed_hours(version) == 0 for version in range(3)]))
+    table.remove_older(1)
+    at.note("after an hour", (table.usage()[0], [table.is_readable(version) for version in range(3)]))
+    table.remove_older(0)
+    at.note("at once", (table.usage()[0], [table.is_readable(version) for version in range(3)], bag(table.at(2))))
+    with pytest.raises(JavaError, match=r"FILE_NOT_EXIST|FileNotFound"):
+        table.scan(0).collect()
+
+
+def state(table: Table, before: int | None) -> dict[str, object]:
+    """What a table shows, and how it differs from an earlier version."""
+    version = table.version()
+    if version is None:
+        return {}
+    files = table.files(version).values()
+    shown: dict[str, object] = {
+        "version": version,
+        "schema": table.schema().simpleString(),
+        "rows": bag(table.at(version)),
+        "files": sorted((file.rows or 0, bool(file.identity[1])) for file in files),
+        "rows known": table.rows(version),
+        "size": (table.size()[0], table.size()[1] > 0),
+        "epochs": [table.epoch(application) for application in "ab"],
+        "partitions": sorted(map(repr, table.partitions(1 << 20))),
+        "partitioned by": (table.partition, table.partitioned_by(version)),
+        "mapped": table.mapped,
+        "whole": [table.is_readable(each) for each in (0, version, version + 1)],
+        "made": [bool(table.commit_id(each)) for each in (version, version + 1)],
+        "needed": [(hours := table.needed_hours(each)) and round(hours, 1) for each in (0, version)],
+        "used": table.usage()[0] > 0,
+    }
+    if before is not None:
+        found = table.commits(before, version)
+        shown["commits"] = found and [(rows(each.added), len(each.removed), each.compacts) for each in found]
+        change = file_difference(table, before, version)
+        columns = [name for name in table.schema(before).names if name in table.schema().names]
+        shown["insert only"] = change.insert_only
+        shown["differing files"] = [
+            rows(side) for pair in ((before, version), (version, before)) for side in table.compare(*pair)
+        ]
+        shown["change"] = weights(change.frame(columns, True)) if columns else None
+    return shown
+
+
+def rows(files: Any) -> list[int]:
+    return sorted(-1 if file.rows is None else file.rows for file in files)
+
+
+def bag(frame: DataFrame) -> Rows:
+    return sorted((tuple(row) for row in frame.select(*sorted(frame.columns)).collect()), key=repr)
+
+
+def weights(frame: DataFrame) -> list[tuple[tuple[Any, ...], int]]:
+    """Rows with their weights."""
+    found = Counter[tuple[Any, ...]]()
+    for row in frame.collect():
+        values = row.asDict()
+        weight = values.pop(WEIGHT, 1)
+        found[tuple(values[name] for name in sorted(values))] += weight
+    return sorted(((row, weight) for row, weight in found.items() if weight), key=repr)

@@ -1,0 +1,1 @@
+"""The command line, with a pretended view and for real."""

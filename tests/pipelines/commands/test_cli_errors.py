@@ -1,0 +1,84 @@
+"""The command line's errors: one sentence on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from incremental.algebra import errors
+from pipelines.commands import exit_codes
+from tests.pipelines.commands.calling import call
+from tests.pipelines.commands.pretended import PretendedView
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        ("2024-06-01", "2024-05-01", "2024-05-01 is before 2024-06-01. Exchange --from and --to"),
+        ("2024-07-01", "2024-07-31", "no source has a partition from 2024-07-01 to 2024-07-31"),
+        ("2023-01-01", "2024-07-31", "2023-01-01 is outside the pipeline's partitions"),
+    ],
+)
+def test_a_range_that_cannot_be(world: PretendedView, first: str, last: str, reason: str) -> None:
+    result = call("backfill", "shop", "--from", first, "--to", last)
+    assert result.exit_code == exit_codes.USAGE and reason in result.stderr
+    assert world.asked == []
+
+
+@pytest.mark.parametrize("value", ["../x", "2023-12-31", "x' OR '1'='1", ""])
+def test_a_partition_that_cannot_be_is_refused_before_anything_is_landed(world: PretendedView, value: str) -> None:
+    assert call("run", "shop", "--partition", value).exit_code == exit_codes.USAGE
+    assert world.asked == []
+
+
+REFUSAL = errors.Refusal("window(rank)", "ranks need the whole partition", "use policy: auto")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.RefusedError((REFUSAL,)), 3),
+        (errors.ChangedQueryError("the query has changed. Rebuild it"), 3),
+        (errors.SourceError("sales.csv, line 3: not a number"), 4),
+        (errors.StateError("the state was removed"), 4),
+        (errors.BusyError("another process refreshes shop"), 5),
+        (errors.QueryError("there is no column amuont"), 2),
+        (errors.DeltafoldError("something else"), 70),
+    ],
+)
+def test_errors_are_one_sentence_and_an_exit_code(world: PretendedView, error: Exception, code: int) -> None:
+    world.fails = error
+    result = call("run", "shop")
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[-1] == str(error)
+    assert "Traceback" not in result.output
+
+
+def test_what_nobody_expected(world: PretendedView) -> None:
+    world.fails = ZeroDivisionError("division by zero\nsecond line")
+    result = call("run", "shop")
+    assert result.exit_code == exit_codes.UNEXPECTED
+    assert (
+        result.stderr.splitlines()[-1]
+        == "Unexpected ZeroDivisionError: division by zero (--debug prints the traceback)"
+    )
+    assert "Traceback" not in result.output
+    assert "Traceback (most recent call last)" in call("--debug", "run", "shop").stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["runn"],
+        ["run"],
+        ["run", "nope"],
+        ["run", "../etc"],
+        ["run", "shop", "--partition", "x", "--no-land"],
+        ["run", "shop", "--chunk", "much"],
+        ["backfill", "shop", "--from", "2024-05-01"],
+    ],
+)
+def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == exit_codes.USAGE
+    assert "\x1b" not in result.output
