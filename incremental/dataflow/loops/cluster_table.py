@@ -24,7 +24,7 @@ from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.loops.iterated_answer import IteratedAnswer, sum_answer
-from incremental.dataflow.state_schema import Layout, Stored
+from incremental.dataflow.state_schema import Layout, StoredTable
 from incremental.lake.version_diff import Difference
 
 MARGIN = "__margin"
@@ -64,9 +64,9 @@ class ClusterTable:
         return (*self.row, STEP.name, NUMBER.name, *self.sums, MARGIN, BUCKET)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTable:
         """What others need to know of the table."""
-        return Stored(self.columns, (), "0")
+        return StoredTable(self.columns, (), "0")
 
     def answer(self, table: DataFrame) -> DataFrame:
         """Return the loop's answer of a version of the table."""

@@ -14,13 +14,14 @@ from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.loops.cluster_table import ClusterTable
 from incremental.dataflow.loops.clustering import Clustered, Clustering
 from incremental.dataflow.loops.iterated_answer import sum_answer
-from incremental.dataflow.loops.leaves import bytes_of
+from incremental.dataflow.loops.leaves import bytes_of_leaves
 from incremental.dataflow.loops.rounds import Round
 from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER
 from incremental.lake.files import needs_mapping
-from incremental.refresh.epoch import Epoch, EpochLeaves
+from incremental.refresh.epoch import Epoch
+from incremental.refresh.epoch_leaves import EpochLeaves
 from incremental.refresh.stages.iteration import IterationStage
 from incremental.refresh.stages.recursion import LoopResult
 from incremental.spark.checkpoint import Checkpoints, plan_at_once
@@ -74,7 +75,9 @@ class ClusteringStage:
             start = self._start(stored) if self.rules.has_changed(loop.init) else None
             if (found := clustering.by_references(references, change, start)) is not None:
                 return found, "changed"
-        points = clustering.points(self.rules.after(side), side.columns, bytes_of(side, self.leaves.bytes) <= most)
+        points = clustering.points(
+            self.rules.after(side), side.columns, bytes_of_leaves(side, self.leaves.bytes) <= most
+        )
         found = clustering.from_start(self._start(stored), points)
         return found or self._without_references(stored), path
 
