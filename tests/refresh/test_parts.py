@@ -65,7 +65,7 @@ def taken_in_parts(sandbox: Sandbox, query: str) -> None:
     sandbox.sql("optimize {d}")
     assert checked(view, chunk=size(sandbox)).epoch > report.epoch + 1
     sandbox.sql("insert into {t} values (2, 2)")
-    assert "part" not in checked(view, chunk=size(sandbox)).sentence
+    assert "batch" not in checked(view, chunk=size(sandbox)).sentence
     assert view.refresh(chunk=size(sandbox)).verdict == "nothing to do"
 
 
@@ -106,7 +106,7 @@ def test_what_a_compaction_wrote_is_changed_again(sandbox: MemorySandbox) -> Non
     sandbox.sql("optimize {t}")
     sandbox.sql("delete from {t} where v in (123, 134, 55)")
     sandbox.sql("update {t} set v = 1 where v = 135")
-    assert "part" in checked(view, chunk=size(sandbox)).sentence
+    assert "batch" in checked(view, chunk=size(sandbox)).sentence
 
 
 def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     view = sandbox.view(JOINED)
     checked(view)
     sandbox.sql("delete from {t} where v % 10 = 3")
-    assert "part" not in checked(view, chunk=size(sandbox)).sentence
+    assert "batch" not in checked(view, chunk=size(sandbox)).sentence
     sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
         earlier.setattr(batches, "ChangeBatch", partial(ChangeBatch, whole=True))
