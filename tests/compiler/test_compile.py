@@ -60,8 +60,8 @@ def test_passes_are_named_by_their_files() -> None:
 
 def test_these_tests_need_no_spark() -> None:
     """The compiler is pure Python: its tests on hand-made plans pass where pyspark cannot be imported."""
-    tests = [str(path) for path in Path(__file__).parent.glob("test_*.py") if path.stem != "test_passes"]
-    tests += [f"tests/algebra/test_{name}.py" for name in ("monoid_family", "plan", "canonical")]
+    tests = [str(path) for path in Path(__file__).parent.rglob("test_*.py") if path.stem != "test_passes"]
+    tests += [f"tests/algebra/{name}.py" for name in ("monoids/test_monoid_family", "test_plan", "test_canonical")]
     program = (
         "import sys, pytest\n"
         "for name in ('pyspark', 'py4j', 'delta'): sys.modules[name] = None\n"

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.api import fixpoint
-from tests.loops.model import ZSet
-from tests.loops.oracles import closure, components, distances, levels, reachable, same_generation
+from tests.loops.references.model import ZSet
+from tests.loops.references.oracles import closure, components, distances, levels, reachable, same_generation
 
 Answer = Counter[tuple[Any, ...]]
 

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
 from incremental.api import fixpoint, iterate, nearest
-from tests.loops import numeric_oracles, oracles, queries
+from tests.loops import queries
+from tests.loops.references import numeric_oracles, oracles
 from tests.night import night
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (5, 5), (6, 7), (7, 8), (8, 7), (2, 3), (None, 9), (9, None)]

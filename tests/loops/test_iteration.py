@@ -15,7 +15,8 @@ from incremental.api import Report, View, iterate
 from incremental.lake.memory.log import MemoryLog
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluate_by
-from tests.loops import numeric_oracles, queries
+from tests.loops import queries
+from tests.loops.references import numeric_oracles
 from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.loops.graphs import Graph
-from tests.loops.model import ByLevel, Linear, LoseAndGain, Squared, Step, ZSet, best, every, minus, once
-from tests.loops.oracles import closure, components, distances, levels, reachable
+from tests.loops.references.graphs import Graph
+from tests.loops.references.model import ByLevel, Linear, LoseAndGain, Squared, Step, ZSet, best, every, minus, once
+from tests.loops.references.oracles import closure, components, distances, levels, reachable
 from tests.night import night
 
 REACH = Linear(lambda row: row, lambda row, edge: edge[1])

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from incremental.api import View
 from tests.loops.cases import CASES, Case, World, rows
-from tests.loops.graphs import Graph
+from tests.loops.references.graphs import Graph
 from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 

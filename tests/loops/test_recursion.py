@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.loops import oracles, queries
+from tests.loops import queries
+from tests.loops.references import oracles
 from tests.night import sampled
 from tests.sandbox import MemorySandbox, checked, rows
 

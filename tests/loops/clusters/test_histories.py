@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from incremental.api import View, iterate, nearest
 from incremental.lake.memory.log import MemoryLog
-from tests.loops import numeric_oracles, queries
+from tests.loops import queries
+from tests.loops.references import numeric_oracles
 from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm, rows
 

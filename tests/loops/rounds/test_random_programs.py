@@ -21,7 +21,7 @@ from incremental.algebra.errors import NotConvergedError
 from incremental.algebra.plan import Keep
 from incremental.api import View, fixpoint
 from tests.loops.cases import rows
-from tests.loops.graphs import Graph
+from tests.loops.references.graphs import Graph
 from tests.loops.rounds.programs import Bag, Node, Pair, Side, random_step
 from tests.loops.test_random_loops import WAYS
 from tests.night import night, sampled

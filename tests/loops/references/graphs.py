@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.loops.model import ZSet, add
+from tests.loops.references.model import ZSet, add
 
 
 @dataclass

@@ -30,7 +30,7 @@ from incremental.language.analysis import read_query
 from incremental.language.evaluation import evaluate
 from incremental.language.query import Query
 from incremental.spark import catalyst
-from tests.algebra.bags import KINDS, MOMENTS, Kind, bags
+from tests.algebra.monoids.bags import KINDS, MOMENTS, Kind, bags
 from tests.night import sampled
 
 CASES, SEED = 30, 7

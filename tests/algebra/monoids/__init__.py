@@ -1,0 +1,1 @@
+"""Monoids: the inferred one of each aggregate, and the laws of all of them."""

@@ -1,0 +1,1 @@
+"""The passes of the compiler, each on plans made by hand."""

@@ -1,0 +1,1 @@
+"""Kinds of values and of column names through a refresh."""
