@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from incremental.algebra.plan import (
+    Aggregate,
+    Expand,
+    Filter,
+    Generate,
     Given,
+    GroupwiseOp,
     Item,
     Join,
     Loop,
     Plan,
+    Project,
     Reference,
     SourceRead,
     StateRead,
@@ -58,5 +65,7 @@ def replace_children(plan: Plan, children: tuple[Plan, ...]) -> Plan:
             return replace(plan, left=children[0], right=children[1])
         case Loop():
             return replace(plan, init=children[0], step=children[1])
-        case _:
+        case Project() | Filter() | Generate() | Expand() | Aggregate() | GroupwiseOp():
             return replace(plan, child=children[0])
+        case _:
+            assert_never(plan)

@@ -151,8 +151,10 @@ class DeltaRules:
                 return self._preserve_left(mirrored, right, left, node.columns)
             case "full":
                 terms = self._full(node, left, right)
-            case _:
+            case "left" | "single" | "semi" | "anti" | "existence":
                 return self._preserve_left(node, left, right, node.columns)
+            case _:
+                assert_never(node.kind)
         return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
 
     def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:

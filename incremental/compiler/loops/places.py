@@ -14,19 +14,26 @@ A loop stands *linearly* under operators by which each of its rows contributes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
 
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import (
+    Aggregate,
     Expand,
     Filter,
     Generate,
     Given,
+    GroupwiseOp,
     Join,
     JoinKind,
     Loop,
     Plan,
     Project,
+    SourceRead,
+    StateRead,
     Union,
+    Unsupported,
+    Values,
 )
 from incremental.algebra.traversal import replace_children, walk
 
@@ -49,8 +56,12 @@ def linear_inputs(plan: Plan) -> tuple[bool, ...]:
             return (True,) * len(plan.children)
         case Join(kind=kind):
             return LINEAR_SIDES[kind]
-        case _:
+        case Aggregate() | GroupwiseOp() | Loop() | Unsupported():
             return (False,) * len(plan.children)
+        case SourceRead() | StateRead() | Values() | Given():
+            return ()
+        case _:
+            assert_never(plan)
 
 
 def nonlinear_nodes(plan: Plan, name: str) -> Iterator[Plan]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -41,8 +42,10 @@ class Definition:
                 return repeat(start, name_columns, options.limit)
             case "converged":
                 return converge(start, name_columns, options)
-            case _:
+            case "levels" | "set":
                 return least_set(start, name_columns, options)
+            case _:
+                assert_never(options.kind)
 
 
 def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
