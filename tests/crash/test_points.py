@@ -25,16 +25,16 @@ from tests.crash.stages import STAGES
 # These make what can be made again, and write nothing of a warehouse.
 SPARK = (
     "cache",
-    "class_data_sharing",
+    "jvm.class_data_sharing",
     "doctor",
     "host.address",
     "host.control",
     "host.guests",
-    "jars",
-    "java",
+    "jvm.jars",
+    "jvm.java",
     "session",
     "session_settings",
-    "trust_store",
+    "jvm.trust_store",
 )
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points

@@ -16,9 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.tuning import Tuning
-from incremental.dataflow.pruning import pruning
+from incremental.dataflow.pruning import key_ranges, pruning
 from incremental.dataflow.pruning.intervals import find_intervals, range_of, runs, scale
-from incremental.dataflow.pruning.pruning import key_ranges
 from incremental.lake import delta_table
 from tests.night import every, night
 from tests.sandbox import DeltaSandbox, checked
