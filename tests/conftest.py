@@ -22,6 +22,14 @@ BRIEF = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
 }
+# On a few rows, compiling a plan costs more than running it, and so does exchanging rows between two partitions.
+# Tests of whole processes, and those of the night, compile and exchange.
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py looks for it
 # The second compiler costs a third of the time of a Java that plans ever new queries, and gains less; without it Java
 # reserves too little memory for code, drops what it compiled and compiles it again; parallel collection gains nothing.
@@ -60,8 +68,8 @@ def spark(long: bool) -> Iterator[SparkSession]:
     from incremental.spark.session import start
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false", **BRIEF, **SECRET}
-    if not long:  # compiling each plan costs more than running it on a few rows; tests of whole processes compile
-        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    if not long:
+        settings |= SMALL
     session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
     yield session
     session.stop()

@@ -111,7 +111,13 @@ def option(value: J) -> J | None:
 
 def kind(node: J) -> str:
     """Return the class name of a plan node or an expression (`Filter`, `AttributeReference`)."""
-    return str(node.getClass().getSimpleName())
+    return str(_simple_name(node._gateway_client)(node, ""))
+
+
+@lru_cache(maxsize=2)
+def _simple_name(client: J) -> J:
+    """Return the method that names an object's class in one call, where `getClass` makes an object more to release."""
+    return Package(JavaClass("org.apache.commons.lang3.ClassUtils", client)).getSimpleName
 
 
 def catalyst(spark: SparkSession) -> Package:

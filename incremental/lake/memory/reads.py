@@ -146,7 +146,7 @@ class MemoryReads:
 
     def scan(self, version: int) -> DataFrame:
         """Return the same rows, checkpointed: Spark folds expressions over a LocalRelation while it optimises."""
-        return self.at(version).localCheckpoint(eager=False)
+        return self.at(version).coalesce(1).localCheckpoint(eager=False)
 
     def _recorded_version(self, version: int) -> Version:
         latest = self.log.head(self.folder)
