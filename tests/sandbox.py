@@ -25,6 +25,7 @@ from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake, MemoryTable
 from incremental.lake.protocol import Lake, Table
 from incremental.spark import catalyst
+from tests.local_rows import local
 from tests.properties.comparing import difference, types
 
 INSERT = re.compile(r"insert into \{(\w+)\} (?:\(([^)]*)\) )?((?:values|select|with)\b.+)", re.DOTALL)
@@ -76,8 +77,8 @@ class Sandbox(ABC):
         self.warehouse.source(name, Delta(self.path(name), invariant=invariant))
 
     def insert(self, name: str, schema: str, rows: Sequence[Any], mode: str = "append") -> None:
-        """Write rows, as one file."""
-        self.write(name, self.spark.createDataFrame(list(rows), schema).coalesce(1), mode)
+        """Write rows."""
+        self.write(name, local(self.spark, rows, schema), mode)
 
     def sources(self, tables: Mapping[str, tuple[str, Sequence[Any]]]) -> Self:
         """Create tables of a schema and rows each, and declare them."""
@@ -100,7 +101,7 @@ class Sandbox(ABC):
             match verb:
                 case "insert":
                     schema = self.table(name).schema()
-                    self.write(name, self.spark.createDataFrame(what, schema).coalesce(1))
+                    self.write(name, local(self.spark, what, schema))
                 case "delete":
                     self.sql(f"delete from {{{name}}} where {what}")
                 case "copy":
@@ -113,7 +114,10 @@ class Sandbox(ABC):
 
     @abstractmethod
     def write(self, name: str, frame: DataFrame, mode: str = "append", partition: str | None = None) -> None:
-        """Write a frame to an external table; mode `reshape`: overwrite it with other columns or another partition."""
+        """Write a frame to an external table, as one file of each partition.
+
+        mode `reshape`: overwrite it with other columns or another partition.
+        """
 
     @abstractmethod
     def sql(self, text: str, **paths: str) -> None:
@@ -143,7 +147,11 @@ class DeltaSandbox(Sandbox):
     lake = DELTA
 
     def write(self, name: str, frame: DataFrame, mode: str = "append", partition: str | None = None) -> None:
-        writer = frame.write.format("delta").option("delta.enableDeletionVectors", str(self.deletion_vectors).lower())
+        writer = (
+            frame.coalesce(1)
+            .write.format("delta")
+            .option("delta.enableDeletionVectors", str(self.deletion_vectors).lower())
+        )
         if mode == "reshape":
             writer, mode = writer.option("overwriteSchema", "true"), "overwrite"
         if partition is not None:

@@ -17,7 +17,7 @@ class Writer:
     name: str
 
     def write(self, rows: DataFrame, mode: str) -> None:
-        self.sandbox.write(self.name, rows.coalesce(1), mode)
+        self.sandbox.write(self.name, rows, mode)
 
     def update(self, values: dict[str, str], where: str) -> None:
         self._sql(f"update {{t}} set {assignments(values)} where {where}")

@@ -20,6 +20,7 @@ from incremental.api import Delta, Files, Policy, View, Warehouse
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake
 from incremental.store.journal import Journal
+from tests.local_rows import local
 from tests.sandbox import sandbox_of
 
 Rows = Counter[tuple[object, ...]]
@@ -169,8 +170,8 @@ class CrashSandbox:
         corrected = {"v": f"if(id % 9 = {number}, v + 100, v)", "q": f"if(id % 9 = {number}, 1, q)"}
         rows = [(500, 9, 7, 1), (501, None, 2, 1), (1, number % 5, 3, 1), (1, 6, 3, 1), (1, 6, 3, 1)]
         after = kept.withColumns({name: F.expr(value) for name, value in corrected.items()})
-        after = after.union(self.spark.createDataFrame(rows, SCHEMA))
-        self.sandbox.write("orders", after.coalesce(1), "overwrite")
+        after = after.union(local(self.spark, rows, SCHEMA))
+        self.sandbox.write("orders", after, "overwrite")
 
     def rewrite(self) -> None:
         """Rewrite the files with the same rows."""

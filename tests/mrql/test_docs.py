@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
+from tests.local_rows import local
 from tests.mrql.examples import TABLES
-from tests.mrql.local import local
 from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
 from tests.mrql.test_examples import plain_row
@@ -28,7 +28,7 @@ def test_there_are_programs() -> None:
 
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs(spark: SparkSession, text: str) -> None:
-    frames: dict[str, DataFrame] = {name: local(spark, schema, rows) for name, (schema, rows) in TABLES.items()}
+    frames: dict[str, DataFrame] = {name: local(spark, rows, schema) for name, (schema, rows) in TABLES.items()}
     tables: dict[str, list[Any]] = {name: [plain_row(r) for r in frame.collect()] for name, frame in frames.items()}
     query = Mrql(text)
     found = evaluate(isolate_session(spark), query, list(frames), frames.get)

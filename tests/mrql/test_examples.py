@@ -14,8 +14,8 @@ from pyspark.sql import Row as SparkRow
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
+from tests.local_rows import local
 from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES
-from tests.mrql.local import local
 from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
 from tests.mrql.oracle.values import Row
@@ -37,7 +37,7 @@ def plain_row(row: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def frames(spark: SparkSession) -> dict[str, DataFrame]:
-    return {name: local(spark, schema, rows) for name, (schema, rows) in TABLES.items()}
+    return {name: local(spark, rows, schema) for name, (schema, rows) in TABLES.items()}
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from incremental.algebra.errors import QueryError
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
 from incremental.spark.catalyst import isolate_session
+from tests.local_rows import local
 from tests.mrql.generator import TABLES, Generator, table_rows
-from tests.mrql.local import local
 from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
 from tests.mrql.oracle.values import Row
@@ -32,7 +32,7 @@ def check_batch(spark: SparkSession, seed: int) -> bool:
     """Compare one random program; False where Spark refuses it."""
     tables = table_rows(random.Random(seed))
     query = Mrql(Generator(seed).program())
-    frames = {name: local(spark, TABLES[name][0], rows) for name, rows in tables.items()}
+    frames = {name: local(spark, rows, TABLES[name][0]) for name, rows in tables.items()}
     try:
         found = evaluate(isolate_session(spark), query, list(frames), frames.get)
     except QueryError as error:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.corpus.writer import Writer
+from tests.local_rows import local
 
 SCHEMA = (
     "k int, q string, b boolean, i int, h smallint, l bigint, e decimal(12,2), v double, d date, t timestamp, "
@@ -105,7 +106,7 @@ class History:
     def __init__(self, spark: SparkSession, events: Writer, dimension: Writer, invariant: bool) -> None:
         self.spark, self.events, self.dimension, self.invariant = spark, events, dimension, invariant
         self._write(rows(1, 25), "overwrite")
-        dimension.write(spark.createDataFrame(DIMENSION_ROWS, DIMENSION_SCHEMA), "overwrite")
+        dimension.write(local(spark, DIMENSION_ROWS, DIMENSION_SCHEMA), "overwrite")
 
     def apply(self, step: Step) -> None:
         """Do one step."""
@@ -137,7 +138,7 @@ class History:
         where = r.choice(DIMENSION_WHERE)
         match r.randrange(4):
             case 0:
-                more = self.spark.createDataFrame(r.choice(DIMENSION_MORE), DIMENSION_SCHEMA)
+                more = local(self.spark, r.choice(DIMENSION_MORE), DIMENSION_SCHEMA)
                 self.dimension.write(more, "append")
             case 1:
                 self.dimension.update(r.choice(DIMENSION_SET), where)
@@ -155,4 +156,4 @@ class History:
         return text
 
     def _write(self, content: list[tuple[Any, ...]], mode: str) -> None:
-        self.events.write(self.spark.createDataFrame(content, SCHEMA), mode)
+        self.events.write(local(self.spark, content, SCHEMA), mode)

@@ -103,7 +103,7 @@ def test_second_start_is_the_same_spark_with_its_settings(spark: SparkSession) -
 
 
 def test_settings_of_the_session(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.databricks.delta.snapshotPartitions") == "2"
+    assert spark.conf.get("spark.databricks.delta.allFilesInCrc.thresholdNumFiles") == "1000"
     assert spark.sparkContext.uiWebUrl is None
     assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
     assert spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
