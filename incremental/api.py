@@ -119,13 +119,14 @@ class Warehouse:
         """
         return self._declared_for(name).landings(name).land(partitions)
 
-    def replay(self, name: str) -> Landing:
+    def replay(self, name: str, allow_loss: bool = False) -> Landing:
         """Land the partitions of a source that have rows in quarantine again, by the current schema.
 
         If the landed table has another schema, it is replaced and landed completely. A stream is landed again from its
-        beginning: what it still has replaces all landed rows. Raises SourceError as `land`.
+        beginning: what it still has replaces all landed rows; allow_loss: even if it has fewer records than were
+        landed. Raises SourceError as `land`.
         """
-        return self._declared_for(name).landings(name).replay()
+        return self._declared_for(name).landings(name).replay(allow_loss)
 
     def quarantine(self, name: str) -> DataFrame:
         """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""

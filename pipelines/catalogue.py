@@ -207,10 +207,15 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
     )
 
 
-def replay(pipeline: Pipeline, warehouse: Warehouse, source: str | None = None) -> tuple[Landing, ...]:
-    """Land quarantined rows again, of one source or of all of files, by the current schema; a stream only if named."""
+def replay(
+    pipeline: Pipeline, warehouse: Warehouse, source: str | None = None, allow_loss: bool = False
+) -> tuple[Landing, ...]:
+    """Land quarantined rows again, of one source or of all of files, by the current schema; a stream only if named.
+
+    allow_loss: a stream that has fewer records than were landed, too.
+    """
     if source:
-        return (warehouse.replay(require_landed(pipeline, source)),)
+        return (warehouse.replay(require_landed(pipeline, source), allow_loss),)
     if pipeline.streams and len(pipeline.streams) == len(pipeline.landed):
         raise DeclarationError(
             f"{pipeline.name}: a replay lands a stream from its beginning, so name it: "

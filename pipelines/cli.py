@@ -112,11 +112,14 @@ def backfill(
 def replay(
     name: Name,
     source: Annotated[str | None, typer.Option("--source", metavar="SOURCE", help="Replay this source only.")] = None,
+    allow_loss: Annotated[
+        bool, typer.Option("--allow-loss", help="Replay a stream even if it has fewer records than were landed.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Land partitions with quarantined rows again, by the current schema."""
+    """Land partitions with quarantined rows again, by the current schema; a named stream from its beginning."""
     with open_pipeline(name, brief=True) as opened:
-        landings = opened.replay(source)
+        landings = opened.replay(source, allow_loss)
     _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.replay, landings)))
 
 

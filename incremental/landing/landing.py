@@ -82,10 +82,11 @@ class Landings:
         """
         return self._land_and_log(partitions, replay=False)
 
-    def replay(self) -> Landing:
+    def replay(self, allow_loss: bool = False) -> Landing:
         """Land the partitions that have rows in quarantine again, by the schema that is declared now.
 
         Where the landed table has another schema, it takes the declared one, and all partitions are landed again.
+        allow_loss: for streams; files lose nothing.
         """
         return self._land_and_log(None, replay=True)
 

@@ -49,10 +49,10 @@ class Opened:
             self.pipeline, backfill.backfill(self.pipeline, self.warehouse, first, last, self.say)
         )
 
-    def replay(self, source: str | None) -> tuple[Landing, ...]:
+    def replay(self, source: str | None, allow_loss: bool) -> tuple[Landing, ...]:
         """Land partitions with quarantined rows again."""
         self.step("landing quarantined partitions again")
-        return self._record_landings(self.pipeline, catalogue.replay(self.pipeline, self.warehouse, source))
+        return self._record_landings(self.pipeline, catalogue.replay(self.pipeline, self.warehouse, source, allow_loss))
 
     def refresh(self, chunk: str | None, rebuild: bool = False) -> Report:
         """Refresh or rebuild the view."""

@@ -17,7 +17,7 @@ from assets.resources import SparkResource
 from incremental.api import Stream
 from incremental.lake.protocol import Lake
 from pipelines import catalogue, cli, source_objects
-from pipelines.commands import branching
+from pipelines.commands import branching, exit_codes
 from pipelines.declaration.reading import DeclarationError
 from pipelines.status import declaration_row
 from tests.pipelines.declared import write
@@ -60,7 +60,10 @@ def test_commands_land_a_stream(in_memory: Lake, home: Path, spark: SparkSession
     refused = call("replay", "clicks")
     assert (refused.exit_code, "name it: --source clicks." in refused.output) == (2, True)
     (home / "in" / "a.json").write_text('{"id":1,"page":"a"}\n')
-    (landing,) = json.loads(call("replay", "clicks", "--source", "clicks", "--json").stdout)
+    replay = ("replay", "clicks", "--source", "clicks", "--json")
+    refused = call(*replay)
+    assert (refused.exit_code, "replay it with --allow-loss" in refused.output) == (exit_codes.DATA, True)
+    (landing,) = json.loads(call(*replay, "--allow-loss").stdout)
     assert (landing["rows"], landing["quarantined"]) == (1, {})
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "behind"
     call("run", "clicks")

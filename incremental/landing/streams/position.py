@@ -84,12 +84,16 @@ class Reading:
 
         A later one, of a replay that failed, keeps its number: Delta may still know the tables at its paths.
         """
-        for found in self.path.iterdir():
-            if (name := TABLE.fullmatch(found.name)) and int(name[1]) <= landing:
-                Folder(found).remove()
+        self.remove_tables(landing)
         for other in list_readings(self.folder):
             if other.number < self.number:
                 Folder(other.path).remove()
+
+    def remove_tables(self, landing: int) -> None:
+        """Remove the tables of landings up to this one."""
+        for found in self.path.iterdir():
+            if (name := TABLE.fullmatch(found.name)) and int(name[1]) <= landing:
+                Folder(found).remove()
 
 
 def list_readings(folder: Path) -> list[Reading]:

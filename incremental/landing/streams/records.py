@@ -23,11 +23,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Stream
 from incremental.algebra.sources.streams import KAFKA, PARSED_FORMATS, ParsedFormat
 from incremental.algebra.sqltext import quoted
 from incremental.landing.formats import DEFAULTS
-from incremental.landing.malformed.parse_errors import NO_RECORD
+from incremental.landing.malformed.parse_errors import NO_RECORD, shorten
 from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE, MalformedReason
 from incremental.landing.reader import FILE
 from incremental.landing.streams.arrivals import parsing_options
@@ -215,3 +216,14 @@ class Split:
     def _stored_columns(self) -> list[Column]:
         """Return the stored columns by their declared names."""
         return [F.col(f"c{i}").alias(field.name) for i, field in enumerate(self.schema)]
+
+
+def malformed_error(name: str, split: Split, count: int, also: str = "") -> SourceError:
+    """Return the error for malformed records, which cites one of them."""
+    (first,) = split.malformed().limit(1).collect()
+    records = "record does" if count == 1 else "records do"
+    what = f"source {name} was not landed: {count:,} {records} not fit the declared schema{also}"
+    fix = "Declare `malformed: quarantine` and land again, or correct the stream or the schema and replay it."
+    offset = "" if first["line"] is None else f", offset {first['line']}"
+    shown = f"the first one in {first['file']}{offset}: {shorten(first['reason'])}, in {shorten(first['row'])}"
+    return SourceError(f"{what}, {shown}. {fix}", f"{what}. {fix}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -33,14 +33,13 @@ from incremental.lake.durable import lock, make_private
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Clause, Table
 from incremental.landing.folder import UNPARTITIONED
-from incremental.landing.malformed.parse_errors import shorten
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
 from incremental.landing.schema_checks import types
 from incremental.landing.streams.arrivals import Intake
 from incremental.landing.streams.kafka import column_fault
 from incremental.landing.streams.position import Reading, list_readings, split_mark
-from incremental.landing.streams.records import GONE, Split
+from incremental.landing.streams.records import GONE, Split, malformed_error
 from incremental.spark.checkpoint import computed_once
 from incremental.telemetry.events import log_work
 
@@ -58,7 +57,7 @@ class LandedCounts:
 
 @dataclass(frozen=True)
 class StreamLandings:
-    """Lands one stream; folder: where its position is kept."""
+    """Lands one stream; folder: where its position is kept; allow_loss: whether a replay may lose landed rows."""
 
     spark: SparkSession
     name: str
@@ -67,6 +66,7 @@ class StreamLandings:
     quarantine: Quarantine
     folder: Path
     lock_seconds: float
+    allow_loss: bool = False
 
     def land(self, partitions: Sequence[str] | None = None) -> Landing:
         """Land what has arrived since the last landing.
@@ -78,9 +78,12 @@ class StreamLandings:
             raise SourceError(f"source {self.name} is a stream, which has no partitions. Land all of it.")
         return self._land_and_log(replay=False)
 
-    def replay(self) -> Landing:
-        """Land the stream again from its beginning, by the schema that is declared now, in place of all landed rows."""
-        return self._land_and_log(replay=True)
+    def replay(self, allow_loss: bool = False) -> Landing:
+        """Land the stream again from its beginning, by the schema that is declared now, in place of all landed rows.
+
+        Raises SourceError as `land`, and, unless allow_loss, if the stream has fewer records than were landed.
+        """
+        return replace(self, allow_loss=allow_loss)._land_and_log(replay=True)
 
     def partitions(self) -> tuple[str, ...]:
         """Return no partition: a stream has none."""
@@ -177,12 +180,15 @@ class StreamLandings:
         mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
         replaced = landing == 1 and reading.number > 0 and self.table.version() is not None
         if taken is None or version is None:
-            split, rows, counted = None, self._no_rows(), LandedCounts()
+            split, counted = None, LandedCounts()
         else:
             split = Split(self.stream, self._schema, taken.at(version))
             counted = LandedCounts(*split.counts()) if split.can_fail else LandedCounts(self._rows_in(taken, version))
+        if replaced:
+            self._check_loss(reading, landing, counted)
+        if split is not None:
             self._put_apart(split, counted.malformed, mark, replaced)
-            rows = split.rows(counted.malformed == 0)
+        rows = self._no_rows() if split is None else split.rows(counted.malformed == 0)
         if replaced:
             self._replace(reading, rows, mark)
         elif split is not None and self.stream.key is not None and self.table.version() is not None:
@@ -192,6 +198,24 @@ class StreamLandings:
         reading.note(landing, self.stream.identity)
         reading.clear(landing)
         return counted
+
+    def _check_loss(self, reading: Reading, landing: int, found: LandedCounts) -> None:
+        """Raise SourceError before a replay replaces more records than the stream has now.
+
+        One that has begun goes on. With a key, the landed rows do not tell how many messages the topic had.
+        """
+        version = self.table.version()
+        begun = split_mark(self._last_mark())[0] == reading.number
+        if self.allow_loss or begun or self.stream.key is not None or version is None:
+            return
+        landed, now = self._rows_in(self.table, version) + self.quarantine.size(), found.rows + found.malformed
+        if now < landed:
+            reading.remove_tables(landing)
+            raise SourceError(
+                f"source {self.name} was not replayed: its stream has {now:,} records now, and {landed:,} were landed, "
+                f"so at least {landed - now:,} would be lost. Land it as it is, or replay it with --allow-loss "
+                "(allow_loss=True), which replaces them all the same."
+            )
 
     def _replace(self, reading: Reading, rows: DataFrame, mark: Mark) -> None:
         """Replace all rows of the landed table. From the first commit on the new reading counts; readers see old rows
@@ -217,25 +241,15 @@ class StreamLandings:
         if not count or (table.version() is not None and (table.epoch(mark.application) or 0) >= mark.epoch):
             return
         if self.stream.malformed == "fail":
-            raise self._malformed_error(split, count)
+            raise malformed_error(self.name, split, count)
         held, limit = 0 if replaced else self.quarantine.size(), self.stream.quarantine_limit
         if held + count > limit:
-            raise self._malformed_error(
-                split, count, f", and more than the {limit:,} rows that its quarantine may hold"
+            raise malformed_error(
+                self.name, split, count, f", and more than the {limit:,} rows that its quarantine may hold"
             )
         partition, now = F.lit(UNPARTITIONED).alias("partition"), F.current_timestamp().alias("quarantined_at")
         records = split.malformed().select(partition, "*", now)
         self.quarantine.add(records, mark, replaced)
-
-    def _malformed_error(self, split: Split, count: int, also: str = "") -> SourceError:
-        """Return the error for malformed records, which cites one of them."""
-        (first,) = split.malformed().limit(1).collect()
-        records = "record does" if count == 1 else "records do"
-        what = f"source {self.name} was not landed: {count:,} {records} not fit the declared schema{also}"
-        fix = "Declare `malformed: quarantine` and land again, or correct the stream or the schema and replay it."
-        offset = "" if first["line"] is None else f", offset {first['line']}"
-        shown = f"the first one in {first['file']}{offset}: {shorten(first['reason'])}, in {shorten(first['row'])}"
-        return SourceError(f"{what}, {shown}. {fix}", f"{what}. {fix}")
 
     def _rows_in(self, taken: Table, version: int) -> int:
         """Return the number of rows of a version, from its log where that has it."""

@@ -80,8 +80,8 @@ class PretendedView:
         self.asked.append((name, partitions))
         return Landing(name, 1, ("2024-05-01", "2024-05-02"), ("2024-05-03",), (), 1200, 1.25)
 
-    def replay(self, name: str) -> Landing:
-        self.asked.append(("replay", name))
+    def replay(self, name: str, allow_loss: bool = False) -> Landing:
+        self.asked.append(("replay", name, allow_loss) if allow_loss else ("replay", name))
         landed = ("2024-05-01", "2024-05-02") if self.held else ()
         return Landing(name, 1, landed, (), (), 600 * len(landed), 1.25, self.held)
 

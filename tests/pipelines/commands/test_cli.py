@@ -75,6 +75,10 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     landed = "sales: 2 partitions landed, 1,200 rows, 7 malformed rows left out, 12 rows in quarantine (1.2 s)\n"
     assert call("replay", "shop").stdout == call("replay", "shop", "--source", "sales").stdout == landed
     assert world.asked == [("replay", "sales")] * 2
+    call("replay", "shop", "--allow-loss")
+    assert world.asked.pop() == ("replay", "sales")  # files lose nothing
+    call("replay", "shop", "--source", "sales", "--allow-loss")
+    assert world.asked.pop() == ("replay", "sales", True)
     assert facts("replay", "shop")[0]["quarantined"] == {"2024-05-01": 3, "2024-05-02": 4, "2024-05-04": 5}
     world.held = {}
     assert call("replay", "shop").stdout == "sales: no rows in quarantine\n"
