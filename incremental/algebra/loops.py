@@ -92,6 +92,16 @@ class LoopState:
     replayed: str = ""
 
     @property
+    def points(self) -> str | None:
+        """The table that has the points of k-means beside the loop's own; None if there is none."""
+        return f"{self.name}_points" if self.clusters is not None else None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables of the stage in the order of their commits."""
+        return (self.name,) if self.points is None else (self.name, self.points)
+
+    @property
     def inputs(self) -> tuple[Plan, ...]:
         """The plans that read what is outside the loop."""
         return (self.init, *(side.plan for side in self.sides))

@@ -79,6 +79,11 @@ def stage_inputs(stage: Stage) -> tuple[Plan, ...]:
     return (stage.input,) if isinstance(stage, State) else stage.inputs
 
 
+def stage_tables(stage: Stage) -> tuple[str, ...]:
+    """Return the tables that a stage writes, in the order of their commits."""
+    return stage.tables if isinstance(stage, LoopState) else (stage.name,)
+
+
 @dataclass(frozen=True)
 class InPlace:
     """The answer is a function of one row of one state, so its columns are stored in the state table itself."""

@@ -65,6 +65,8 @@ class Tuning:
     local_rows: a result of at most this number of rows is kept in the driver.
     restart_rows, restart_share: a loop of which more candidates are touched, and more than this share of all that are
     stored, is computed from nothing.
+    reread_share: k-means of which a refresh would read more than this share of the old points is evaluated from the
+    start, which renews their margins.
     reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
     bucket_bytes, buckets: a new state gets one bucket per `bucket_bytes` of its sources, at most `buckets`.
     change_share: the expected share of changed bytes of a source, before the first epoch.
@@ -93,6 +95,7 @@ class Tuning:
     local_rows: int = 50_000
     restart_rows: int = 100_000
     restart_share: float = 0.5
+    reread_share: float = 0.1
     reported_partitions: int = 1000
     bucket_bytes: int = 512 * MB
     buckets: int = 64

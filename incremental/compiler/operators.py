@@ -102,9 +102,11 @@ REPLAY = Operator(
 )  # fmt: skip
 CLUSTERS = Operator(
     "iterate with times, of a group-by of points by the nearest center (k-means)",
-    "the change of the points is added to the sums of each step, while its centers are near those that are stored",
-    "the centers of each step and the sums of their points; the answer",
-    "those; all points, in every step, once a center has moved too far", "subtract",
+    "the change of the points is added to the sums of each step, and old points whose nearest center may have changed "
+    "are taken from one sum to another",
+    "the centers of each step and the sums of their points; the answer; once needed, the points with their margins",
+    "those; the points whose margin is less than what centers have moved; all points, in every step, once these are "
+    "more than a tenth", "subtract",
 )  # fmt: skip
 CONVERGENCE = Operator(
     "iterate to a residual or an error", "steps from the stored answer, until the measured residual is small enough",

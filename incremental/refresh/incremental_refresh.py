@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Plan
 from incremental.algebra.plan.repeats import find_repeats
-from incremental.algebra.program import Program, State
+from incremental.algebra.program import Program, State, stage_tables
 from incremental.algebra.results.upkeep import VIEW
-from incremental.dataflow.loops.cluster_table import stored_loop
+from incremental.dataflow.loops.clusters.cluster_table import stored_loop
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.publish import stored_bag
 from incremental.dataflow.state_schema import Layout, StoredTable
@@ -108,7 +108,7 @@ class Incremental:
     @property
     def tables(self) -> tuple[str, ...]:
         """Table names in the order of their commits; the answer is in the last."""
-        stages = tuple(stage.name for stage in self.program.stages)
+        stages = tuple(name for stage in self.program.stages for name in stage_tables(stage))
         return (*stages, VIEW) if self.program.has_answer_table else stages
 
     @property
@@ -120,9 +120,10 @@ class Incremental:
     def storage_of(self, table: str, buckets: int) -> StoredTable:
         """Return the storage: of a state by its layout, of a loop by its kind, else of a bag of the answer."""
         for stage in self.program.stages:
-            if stage.name == table:
-                is_state = isinstance(stage, State)
-                return (Layout.of(self.program, stage, buckets) if is_state else stored_loop(stage, buckets)).stored
+            if table in stage_tables(stage):
+                if isinstance(stage, State):
+                    return Layout.of(self.program, stage, buckets).stored
+                return stored_loop(stage, table, buckets)
         return stored_bag(tuple(name for _, name in self.program.outputs), buckets)
 
     def run(self, epoch: Epoch) -> EpochResult:

@@ -43,7 +43,7 @@ class Report(Json):
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
     rounds: of each loop, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved; `points`:
-    of k-means, how many old points each step read again;
+    of k-means, how many old points each step looked at again;
     residuals: of each loop to a tolerance, what each step changed in the loop's norm; the last is that of the answer.
     """
 

@@ -32,6 +32,7 @@ from incremental.algebra.plan import (
 from incremental.compiler.loops.places import reads_loop, rewrite_side_inputs
 
 SUBTRACTED = {"sum", "avg"}  # accumulators that recompute groups only for values which are out of range
+UNSTORED = ("interval", "void")
 DIFFERENCE = re.compile(r"CAST\(\((\w+) - namedlambdavariable\(\)\.`(\w+)`\) AS DOUBLE\)")
 FIELD = re.compile(r"[<,] ?`?(\w+)`?: ")
 ATOM = r"\((?:{0} IS NOT NULL|NOT isnan\((?:CAST\({0} AS DOUBLE\)|{0})\))\)"
@@ -105,6 +106,8 @@ def _find_clusters(loop: Loop) -> Clusters:
     used = {argument.name for call in grouped.calls for argument in call.arguments}
     if not used <= {column.name for column in points.columns}:
         raise UnlikeKMeansError("an aggregate uses the center of a point")
+    if any(word in column.type.lower() for column in points.columns for word in UNSTORED):
+        raise UnlikeKMeansError("an aggregate uses a value of a type that no table stores")
     groups = Given(f"{loop.name}_groups", (STEP, NUMBER, *(call.column for call in grouped.calls)))
     answer = _carry_number(loop.step, groups, key)
     if answer.columns != (STEP, NUMBER, *loop.step.columns):

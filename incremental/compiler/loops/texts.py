@@ -16,6 +16,8 @@ def stage_lines(stage: LoopState) -> list[str]:
         return [
             f"{stage.name}: {stage.limit} steps of k-means, by the centers of the last evaluation and their margins",
             f"  keeps the centers ({columns}) and the sums of their points in each step, and the answer",
+            f"  keeps the points with their margins in {stage.points}, from the first refresh on that needs them: "
+            "those that are not much nearer to their center than to the next one are read again when centers move",
         ]
     if stage.tolerance is None:
         first = f"{stage.name}: {stage.limit} steps, evaluated from the start ({stage.replayed})"

@@ -1,4 +1,8 @@
-"""Run one loop of k-means as a stage of an epoch: by references if they are near enough, else from the start."""
+"""Run one loop of k-means as a stage of an epoch: by references if they are near enough, else from the start.
+
+The commit of the loop's own table decides what the log of its points contains, which is written next: a crash between
+the two leaves the references of the epoch, from which the next attempt writes the log.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,15 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.loops import STEP, LoopState
+from incremental.algebra.loops import LoopState
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.delta_rules import DeltaRules
-from incremental.dataflow.loops.cluster_table import ClusterTable
-from incremental.dataflow.loops.clustering import Clustered, Clustering
+from incremental.dataflow.loops.clusters.by_references import ByReferences
+from incremental.dataflow.loops.clusters.cluster_sums import Clustered, ClusterSums
+from incremental.dataflow.loops.clusters.cluster_table import ClusterTable
+from incremental.dataflow.loops.clusters.from_start import from_start
 from incremental.dataflow.loops.iterated_answer import sum_answer
-from incremental.dataflow.loops.leaves import bytes_of_leaves
 from incremental.dataflow.loops.rounds import Round
 from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering
@@ -23,6 +28,7 @@ from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.epoch_leaves import EpochLeaves
 from incremental.refresh.stages.iteration import IterationStage
+from incremental.refresh.stages.point_log import ClusterPoints, PointLog
 from incremental.refresh.stages.recursion import LoopResult
 from incremental.spark.checkpoint import Checkpoints, plan_at_once
 
@@ -42,53 +48,55 @@ class ClusteringStage:
     def run(self, loop: LoopState) -> LoopResult:
         """Evaluate the loop if anything that it reads changed, and add its versions to the leaves of the epoch."""
         table, before = self.epoch.tables[loop.name], self.epoch.before(loop.name)
-        if before is not None and STEP.name not in table.schema(before).names:
-            return self._replay.run(loop)  # a table of the answer alone, written by an earlier release
         stored, result, change = ClusterTable(loop), LoopResult(), None
-        changed = before is None or any(self.rules.has_changed(plan) for plan in loop.inputs)
-        if changed and not self.epoch.is_written(loop.name):
+        if before is None or any(self.rules.has_changed(plan) for plan in loop.inputs):
             rows = None if before is None else self.checkpoints.small(table.at(before))
-            found, path = self._maintain(stored, rows)
-            direct = self._write(stored, found)
-            path = path if direct or before is None else f"{path}{BY_WRITER}"
-            result = LoopResult(path, found.rounds, found.touched)
-            change = None if rows is None else self._difference(stored, rows, found.answer)
+            result, change = self._maintain(stored, rows)
         after = table.version()
         assert after is not None, f"{loop.name} is written in the first epoch"
         self.leaves.loops[loop.name] = LoopVersions(table, stored, before, after, change)
         return result
 
-    @property
-    def _replay(self) -> IterationStage:
-        return IterationStage(self.epoch, self.lowering, self.leaves, self.rules, self.checkpoints)
+    def _maintain(self, stored: ClusterTable, rows: DataFrame | None) -> tuple[LoopResult, DataFrame | None]:
+        """Write both tables; return the change of the answer, None where the files show it. rows: of the table."""
+        loop, table = stored.loop, self.epoch.tables[stored.loop.name]
+        sums = ClusterSums(stored, self.lowering, self.checkpoints.most, self.checkpoints.cached)
+        points = ClusterPoints(self.epoch, self.leaves, self.rules, sums)
+        log, result, change = PointLog(self.epoch, sums, points), LoopResult(), None
+        references = None if rows is None else stored.references(rows)
+        if self.epoch.is_written(loop.name):
+            version = table.version()
+            assert version is not None
+            now: DataFrame | None = self.checkpoints.small(stored.references(table.at(version)))
+        else:
+            found, path = self._evaluate(sums, points, log, references)
+            direct, now = self._write(stored, found), found.references
+            path = path if direct or rows is None else f"{path}{BY_WRITER}"
+            result = LoopResult(path, found.rounds, found.touched)
+            change = None if rows is None else self._difference(stored, rows, found.answer)
+        return LoopResult(result.path, result.rounds, result.touched, points=log.follow(references, now)), change
 
-    def _maintain(self, stored: ClusterTable, rows: DataFrame | None) -> tuple[Clustered, str]:
+    def _evaluate(
+        self, sums: ClusterSums, points: ClusterPoints, log: PointLog, references: DataFrame | None
+    ) -> tuple[Clustered, str]:
         """Return the evaluation, and the path by which its table is written."""
-        loop, path = stored.loop, "first load" if rows is None else RENEWED
-        side = next(side.plan for side in loop.sides if side.given.name == stored.clusters.side.name)
-        most = self.epoch.tuning.local_bytes
-        clustering = Clustering(stored, self.lowering, self.checkpoints.most, self.checkpoints.cached)
-        if rows is not None and not (references := stored.references(rows)).isEmpty():
-            moved = self.rules.change(side)
-            few = self.leaves.bytes_read(side) <= most
-            change = None if moved is None else clustering.points(moved, side.columns, few)
-            start = self._start(stored) if self.rules.has_changed(loop.init) else None
-            if (found := clustering.by_references(references, change, start)) is not None:
+        loop, path = sums.table.loop, "first load" if references is None else RENEWED
+        if references is not None and not references.isEmpty():
+            start = self._start(sums.table) if self.rules.has_changed(loop.init) else None
+            evaluation = ByReferences(sums, log.near(references) if log.is_kept(references) else None)
+            if (found := evaluation.run(references, points.change, start)) is not None:
                 return found, "changed"
-        points = clustering.points(
-            self.rules.after(side), side.columns, bytes_of_leaves(side, self.leaves.bytes) <= most
-        )
-        found = clustering.from_start(self._start(stored), points)
-        return found or self._without_references(stored), path
+        return from_start(sums, self._start(sums.table), points.after) or self._without_references(loop), path
 
     def _start(self, stored: ClusterTable) -> DataFrame:
         """Return the start as it is now."""
         init = stored.loop.init
         return self.lowering.frame(self.rules.after(init), list(zip(init.columns, stored.row, strict=True)))
 
-    def _without_references(self, stored: ClusterTable) -> Clustered:
+    def _without_references(self, loop: LoopState) -> Clustered:
         """Return the answer of the steps as they are evaluated for any other loop."""
-        found = self._replay.iterate(stored.loop, None)
+        stage = IterationStage(self.epoch, self.lowering, self.leaves, self.rules, self.checkpoints)
+        found = stage.iterate(loop, None)
         rounds = tuple(Round("steps", rows) for rows in found.steps)
         return Clustered(None, found.rows, rounds, 0)
 

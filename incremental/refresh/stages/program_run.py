@@ -90,6 +90,8 @@ class Run:
         self._rows += done.touched
         if done.path is not None:
             self._paths[loop.name] = done.path
+        if loop.points is not None and done.points is not None:
+            self._paths[loop.points] = done.points
 
     def _state(self, state: State) -> None:
         table = self._epoch.tables[state.name]

@@ -33,13 +33,15 @@ STARTED_OVER = "computed from nothing"  # the path of a loop of which more would
 class LoopResult:
     """What a stage did.
 
-    path: how the table was written, None if it was not; rounds: of this attempt; residuals: of each step, if measured.
+    path: how the table was written, None if it was not; rounds: of this attempt; residuals: of each step, if measured;
+    points: how the table beside it was written, of k-means.
     """
 
     path: str | None = None
     rounds: tuple[Round, ...] = ()
     touched: int = 0
     residuals: tuple[float, ...] = ()
+    points: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """k-means that is kept by references: random histories against Lloyd's algorithm, which cases read the points, crashes.
 
-Coordinates are multiples of 1/8, so that sums are exact in any order, and answers are compared bit by bit.
+Answers are compared bit by bit with an oracle that sums exactly.
 """
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
@@ -13,96 +12,27 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.api import View, iterate, nearest
+from incremental.api import iterate, nearest
 from incremental.lake.memory.log import MemoryLog
 from tests.loops import queries
-from tests.loops.references import numeric_oracles
+from tests.loops.clusters.clouds import CORNERS, POINTS, SEEDS, STEPS, Cloud, check, history
 from tests.night import night
-from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm, rows
-
-STEPS = 3  # of queries.clusters
-POINTS, SEEDS = "id int, x double, y double", "x double, y double"
-CORNERS = [(0.0, 0.0), (0.0, 16.0), (16.0, 0.0), (16.0, 16.0)]
-WAYS: list[dict[str, Any]] = [{}, {"local_bytes": 0, "local_rows": 0}, {"bucket_bytes": 1, "buckets": 3}]
+from tests.sandbox import DeltaSandbox, MemorySandbox, confirm
 
 
-class Cloud:
-    """Random points around random corners, some of them odd, and the statements that change them."""
-
-    def __init__(self, seed: int) -> None:
-        self.chance, self._number = random.Random(seed), 0
-        self.spread = self.chance.choice([8, 24, 120])
-
-    def point(self) -> tuple[int, float | None, float | None]:
-        """Around a corner; rarely one that has no center, or is one of several equal ones."""
-        x, y = (each + self.chance.randint(-self.spread, self.spread) / 8 for each in self.chance.choice(CORNERS))
-        odd = self.chance.random()
-        self._number += odd > 0.1
-        return self._number, float("nan") if 0.1 < odd < 0.14 else x, None if 0.14 < odd < 0.18 else y
-
-    def points(self, number: int) -> list[tuple[int, float | None, float | None]]:
-        return [self.point() for _ in range(number)]
-
-    def change(self, sandbox: Sandbox) -> str:
-        """Change the points or the start; returns the statement."""
-        low = self.chance.randint(0, 40)
-        inserted = [self.point() for _ in range(self.chance.randint(1, 6))]
-        statement = self.chance.choice([
-            "insert", "insert", f"delete from {{points}} where id between {low} and {low + 5}",
-            f"update {{points}} set x = x + {self.chance.randint(-8, 8) / 8} where id between {low} and {low + 3}",
-            "delete from {points} where x > 8", "update {seeds} set x = x + 0.5 where x > 8",
-            "insert into {seeds} values (8.0, 8.0)", "delete from {points}",
-        ])  # fmt: skip
-        if statement == "insert":
-            sandbox.insert("points", POINTS, inserted)
-        else:
-            sandbox.sql(statement)
-        return statement
-
-
-def check(sandbox: Sandbox, view: View) -> None:
-    """Compare the answer with Lloyd's algorithm, exactly; in a view of two equal averages both are there."""
-    found = sandbox.read("select x, y from {points} where x is not null and y is not null and not isnan(x)").collect()
-    seeds = [(row[0], row[1]) for row in sandbox.read("select * from {seeds}").collect()]
-    expected = numeric_oracles.lloyd([(row[0], row[1]) for row in found], seeds, STEPS)
-    assert set(rows(view)) == expected
-
-
-def history(sandbox: Sandbox, seed: int, refreshes: int) -> Counter[str]:
-    """One view over one random history; returns the paths that its table was written by."""
-    cloud, paths = Cloud(seed), Counter[str]()
-    sandbox.tune(**WAYS[seed % len(WAYS)])
-    sandbox.source("points", POINTS, cloud.points(40))
-    sandbox.source("seeds", SEEDS, CORNERS[: cloud.chance.randint(1, 4)])
-    view = sandbox.view(queries.clusters)
-    for number in range(refreshes):
-        statement = cloud.change(sandbox) if number else ""
-        with as_if_large(view):
-            report = view.refresh()
-        paths[report.paths.get("loop_1", "")] += 1
-        try:
-            check(sandbox, view)
-            if number == refreshes - 1:
-                assert Counter(rows(view)) == Counter(tuple(row) for row in view.batch().collect())
-        except AssertionError as error:
-            error.add_note(f"seed {seed}, refresh {number}, {statement}, {report.paths}, {report.rounds}")
-            raise
-    return paths
-
-
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_history(sandbox: MemorySandbox, seed: int) -> None:
     """Protects from sums that drift, points that keep a center which is no longer nearest, clusters that vanish."""
-    history(sandbox, seed, 3)
+    history(sandbox, seed, 4)
 
 
 @night
 def test_many_histories(sandbox: MemorySandbox) -> None:
-    """In all some 600 refreshes, by every path."""
+    """In all some 900 refreshes, by every path."""
     paths = Counter[str]()
-    for seed in range(60):
+    for seed in range(90):
         paths += history(sandbox.beside(str(seed)), seed, 10)
-    assert paths["changed"] > 100 and paths["renewed"] > 100
+    assert paths["changed"] > 100 and paths["renewed"] > 100 and paths["near"] > 50
 
 
 def test_no_point_is_read_again(delta: DeltaSandbox) -> None:

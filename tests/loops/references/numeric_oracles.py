@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import fsum, sqrt
 
 Point = tuple[float, float]
 
@@ -33,15 +33,15 @@ def mean_difference(one: Mapping[int, float], other: Mapping[int, float]) -> flo
 
 
 def lloyd(points: Sequence[Point], centers: Sequence[Point], steps: int) -> set[Point]:
-    """Centers after so many steps; ties go to the least center, and a center without points vanishes."""
+    """Centers after so many steps, by exact sums; ties go to the least center, and one without points vanishes."""
     found = set(centers)
     for _ in range(steps):
         members = defaultdict[Point, list[Point]](list)
         for x, y in points:
-            near = min(found, key=lambda c: ((x - c[0]) ** 2 + (y - c[1]) ** 2, c))
+            near = min(found, key=lambda c: ((x - c[0]) * (x - c[0]) + (y - c[1]) * (y - c[1]), c))
             members[near].append((x, y))
         found = {
-            (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each)) for each in members.values()
+            (fsum(x for x, _ in each) / len(each), fsum(y for _, y in each) / len(each)) for each in members.values()
         }
     return found
 

@@ -1,4 +1,4 @@
-"""Store k-means: the centers of each step, the sums of their points, and the answer.
+"""Store k-means: the centers of each step with the sums of their points, the answer, and a log of the points.
 
 | rows | `__step` | the row's columns | `__rows`, `__<call>_<part>` | `__margin` |
 | --- | --- | --- | --- | --- |
@@ -8,6 +8,19 @@
 `__number` is that of the cluster, the same in all steps. The margin of a point is how much nearer its nearest center is
 than the next one: if no center moved by more than half of it, the nearest one is the same (triangle inequality). A
 table without references (a center without a number in a coordinate, two equal centers) has the answer alone.
+
+A table of its own has the points, one row for each change of one, with what follows from the references:
+
+| column | contains |
+| --- | --- |
+| a point's columns | coordinates, then the arguments of the aggregates |
+| `__weight` | 1, or -1 of a point that was removed |
+| `__near` | the number of its nearest reference, of each step |
+| `__margins` | its margin in each step, rounded down |
+| `__margin` | the least of them, by which rows are sorted in files |
+
+The references decide what the log contains: a refresh that keeps them appends the change of the points, one that
+renews them writes all points again. It is empty until a refresh reads all points again because of their margins.
 """
 
 from __future__ import annotations
@@ -20,6 +33,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.loops import NUMBER, STEP, Clusters, LoopState
 from incremental.algebra.monoids.family import infer_accumulator
+from incremental.algebra.plan import Column
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.loops.candidates import Candidates
@@ -27,7 +41,7 @@ from incremental.dataflow.loops.iterated_answer import IteratedAnswer, sum_answe
 from incremental.dataflow.state_schema import Layout, StoredTable
 from incremental.lake.version_diff import Difference
 
-MARGIN = "__margin"
+MARGIN, NEAR, MARGINS = "__margin", "__near", "__margins"
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,13 @@ class ClusterTable:
     def row(self) -> tuple[str, ...]:
         """The columns of a row."""
         return tuple(column.name for column in self.loop.columns)
+
+    @property
+    def point(self) -> tuple[Column, ...]:
+        """The columns of a point: its coordinates, then the arguments of the aggregates."""
+        coordinates = [column for column, _ in self.clusters.coordinates]
+        arguments = [argument for call in self.clusters.calls for argument in call.arguments]
+        return tuple(dict.fromkeys([*coordinates, *arguments]))
 
     @cached_property
     def layout(self) -> Layout:
@@ -67,6 +88,12 @@ class ClusterTable:
     def stored(self) -> StoredTable:
         """What others need to know of the table."""
         return StoredTable(self.columns, (), "0")
+
+    @property
+    def stored_points(self) -> StoredTable:
+        """What others need to know of the log of points."""
+        point = tuple(column.name for column in self.point)
+        return StoredTable((*point, WEIGHT, NEAR, MARGINS, MARGIN, BUCKET), (MARGIN,), "0")
 
     def answer(self, table: DataFrame) -> DataFrame:
         """Return the loop's answer of a version of the table."""
@@ -93,8 +120,8 @@ class ClusterTable:
         return sum_answer(change.where(f"{STEP.name} = {self.loop.limit}"), self.row)
 
 
-def stored_loop(loop: LoopState, buckets: int) -> Candidates | IteratedAnswer | ClusterTable:
-    """Return how the table of a loop is laid out."""
+def stored_loop(loop: LoopState, table: str, buckets: int) -> StoredTable:
+    """Return how one of the tables of a loop is stored."""
     if loop.clusters is not None:
-        return ClusterTable(loop)
-    return Candidates(loop, buckets) if loop.levelled else IteratedAnswer(loop, buckets)
+        return ClusterTable(loop).stored if table == loop.name else ClusterTable(loop).stored_points
+    return (Candidates(loop, buckets) if loop.levelled else IteratedAnswer(loop, buckets)).stored
