@@ -1,6 +1,7 @@
 """Analyse and compile the query of one view, and choose its maintenance.
 
-The only module that imports language, compiler and runtime.
+It joins language (text to plan), compiler (plan to program) and refresh (program to maintenance), none of which imports
+another.
 """
 
 from __future__ import annotations

@@ -52,7 +52,9 @@ class CostRates:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Sizes and limits of one warehouse; a test passes another one and patches nothing.
+    """Sizes and limits of one warehouse, which a test replaces by passing another one.
+
+    Limits inside a module (of a scan or a reader) are constants of it, which tests patch.
 
     prune_above_bytes: a smaller input is read completely, since finding the relevant part takes longer.
     broadcast_rows: fewer rows are broadcast to the tasks that read the other side.

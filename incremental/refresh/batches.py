@@ -26,7 +26,7 @@ from incremental.store.journal import ChangeBatch, Intent, Pin
 
 @dataclass(frozen=True)
 class PathChange:
-    """Files of one path that are removed and added together; whole: see ChangePart."""
+    """Files of one path that are removed and added together; whole: as in ChangeBatch."""
 
     source: str
     path: str

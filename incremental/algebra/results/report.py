@@ -33,8 +33,8 @@ class Json:
 class Report(Json):
     """One refresh.
 
-    verdict: applied, nothing to do, recomputed, rebuilt or resumed; versions: Delta version before → after, by source
-    (a view's name follows VIEW_MARK);
+    verdict: applied, nothing to do, recomputed, rebuilt, resumed, rolled back, rebucketed or branched; versions: Delta
+    version before → after, by source (a view's name follows VIEW_MARK);
     change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
     rows_read: records read by all of Spark's scans, including Delta's logs; rows_written: records written to tables;
     seconds and phases: wall clock; expected: under policy auto, the expected seconds of each mode, from the compiler's
