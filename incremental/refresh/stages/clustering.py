@@ -69,7 +69,7 @@ class ClusteringStage:
             assert version is not None
             now: DataFrame | None = self.checkpoints.small(stored.references(table.at(version)))
         else:
-            found, path = self._evaluate(sums, points, log, references)
+            found, path = self._evaluate(sums, points, log, rows)
             direct, now = self._write(stored, found), found.references
             path = path if direct or rows is None else f"{path}{BY_WRITER}"
             result = LoopResult(path, found.rounds, found.touched)
@@ -77,16 +77,18 @@ class ClusteringStage:
         return LoopResult(result.path, result.rounds, result.touched, points=log.follow(references, now)), change
 
     def _evaluate(
-        self, sums: ClusterSums, points: ClusterPoints, log: PointLog, references: DataFrame | None
+        self, sums: ClusterSums, points: ClusterPoints, log: PointLog, rows: DataFrame | None
     ) -> tuple[Clustered, str]:
         """Return the evaluation, and the path by which its table is written."""
-        loop, path = sums.table.loop, "first load" if references is None else RENEWED
-        if references is not None and not references.isEmpty():
-            start = self._start(sums.table) if self.rules.has_changed(loop.init) else None
+        stored, path = sums.table, "first load" if rows is None else RENEWED
+        if rows is not None and not (references := stored.references(rows)).isEmpty():
+            start = stored.start(rows)
+            if self.rules.has_changed(stored.loop.init):
+                start = sums.compute(sums.number_start(self._start(stored)))
             evaluation = ByReferences(sums, log.near(references) if log.is_kept(references) else None)
             if (found := evaluation.run(references, points.change, start)) is not None:
                 return found, "changed"
-        return from_start(sums, self._start(sums.table), points.after) or self._without_references(loop), path
+        return from_start(sums, self._start(stored), points.after) or self._without_references(stored.loop), path
 
     def _start(self, stored: ClusterTable) -> DataFrame:
         """Return the start as it is now."""
@@ -98,14 +100,14 @@ class ClusteringStage:
         stage = IterationStage(self.epoch, self.lowering, self.leaves, self.rules, self.checkpoints)
         found = stage.iterate(loop, None)
         rounds = tuple(Round("steps", rows) for rows in found.steps)
-        return Clustered(None, found.rows, rounds, 0)
+        return Clustered(None, None, found.rows, rounds, 0)
 
     def _write(self, stored: ClusterTable, found: Clustered) -> bool:
         """Replace the table in one commit; returns whether by a direct one."""
         table, mark = self.epoch.tables[stored.loop.name], self.epoch.mark(stored.loop.name)
         rows = stored.answer_rows(found.answer)
-        if found.references is not None:
-            rows = found.references.unionByName(rows)
+        if found.references is not None and found.start is not None:
+            rows = found.references.unionByName(stored.start_rows(found.start)).unionByName(rows)
         rows = plan_at_once(rows.select(*map(quoted, stored.columns)).coalesce(1))
         if table.version() is None:
             return table.append(rows, mark, BUCKET, needs_mapping(stored.columns))

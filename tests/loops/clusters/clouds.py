@@ -91,7 +91,12 @@ def check_log(sandbox: Sandbox, view: View, points: Counter[tuple[float, float]]
     logged = table(sandbox, view, "loop_1_points").collect()
     if not logged:
         return
-    stored = table(sandbox, view, "loop_1").where(f"__step < {STEPS}").select("__step", "__number", "x", "y").collect()
+    stored = (
+        table(sandbox, view, "loop_1")
+        .where(f"__step between 0 and {STEPS - 1}")
+        .select("__step", "__number", "x", "y")
+        .collect()
+    )
     references = [{row[1]: (row[2], row[3]) for row in stored if row[0] == step} for step in range(STEPS)]
     found = Counter[tuple[float, float]]()
     for row in logged:

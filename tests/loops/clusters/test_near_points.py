@@ -104,11 +104,12 @@ def test_a_crash_between_the_commits(
 
 
 def test_a_start_that_changes(sandbox: MemorySandbox) -> None:
-    """Centers that start elsewhere are compared with those of before; one more center has no reference."""
+    """Centers that start elsewhere are compared with references, later too; one more center has no reference."""
     sandbox.tune(reread_share=9)
     view = prepare(sandbox, 80, 4)
     for statement, path in (
-        ("update {seeds} set x = x + 0.01 where y > 8", "changed"),
+        ("update {seeds} set x = x + 1 where y > 8", "changed"),
+        ("insert into {points} values (1, 3.0, 9.0)", "changed"),
         ("insert into {seeds} values (8.0, 8.0)", "renewed"),
         ("delete from {points} where x > 3", "renewed"),
         ("delete from {points}", "renewed"),

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.loops import NUMBER, STEP
+from incremental.algebra.plan import Column as PlanColumn
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.loops.clusters.cluster_table import MARGIN, MARGINS, NEAR, ClusterTable
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.partial_aggregate import TOUCHED, measure, unit_weights
+from incremental.spark.checkpoint import in_one_task
 
-CENTERS, FAR, LISTS, STRANGE = "__centers", "__far", "__lists", "__strange"
+CENTERS, FAR, LISTS, NEED, STRANGE = "__centers", "__far", "__lists", "__need", "__strange"
+SLACK = 2.000001  # a center that moves by δ changes the difference of two distances by at most 2 δ, before rounding
 RELATIVE, ABSOLUTE = 1e-9, 1e-150  # far above the rounding of a squared distance, and above the least one
 NARROWED, LEAST_FLOAT, GREATEST_FLOAT = 1 - 2e-7, 1e-37, 3.4e38  # so that rounding to FLOAT does not enlarge a margin
 
@@ -33,14 +36,29 @@ class Assignment:
 
     def list_centers(self, centers: DataFrame) -> DataFrame:
         """Return one row for each step with the list of its centers, the least first."""
+        return centers.coalesce(1).groupBy(STEP.name).agg(self._listed.alias(CENTERS))
+
+    def list_moved(self, centers: DataFrame, references: DataFrame) -> DataFrame:
+        """Return the same, with the greatest margin of points that may not keep their reference."""
+        now, then = in_one_task(centers, references)
+        pairs = [(f"c.{quoted(center.name)}", f"r.{quoted(center.name)}") for _, center in self._coordinates]
+        distance = " + ".join(f"({one} - {other}) * ({one} - {other})" for one, other in pairs)
+        same = F.expr(f"c.{STEP.name} = r.{STEP.name} AND c.{NUMBER.name} = r.{NUMBER.name}")
+        joined = now.alias("c").join(then.alias("r"), same)
+        moved = joined.select("c.*", F.expr(f"sqrt({distance}) * {SLACK}D").alias(NEED))
+        return moved.groupBy(STEP.name).agg(self._listed.alias(CENTERS), F.max(NEED).alias(NEED))
+
+    @property
+    def _listed(self) -> Column:
         fields = [F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(self.table.row)]
-        listed = F.sort_array(F.collect_list(F.struct(*fields, F.col(NUMBER.name).alias("n"))))
-        return centers.coalesce(1).groupBy(STEP.name).agg(listed.alias(CENTERS))
+        return F.sort_array(F.collect_list(F.struct(*fields, F.col(NUMBER.name).alias("n"))))
 
     def assign(self, points: DataFrame, centers: DataFrame) -> DataFrame:
         """Return each point once for each step, with the number of its nearest center and its margin."""
-        both = points.crossJoin(F.broadcast(self.list_centers(centers)))
-        measured = both.withColumn(FAR, F.expr(f"transform({CENTERS}, __c -> {self._square})"))
+        return self._assign(points.crossJoin(F.broadcast(self.list_centers(centers))))
+
+    def _assign(self, points: DataFrame) -> DataFrame:
+        measured = points.withColumn(FAR, F.expr(f"transform({CENTERS}, __c -> {self._square})"))
         ranked = measured.withColumn(NUMBER.name, F.expr(nearest_sql(CENTERS, FAR))).withColumn(FAR, F.sort_array(FAR))
         return ranked.withColumn(MARGIN, F.expr(margin_sql(FAR))).drop(CENTERS, FAR)
 
@@ -61,11 +79,16 @@ class Assignment:
         """Return no rows of the log; points: of any number."""
         return self._as_logged(points.limit(0), "NULL", "NULL", "NULL")
 
-    def take_back(self, near: DataFrame, centers: DataFrame, step: int) -> DataFrame:
-        """Return rows that move logged points from their reference of a step to the nearest of the centers."""
-        moved = self.assign(near, centers).where(f"{NEAR}[{step}] <> {NUMBER.name}")
-        sides = f"array(struct({NEAR}[{step}] AS n, -{WEIGHT} AS w), struct({NUMBER.name} AS n, {WEIGHT} AS w))"
-        signed = moved.select(*self._point, STEP.name, F.expr(f"explode({sides})").alias("__side"))
+    def take_back(self, logged: DataFrame, moved: DataFrame) -> DataFrame:
+        """Return rows that move logged points from their reference of a step to the nearest of the centers.
+
+        moved: the centers of the step (list_moved).
+        """
+        near = logged.crossJoin(F.broadcast(moved)).where(f"CAST({MARGINS}[{STEP.name}] AS DOUBLE) <= {NEED}")
+        reference = f"{NEAR}[{STEP.name}]"
+        sides = f"array(struct({reference} AS n, -{WEIGHT} AS w), struct({NUMBER.name} AS n, {WEIGHT} AS w))"
+        elsewhere = self._assign(near).where(f"{reference} <> {NUMBER.name}")
+        signed = elsewhere.select(*self._point, STEP.name, F.expr(f"explode({sides})").alias("__side"))
         weighted = {NUMBER.name: "__side.n", WEIGHT: "__side.w", MARGIN: "CAST(NULL AS DOUBLE)"}
         return signed.select(*self._point, STEP.name, *(F.expr(v).alias(n) for n, v in weighted.items()))
 
@@ -74,10 +97,13 @@ class Assignment:
         return [quoted(column.name) for column in self.table.point]
 
     @property
+    def _coordinates(self) -> tuple[tuple[PlanColumn, PlanColumn], ...]:
+        return self.table.clusters.coordinates
+
+    @property
     def _square(self) -> str:
         """SQL of the squared distance between a point and the center `__c`."""
-        coordinates = self.table.clusters.coordinates
-        places = [(quoted(column.name), self.table.loop.columns.index(center)) for column, center in coordinates]
+        places = [(quoted(c.name), self.table.loop.columns.index(center)) for c, center in self._coordinates]
         squares = (f"(({point} - __c.c{place}) * ({point} - __c.c{place}))" for point, place in places)
         total = next(squares)
         for square in squares:
@@ -99,7 +125,7 @@ class Assignment:
         if weighted and any(slot.accumulator.unit_weights for slot in layout.state.slots):
             points = unit_weights(points)
         weight = quoted(WEIGHT) if weighted else "1L"
-        coordinates = [quoted(column.name) for column, _ in self.table.clusters.coordinates]
+        coordinates = [quoted(column.name) for column, _ in self._coordinates]
         strange = " OR ".join(f"{name} IS NULL OR isnan({name})" for name in coordinates)
         return points.groupBy(STEP.name, NUMBER.name).agg(
             F.expr(f"CAST(coalesce(sum({weight}), 0) AS BIGINT)").alias(ROWS),

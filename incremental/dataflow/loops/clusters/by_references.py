@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import StateError
 from incremental.algebra.loops import STEP
-from incremental.dataflow.loops.clusters.assignment import STRANGE
+from incremental.dataflow.loops.clusters.assignment import SLACK, STRANGE
 from incremental.dataflow.loops.clusters.cluster_sums import (
     Centers,
     Clustered,
@@ -26,10 +26,9 @@ from incremental.dataflow.loops.clusters.cluster_sums import (
     can_be_references,
 )
 from incremental.dataflow.loops.clusters.near_points import NearPoints
+from incremental.dataflow.loops.clusters.taking_back import TakingBack
 from incremental.dataflow.loops.rounds import Round
 from incremental.dataflow.partial_aggregate import TOUCHED
-
-SLACK = 2.000001  # a center that moves by δ changes the difference of two distances by at most 2 δ, before rounding
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,10 @@ class ByReferences:
     sums: ClusterSums
     near: Callable[[DataFrame, DataFrame | None], NearPoints] | None
 
-    def run(self, references: DataFrame, change: DataFrame | None, start: DataFrame | None) -> Clustered | None:
+    def run(self, references: DataFrame, change: DataFrame | None, start: DataFrame) -> Clustered | None:
         """Return the evaluation; None if all points have to be read.
 
-        references: as stored; change: of the points; start: as it is now; None where nothing changed.
+        references: as stored; change: of the points, None if there is none; start: as it is now, by number.
         """
         touched = 0
         if change is not None:
@@ -59,11 +58,8 @@ class ByReferences:
                     "negative number of points. Rebuild the view."
                 )
             touched = int(found[TOUCHED])
-        first = references.where(f"{STEP.name} = 0")
-        if start is not None:
-            first = self.sums.compute(self.sums.number_start(start))
         near = None if self.near is None else self.near(references, change)
-        return _Walk(self.sums, references, near, touched).run(first)
+        return _Walk(self.sums, references, near, touched).run(start)
 
 
 class _Walk:
@@ -72,15 +68,15 @@ class _Walk:
     def __init__(self, sums: ClusterSums, references: DataFrame, near: NearPoints | None, touched: int) -> None:
         self._sums, self._references, self._near, self._touched = sums, references, near, touched
         self._limit, self._then = sums.table.loop.limit, sums.coordinates(references)
-        self._margins = sums.margins(references)
+        self._margins, self._taking_back = sums.margins(references), TakingBack(sums, references)
         coordinates = {column for _, column in sums.table.clusters.coordinates}
         self._decided = coordinates == {*sums.table.loop.columns}  # else others may decide between equally near ones
 
-    def run(self, first: DataFrame) -> Clustered | None:
+    def run(self, start: DataFrame) -> Clustered | None:
         expected = self._sums.next_centers(self._references)  # of all steps, if no point is near
-        now = {**self._sums.coordinates(expected), **self._sums.coordinates(first)}
+        now = {**self._sums.coordinates(expected), **self._sums.coordinates(start)}
         needs, near = [self._need(step, now) for step in range(self._limit)], dict[int, float]()
-        centers = first
+        centers = start
         for step in range(self._limit):
             needs[step] = need = self._need(step, now)
             if math.isinf(need):
@@ -93,7 +89,7 @@ class _Walk:
                 return None
             centers, near[step] = moved, need
             now[step + 1] = self._sums.coordinates(centers).get(step + 1, {})
-        return self._conclude(centers, near)
+        return self._conclude(start, centers, near)
 
     def _need(self, step: int, now: Centers) -> float:
         """Return the greatest margin of points that may have another nearest center; infinity if all may have.
@@ -110,15 +106,10 @@ class _Walk:
         """Return the centers after a step with near points; None if all points have to be read."""
         known = [need if math.isfinite(need) else needs[step] for need in needs]
         points = None if self._near is None else self._near.of_step(step, known)
-        if points is None:
-            return None
-        assignment = self._sums.assignment
-        moved = assignment.sum_points(assignment.take_back(points.coalesce(1), centers, step))
-        added, found = self._sums.measure(self._sums.add(self._references.where(f"{STEP.name} = {step}"), moved))
-        return None if found["recompute"] else self._sums.compute(self._sums.next_centers(added))
+        return None if points is None else self._taking_back.run(points, centers)
 
-    def _conclude(self, centers: DataFrame, needs: dict[int, float]) -> Clustered:
+    def _conclude(self, start: DataFrame, centers: DataFrame, needs: dict[int, float]) -> Clustered:
         counts = {} if self._near is None else self._near.count_old(needs)
         rounds = tuple(Round("points", counts.get(step, 0)) for step in range(self._limit))
         read = 0 if self._near is None else self._near.read
-        return Clustered(self._references, centers, rounds, self._touched + read)
+        return Clustered(self._references, start, centers, rounds, self._touched + read)

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -35,9 +36,13 @@ Centers = Mapping[int, Mapping[int, Point]]
 
 @dataclass(frozen=True)
 class Clustered:
-    """An evaluation; references: with the sums of all steps, None if there are none; touched: points that it read."""
+    """An evaluation; touched: points that it read.
+
+    references: with the sums of all steps; start: as it is now, by number; None if there are none.
+    """
 
     references: DataFrame | None
+    start: DataFrame | None
     answer: DataFrame
     rounds: tuple[Round, ...]
     touched: int
@@ -117,18 +122,22 @@ class ClusterSums:
         others = {name: f"u.{quoted(name)}" for name in (TOUCHED, STRANGE, *(name for _, _, name in layout.watched))}
         return joined.select(*(F.expr(sql).alias(name) for name, sql in (values | others).items()))
 
-    def measure(self, rows: DataFrame) -> tuple[DataFrame, Mapping[str, Any]]:
-        """Return references with added sums, computed once, and what has been found of them."""
+    @property
+    def measures(self) -> list[SparkColumn]:
+        """Aggregates over references with added sums: what has been found of them."""
         slots = [slot for slot in self.table.layout.state.slots if slot.accumulator.watched]
         recompute = " OR ".join(f"({may_recompute(slot)})" for slot in slots) or "false"
-        measures = [
+        return [
             F.count(F.lit(1)).alias("centers"),
             F.expr(f"coalesce(sum({STRANGE}), 0)").alias(STRANGE),
             F.expr(f"coalesce(sum(if({STEP.name} = 0, {TOUCHED}, 0)), 0)").alias(TOUCHED),
             F.expr(f"coalesce(min({ROWS}), 0)").alias("least"),
             F.expr(f"coalesce(bool_or({TOUCHED} IS NOT NULL AND ({recompute})), false)").alias("recompute"),
         ]
-        found, measured = self.checkpoints.measure(rows, measures, True)
+
+    def measure(self, rows: DataFrame) -> tuple[DataFrame, Mapping[str, Any]]:
+        """Return references with added sums, computed once, and what has been found of them."""
+        found, measured = self.checkpoints.measure(rows, self.measures, True)
         return found.select(*map(quoted, self.table.columns)), measured
 
     def next_centers(self, references: DataFrame) -> DataFrame:

@@ -2,6 +2,7 @@
 
 | rows | `__step` | the row's columns | `__rows`, `__<call>_<part>` | `__margin` |
 | --- | --- | --- | --- | --- |
+| the start | -1 | a center | 0 | NULL |
 | references | 0 … n − 1 | a center | of the points whose nearest center of this step it is | the least of them |
 | the answer | n | a row | 0 | NULL |
 
@@ -41,6 +42,7 @@ from incremental.dataflow.loops.iterated_answer import IteratedAnswer, sum_answe
 from incremental.dataflow.state_schema import Layout, StoredTable
 from incremental.lake.version_diff import Difference
 
+START = -1  # the step of the rows that have the start
 MARGIN, NEAR, MARGINS = "__margin", "__near", "__margins"
 
 
@@ -101,16 +103,27 @@ class ClusterTable:
 
     def references(self, table: DataFrame) -> DataFrame:
         """Return the centers of all steps with the sums of their points."""
-        return table.where(f"{STEP.name} < {self.loop.limit}").select(*map(quoted, self.columns))
+        return table.where(f"{STEP.name} BETWEEN 0 AND {self.loop.limit - 1}").select(*map(quoted, self.columns))
+
+    def start(self, table: DataFrame) -> DataFrame:
+        """Return the centers of the start, which those of the first step are references of, by their number."""
+        numbered = table.where(f"{STEP.name} = {START}").select(NUMBER.name, *map(quoted, self.row))
+        return numbered.select(F.lit(0).alias(STEP.name), "*")
+
+    def start_rows(self, start: DataFrame) -> DataFrame:
+        """Return numbered centers of the start as rows of the table."""
+        return self._without_sums(start, START, NUMBER.name)
 
     def answer_rows(self, answer: DataFrame) -> DataFrame:
         """Return an answer as rows of the table; without numbers all are of one cluster."""
-        numbered = NUMBER.name if NUMBER.name in answer.columns else "0"
-        own = {STEP.name: (f"{self.loop.limit}", "int"), NUMBER.name: (numbered, "int")}
+        return self._without_sums(answer, self.loop.limit, NUMBER.name if NUMBER.name in answer.columns else "0")
+
+    def _without_sums(self, rows: DataFrame, step: int, number: str) -> DataFrame:
+        own = {STEP.name: (f"{step}", "int"), NUMBER.name: (number, "int")}
         own |= {name: (zero, type_) for name, (type_, zero) in self.sums.items()}
         own |= {MARGIN: ("NULL", "double"), BUCKET: ("0", "int")}
         values = [F.expr(f"CAST({value} AS {type_})").alias(name) for name, (value, type_) in own.items()]
-        return answer.select(*map(quoted, self.row), *values)
+        return rows.select(*map(quoted, self.row), *values)
 
     def difference(self, versions: Difference) -> DataFrame:
         """Return the change of the answer between two versions of the table, from their files."""

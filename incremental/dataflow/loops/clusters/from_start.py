@@ -18,7 +18,7 @@ def from_start(sums: ClusterSums, start: DataFrame, points: DataFrame) -> Cluste
     points: read once a step.
     """
     parts, rounds, touched = list[DataFrame](), list[Round](), 0
-    centers = sums.compute(sums.number_start(start))
+    centers = first = sums.compute(sums.number_start(start))
     for step in range(sums.table.loop.limit):
         if not can_be_references(sums.coordinates(centers).get(step, {}).values()):
             return None
@@ -30,4 +30,4 @@ def from_start(sums: ClusterSums, start: DataFrame, points: DataFrame) -> Cluste
         touched = max(touched, int(found[TOUCHED]))
         parts.append(references)
         centers = sums.next_centers(references)
-    return Clustered(reduce(DataFrame.unionByName, parts), centers, tuple(rounds), touched)
+    return Clustered(reduce(DataFrame.unionByName, parts), first, centers, tuple(rounds), touched)

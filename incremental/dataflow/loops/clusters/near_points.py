@@ -40,7 +40,7 @@ class NearPoints:
     _rows: DataFrame | None = None
 
     def of_step(self, step: int, needs: Sequence[float]) -> DataFrame | None:
-        """Return the points whose margin in a step is at most what it needs; None if too many have to be read.
+        """Return points with all whose margin in a step is at most what it needs; None if too many have to be read.
 
         needs: of all steps; those of later ones are expectations.
         """
@@ -48,7 +48,7 @@ class NearPoints:
             further = {later: AHEAD * max(needs[step], needs[later]) for later in range(step, len(needs))}
             self.bounds |= {step: max(bound, self.bounds.get(step, bound)) for step, bound in further.items()}
             self._rows = self._read()
-        return None if self._rows is None else self._rows.where(within(step, needs[step]))
+        return self._rows
 
     def count_old(self, needs: Mapping[int, float]) -> dict[int, int]:
         """Return how many old points were near in each of some steps."""
