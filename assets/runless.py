@@ -20,7 +20,7 @@ from filelock import FileLock
 from assets import following, keys, metadata
 from assets.partitions import can_be, partitions_of
 from assets.steps import checks, epochs
-from incremental.algebra.results.report import Landing, Report, Verification
+from incremental.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landing, Report, Verification
 from incremental.lake.durable import make_private
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from incremental.api import View
 
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
-ROLLED_BACK = "rolled back"
 WAIT_SECONDS = 60  # for another process that writes to the same Dagster instance
 
 
@@ -60,7 +59,7 @@ def _events(instance: dg.DagsterInstance, work: Work) -> Iterator[Event]:
         case Landed(pipeline, landing):
             yield from _landing(instance, pipeline, landing)
         case Refreshed(pipeline, view, done, below):
-            if not (below and done.verdict == "nothing to do" and _is_known(instance, pipeline, done)):
+            if not (below and done.verdict == NOTHING_TO_DO and _is_known(instance, pipeline, done)):
                 yield from _refresh(instance, pipeline, view, done)
         case Verified(pipeline, view, found):
             yield from _verification(instance, pipeline, view, found)

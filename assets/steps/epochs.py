@@ -15,7 +15,7 @@ from dagster._core.definitions import data_version as tags  # the names of the t
 from assets import keys, locations, metadata
 from assets.following import last_materialisation
 from assets.steps.specs import specs
-from incremental.algebra.results.report import Description, Report
+from incremental.algebra.results.report import NOTHING_TO_DO, Description, Report
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
 
@@ -76,7 +76,7 @@ def moved_below(
     """Return the events of the views below that a refresh took to other epochs, the lowest first."""
     done = {each.view: each for each in report.below}
     for name, (below, its_view) in descriptions.chain(pipeline, view).items():
-        if name in done and done[name].verdict != "nothing to do":
+        if name in done and done[name].verdict != NOTHING_TO_DO:
             yield from materialisations(below, its_view, replace(done[name], below=report.below), instance)
 
 

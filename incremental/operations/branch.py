@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.algebra.results.report import BRANCHED
 from incremental.lake.durable import Folder, lock, make_private
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.sources.upstream import Inputs
@@ -23,8 +24,6 @@ from incremental.store.publisher import Publisher
 from incremental.store.snapshot import Published
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now
-
-BRANCHED = "branched"
 
 
 def create_branch(store: Store, target: Store, inputs: Inputs) -> None:

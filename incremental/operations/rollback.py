@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import StateError, UsageError
 from incremental.algebra.program import BUCKET
-from incremental.algebra.results.report import Report
+from incremental.algebra.results.report import REBUCKETED, ROLLED_BACK, Report
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
 from incremental.lake.durable import lock
 from incremental.lake.physical_layout import arrange
@@ -35,7 +35,6 @@ from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
 from incremental.telemetry.events import Work, log_work
 
-ROLLED_BACK, REBUCKETED = "rolled back", "rebucketed"
 MOST_BUCKETS = 4096  # each is a folder and a file
 
 

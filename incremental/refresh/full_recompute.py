@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.program import BUCKET, WEIGHT
+from incremental.algebra.results.report import RECOMPUTED, EpochVerdict
 from incremental.algebra.results.upkeep import VIEW
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.publish import Bag, BagChange, stored_bag
@@ -35,7 +36,7 @@ class FullRecompute:
     """
 
     mode: ClassVar[str] = "recompute"
-    verdict: ClassVar[str] = "recomputed"
+    verdict: ClassVar[EpochVerdict] = RECOMPUTED
     fingerprint: str
     sources: tuple[str, ...]
     columns: tuple[str, ...]

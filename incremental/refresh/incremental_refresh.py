@@ -12,6 +12,7 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.plan import Plan
 from incremental.algebra.plan.repeats import find_repeats
 from incremental.algebra.program import Program, State, stage_tables
+from incremental.algebra.results.report import APPLIED, EpochVerdict
 from incremental.algebra.results.upkeep import VIEW
 from incremental.dataflow.loops.clusters.cluster_table import stored_loop
 from incremental.dataflow.lowering import Lowering
@@ -25,7 +26,7 @@ class Maintenance(Protocol):
     """A mode of maintaining a view: its sources, its tables, and the run of one epoch."""
 
     mode: ClassVar[str]  # `incremental` or `recompute`
-    verdict: ClassVar[str]  # of its epochs, for the report
+    verdict: ClassVar[EpochVerdict]  # of its epochs, for the report
 
     @property
     def fingerprint(self) -> str:
@@ -79,7 +80,7 @@ class Incremental:
     """
 
     mode: ClassVar[str] = "incremental"
-    verdict: ClassVar[str] = "applied"
+    verdict: ClassVar[EpochVerdict] = APPLIED
     program: Program
     attributes: Mapping[str, Any]
     partition_key: Callable[[], str | None] = no_partition_key

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
-from incremental.algebra.results.report import VIEW_MARK, Report
+from incremental.algebra.results.report import NOTHING_TO_DO, REBUILT, RESUMED, VIEW_MARK, EpochVerdict, Report
 from incremental.algebra.results.upkeep import format_count
 from incremental.refresh.compatibility import Redefinition
 from incremental.refresh.epoch import RoundsByLoop
@@ -20,9 +21,9 @@ from incremental.telemetry.clock import now
 def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     """Return the report of a refresh whose sources did not change."""
     versions, intent = versions_by_source(pins), last.intent
-    sentence = f"{view}: nothing to do, no row changed since epoch {intent.epoch}"
+    sentence = f"{view}: {NOTHING_TO_DO}, no row changed since epoch {intent.epoch}"
     return Report(
-        view, intent.epoch, intent.generation, "nothing to do", sentence, versions, finished=now(), partitions=()
+        view, intent.epoch, intent.generation, NOTHING_TO_DO, sentence, versions, finished=now(), partitions=()
     )
 
 
@@ -43,9 +44,9 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> 
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{batch}, {describe_work(effect, cost, effect.commits)}"
     sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     report = Report(
-        intent.view, intent.epoch, intent.generation, verdict, sentence, versions, effect.change_rows, effect.groups,
-        commits=effect.commits, paths=dict(effect.paths), finished=now(), partitions=effect.partitions,
-        rounds=dict(effect.rounds), residuals=dict(effect.residuals),
+        intent.view, intent.epoch, intent.generation, cast(EpochVerdict, verdict), sentence, versions,
+        effect.change_rows, effect.groups, commits=effect.commits, paths=dict(effect.paths), finished=now(),
+        partitions=effect.partitions, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
     )  # fmt: skip
     return with_cost(report, cost)
 
@@ -72,7 +73,7 @@ def merge_batch_reports(entries: Sequence[Entry], last: Report) -> Report:
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
     which = f"batch {end.number}" if first.number == end.number else f"batches {first.number} to {end.number}"
-    verdict = last.verdict if last.verdict != "nothing to do" else begun.verdict
+    verdict = last.verdict if last.verdict != NOTHING_TO_DO else begun.verdict
     versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
     sentence = (
         f"{last.view}: epoch {last.epoch} {verdict} ({which} of {end.of}), {describe_work(effect, cost, commits)}"
@@ -171,9 +172,9 @@ def with_resumed(report: Report, resumed: Report | None) -> Report:
     """Add to a report that an interrupted epoch was finished first, or a state was reused."""
     if resumed is None:
         return report
-    if report.verdict == "nothing to do":
+    if report.verdict == NOTHING_TO_DO:
         return resumed
-    what = resumed.verdict if resumed.verdict == "rebuilt" else "resumed"
+    what = REBUILT if resumed.verdict == REBUILT else RESUMED
     sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{describe_reused(resumed.paths)}"
     because, partitions = report.because or resumed.because, merge_partitions([resumed, report])
     return replace(report, sentence=sentence, because=because, partitions=partitions)
@@ -187,7 +188,7 @@ def merge_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
 
 def with_upstream(report: Report, below: Sequence[Report]) -> Report:
     """Add the refreshes of the views below to a report."""
-    moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != "nothing to do"]
+    moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != NOTHING_TO_DO]
     sentence = f"{report.sentence}; below it, {', '.join(moved)}" if moved else report.sentence
     return replace(report, sentence=sentence, below=tuple(below))
 

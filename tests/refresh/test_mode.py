@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from incremental.algebra.program import Estimate
-from incremental.algebra.results.report import Report
+from incremental.algebra.results.report import EpochVerdict, Report
 from incremental.algebra.tuning import Tuning
 from incremental.refresh.mode import CostBased, corrections
 from incremental.store.journal import Entry, Intent
@@ -17,7 +17,7 @@ ESTIMATES = {"incremental": 2.0, "recompute": 0.5}
 TUNING = Tuning(new_table_seconds=1.5, timed_epochs=3)
 
 
-def entry(mode: str, epoch: int, seconds: float, generation: int = 1, verdict: str = "applied") -> Entry:
+def entry(mode: str, epoch: int, seconds: float, generation: int = 1, verdict: EpochVerdict = "applied") -> Entry:
     report = Report("v", epoch, generation, verdict, "", seconds=seconds, estimates=ESTIMATES)
     return Entry(Intent("v", generation, epoch, "f", 1, {}, mode=mode), report)
 

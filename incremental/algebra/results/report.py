@@ -9,9 +9,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 VIEW_MARK = "view "  # before the name of a source that is a view, among `Report.versions`: no source's name has a space
+
+EpochVerdict = Literal[
+    "applied", "nothing to do", "recomputed", "rebuilt", "resumed", "rolled back", "rebucketed", "branched"
+]  # what a refresh, a rollback or a branch did; journals store it
+APPLIED: Final = "applied"
+NOTHING_TO_DO: Final = "nothing to do"
+RECOMPUTED: Final = "recomputed"
+REBUILT: Final = "rebuilt"
+RESUMED: Final = "resumed"
+ROLLED_BACK: Final = "rolled back"
+REBUCKETED: Final = "rebucketed"
+BRANCHED: Final = "branched"
 
 
 class Json:
@@ -33,8 +45,7 @@ class Json:
 class Report(Json):
     """One refresh.
 
-    verdict: applied, nothing to do, recomputed, rebuilt, resumed, rolled back, rebucketed or branched; versions: Delta
-    version before → after, by source (a view's name follows VIEW_MARK);
+    versions: Delta version before → after, by source (a view's name follows VIEW_MARK);
     change_rows: rows of the change that reached the states (weights not counted); groups: touched groups of all states;
     rows_read: records read by all of Spark's scans, including Delta's logs; rows_written: records written to tables;
     seconds and phases: wall clock; expected: under policy auto, the expected seconds of each mode, from the compiler's
@@ -50,7 +61,7 @@ class Report(Json):
     view: str
     epoch: int
     generation: int
-    verdict: str
+    verdict: EpochVerdict
     sentence: str
     versions: dict[str, tuple[int | None, int]] = field(default_factory=dict[str, tuple[int | None, int]])
     change_rows: int = 0
