@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from incremental.algebra.errors import BusyError
 from incremental.spark.java_errors import storage_errors
+from incremental.spark.local_files import flush_folder
 
 PRIVATE = 0o700
 
@@ -28,15 +29,6 @@ def make_private(folder: Path) -> None:
     for place in (*reversed([parent for parent in folder.parents if not parent.exists()]), folder):
         above = place.parent.stat().st_mode
         place.mkdir(mode=above & 0o777 if above & stat.S_ISGID else PRIVATE, exist_ok=True)
-
-
-def flush_folder(folder: Path) -> None:
-    """Flush a folder's entries to the disk: otherwise a power cut can undo a rename that readers have seen."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_durably(path: Path, text: str) -> None:

@@ -18,10 +18,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from incremental.algebra.errors import BusyError
+from incremental.spark.local_files import flush_folder
 
 COLUMN = "minute"
 LARGEST_FILE = 64 << 20
-PART, WHOLE = ".part", ".txt"
+HIDDEN_SUFFIX, SUFFIX = ".part", ".txt"
 BLOCK = 1 << 20
 
 
@@ -90,7 +91,7 @@ class Spool:
 
     def recover(self) -> int:
         """Complete the files that a crash left hidden; returns their number."""
-        left = sorted(self.folder.glob(f"{COLUMN}=*/.*{PART}"))
+        left = sorted(self.folder.glob(f"{COLUMN}=*/.*{HIDDEN_SUFFIX}"))
         for path in left:
             cut_incomplete_line(path)
             complete(path)
@@ -108,20 +109,20 @@ class Spool:
         partition = self.folder / f"{COLUMN}={quote(minute, safe='')}"
         if not partition.is_dir():
             partition.mkdir()
-            flush_names(self.folder)
-        path = partition / f".lines-{time.time_ns()}-{os.getpid()}-{self._made}{PART}"
+            flush_folder(self.folder)
+        path = partition / f".lines-{time.time_ns()}-{os.getpid()}-{self._made}{HIDDEN_SUFFIX}"
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
-        flush_names(partition)
+        flush_folder(partition)
         return SpoolPart(minute, path, descriptor)
 
 
 def complete(path: Path) -> None:
     """Rename a hidden file to its visible name; one without lines is removed."""
     if path.stat().st_size:
-        path.rename(path.with_name(path.name.removeprefix(".").removesuffix(PART) + WHOLE))
+        path.rename(path.with_name(path.name.removeprefix(".").removesuffix(HIDDEN_SUFFIX) + SUFFIX))
     else:
         path.unlink()
-    flush_names(path.parent)
+    flush_folder(path.parent)
 
 
 def cut_incomplete_line(path: Path) -> None:
@@ -139,12 +140,3 @@ def cut_incomplete_line(path: Path) -> None:
         file.truncate(end)
         file.flush()
         os.fsync(file.fileno())
-
-
-def flush_names(folder: Path) -> None:
-    """Flush the names in a folder to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
