@@ -53,7 +53,9 @@ class OrderSensitiveAggregates:
         if all(a is b for a, b in zip(outputs, new, strict=True)):
             return node
         logical = catalyst.catalyst(self._spark).plans.logical
-        return logical.Aggregate(node.groupingExpressions(), self._vector(new), node.child(), node.hint())
+        return logical.Aggregate(
+            node.groupingExpressions(), catalyst.vector(self._spark, new), node.child(), node.hint()
+        )
 
     def is_orderable(self, value: J) -> bool:
         """Return whether Spark can order the values of an expression."""
@@ -99,7 +101,7 @@ class OrderSensitiveAggregates:
         literal = catalyst.module(self._expressions, "Literal")
         both = make_struct(self._spark, [order, *ranks])
         either = self._expressions.If(self._expressions.IsNull(order), literal.create(None, both.dataType()), both)
-        return function.withNewChildren(self._vector([value, either, *rest]))
+        return function.withNewChildren(catalyst.vector(self._spark, [value, either, *rest]))
 
     def _of_tied_row(self, node: J, values: list[J]) -> J | None:
         """Return a max_by or min_by as a column of the row that several calls share; None if there are no others."""
@@ -110,7 +112,7 @@ class OrderSensitiveAggregates:
         if not all(map(self.is_orderable, values)):
             return self._replace_function(node, self._by_order_and_values(function, values))
         row, position = make_struct(self._spark, values), position_of(value, values)
-        shared = self._replace_function(node, function.withNewChildren(self._vector([row, *rest])))
+        shared = self._replace_function(node, function.withNewChildren(catalyst.vector(self._spark, [row, *rest])))
         if catalyst.kind(function) != "MaxMinByK":
             return self._expressions.GetStructField(self.rewrite_call(shared), position, catalyst.none(self._spark))
         field = row.dataType().fields()[position]
@@ -124,7 +126,7 @@ class OrderSensitiveAggregates:
         rows, position = make_struct(self._spark, values), position_of(function.child(), values)
         field = rows.dataType().fields()[position]
         sorted_rows = self._expressions.SortArray(
-            self._replace_function(node, function.withNewChildren(self._vector([rows])))
+            self._replace_function(node, function.withNewChildren(catalyst.vector(self._spark, [rows])))
         )
         column = self._expressions.GetArrayStructFields(sorted_rows, field, position, len(values), field.nullable())
         if not field.nullable() or not function.ignoreNulls():
@@ -145,16 +147,13 @@ class OrderSensitiveAggregates:
     def _sorted_list(self, function: J, values: list[J]) -> J:
         """Return a listagg in its own order, then by these values."""
         ascending = catalyst.module(self._expressions, "Ascending")
-        nulls, nil = ascending.defaultNullOrdering(), self._vector([])
+        nulls, nil = ascending.defaultNullOrdering(), catalyst.vector(self._spark, [])
         by_values = [self._expressions.SortOrder(value, ascending, nulls, nil) for value in values]
-        orders = self._vector([*catalyst.sequence(function.orderExpressions()), *by_values])
+        orders = catalyst.vector(self._spark, [*catalyst.sequence(function.orderExpressions()), *by_values])
         return self._expressions.aggregate.ListAgg(
             function.child(), function.delimiter(), orders,
             function.mutableAggBufferOffset(), function.inputAggBufferOffset(),
         )  # fmt: skip
-
-    def _vector(self, items: list[J]) -> J:
-        return catalyst.vector(self._spark, items)
 
 
 def merges(spark: SparkSession, function: J) -> bool:

@@ -59,7 +59,7 @@ class TieBreaking:
         old = catalyst.sequence(node.children())
         new = [self.rewrite(child) for child in old]
         if any(a is not b for a, b in zip(old, new, strict=True)):
-            node = node.withNewChildren(self._vector(new))
+            node = node.withNewChildren(catalyst.vector(self._spark, new))
         node = replace_inner_plans(self._spark, node, self._rewrite_inner)
         match catalyst.kind(node):
             case "Aggregate":
@@ -89,7 +89,7 @@ class TieBreaking:
             return node
         if catalyst.kind(below.child()) not in ABOVE_AN_ORDER:
             return node
-        return below.withNewChildren(self._vector([node.withNewChildren(below.children())]))
+        return below.withNewChildren(catalyst.vector(self._spark, [node.withNewChildren(below.children())]))
 
     def _complete_order(self, node: J) -> J:
         """Extend the order below a limit by all columns."""
@@ -101,7 +101,4 @@ class TieBreaking:
         if catalyst.kind(node) not in ORDER_PRESERVING:
             return node
         below = self._complete_order(node.child())
-        return node if below is node.child() else node.withNewChildren(self._vector([below]))
-
-    def _vector(self, items: list[J]) -> J:
-        return catalyst.vector(self._spark, items)
+        return node if below is node.child() else node.withNewChildren(catalyst.vector(self._spark, [below]))

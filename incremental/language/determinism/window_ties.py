@@ -33,12 +33,14 @@ class WindowTies:
         order = self.total_order(node.orderSpec(), node.child())
         below = node.child()
         if len(sensitive) < len(named):
-            rest = self._vector([expression for expression in named if expression not in sensitive])
+            rest = catalyst.vector(self._spark, [expression for expression in named if expression not in sensitive])
             below = self._logical.Window(rest, node.partitionSpec(), node.orderSpec(), below, node.hint())
         to_peers = [expression for expression in sensitive if _ends_at_peers(expression)]
         if len(to_peers) < len(sensitive):
             totally = [self._reorder(e, node.partitionSpec(), order) for e in sensitive if e not in to_peers]
-            below = self._logical.Window(self._vector(totally), node.partitionSpec(), order, below, node.hint())
+            below = self._logical.Window(
+                catalyst.vector(self._spark, totally), node.partitionSpec(), order, below, node.hint()
+            )
         return self._include_peers(node, to_peers, order, below) if to_peers else below
 
     def total_order(self, order: J, child: J) -> J:
@@ -46,13 +48,13 @@ class WindowTies:
         known = catalyst.sequence(order)
         plain = {int(o.child().exprId().id()) for o in known if catalyst.kind(o.child()) == "AttributeReference"}
         ascending = catalyst.module(self._expressions, "Ascending")
-        nil = self._vector([])
+        nil = catalyst.vector(self._spark, [])
         more = [
             self._expressions.SortOrder(attribute, ascending, ascending.defaultNullOrdering(), nil)
             for attribute in catalyst.sequence(child.output())
             if int(attribute.exprId().id()) not in plain and self._aggregates.is_orderable(attribute)
         ]
-        return self._vector([*known, *more])
+        return catalyst.vector(self._spark, [*known, *more])
 
     def _rewrite_function(self, named: J) -> J:
         """Rewrite a function with an order of its own as in a group."""
@@ -80,7 +82,7 @@ class WindowTies:
         """
         partition = node.partitionSpec()
         keys = [each.child() for each in catalyst.sequence(node.orderSpec())]
-        peers = self._vector([*catalyst.sequence(partition), *keys])
+        peers = catalyst.vector(self._spark, [*catalyst.sequence(partition), *keys])
         ends = [catalyst.module(self._expressions, f"Unbounded{side}") for side in ("Preceding", "Following")]
         running: list[J] = []
         shared: list[J] = []
@@ -95,8 +97,8 @@ class WindowTies:
             whole = self._over_rows(function, peers, order, ends)
             shared.append(catalyst.alias(self._spark, whole, each.toAttribute()))
         if running:
-            below = self._logical.Window(self._vector(running), partition, order, below, node.hint())
-        return self._logical.Window(self._vector(shared), peers, order, below, node.hint())
+            below = self._logical.Window(catalyst.vector(self._spark, running), partition, order, below, node.hint())
+        return self._logical.Window(catalyst.vector(self._spark, shared), peers, order, below, node.hint())
 
     def _over_rows(self, function: J, partition: J, order: J, edges: list[J]) -> J:
         """Return a function over a frame of ROWS."""
@@ -108,9 +110,6 @@ class WindowTies:
         identifier = catalyst.module(self._expressions, "NamedExpression").newExprId()
         attribute = catalyst.attribute(self._spark, name, expression.dataType(), True, identifier)
         return catalyst.alias(self._spark, expression, attribute)
-
-    def _vector(self, items: list[J]) -> J:
-        return catalyst.vector(self._spark, items)
 
 
 def remaining_choice(window: J) -> tuple[GroupwiseKind, Undetermined | None]:

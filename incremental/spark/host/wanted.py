@@ -16,7 +16,6 @@ from incremental.spark.cache import cache_folder
 from incremental.spark.session_settings import MEMORY
 
 OF_A_SESSION = ("spark.sql.", "spark.databricks.")  # a guest's own, but for a few that `find_misfit` finds
-IDLE_SECONDS = 15 * 60.0
 GUEST_BYTES = 512 << 20  # of the heap for each guest
 
 

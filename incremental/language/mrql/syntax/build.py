@@ -28,11 +28,6 @@ def string(token: str) -> str:
     return value
 
 
-def listed_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the parts of a list that may be absent."""
-    return tuple(part for part in parts if part is not None)
-
-
 def binary(operator: str) -> Build:
     """Build a node of two operands."""
     return lambda span, parts: T.Binary(span, operator, parts[0], parts[1])
