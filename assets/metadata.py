@@ -15,7 +15,7 @@ from incremental.algebra.results.upkeep import Upkeep
 
 Metadata = Mapping[str, dg.MetadataValue]
 
-SHOWN = 30  # rounds of a loop in a table
+LISTED_ROUNDS = 30  # rounds of a loop in a table
 
 CONSUMED = "versions consumed"
 """The metadata name, in a view's materialisation, of the version up to which it has read each source, for programs."""
@@ -123,7 +123,7 @@ def _loops(report: Report) -> Metadata:
 
 def _first(values: Sequence[str]) -> str:
     """Return the first values of a list in one cell of a table; the picture has all of them."""
-    return ", ".join([*values[:SHOWN], *(["…"] if len(values) > SHOWN else [])])
+    return ", ".join([*values[:LISTED_ROUNDS], *(["…"] if len(values) > LISTED_ROUNDS else [])])
 
 
 def view_metadata(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:

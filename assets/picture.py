@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from incremental.algebra.results.report import Report
 from pipelines import picture
 
-SHOWN = 30
+CHARTED_REFRESHES = 30
 """The number of refreshes in a chart, which must be small: every materialisation contains one."""
 
 
@@ -20,7 +20,7 @@ def cost_picture(history: Sequence[Report], title: str) -> str:
         history: a view's reports, oldest first.
         title: of the chart.
     """
-    shown = history[-SHOWN:]
+    shown = history[-CHARTED_REFRESHES:]
     if not shown:
         return "No refresh has finished yet."
     image = picture.cost(

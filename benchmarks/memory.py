@@ -21,7 +21,7 @@ from incremental.spark.cache import cache_folder
 from incremental.spark.session import start
 
 QUERY = "SELECT k, count(*) AS n, sum(v) AS total, max(text) AS most FROM events GROUP BY k"
-HEAP, PART = "1g", 1 << 30
+HEAP, BATCH_BYTES = "1g", 1 << 30
 ROWS_OF_A_FILE = 500_000
 GB = 1 << 30
 
@@ -37,7 +37,7 @@ def run(rows: int) -> None:
     warehouse.source("events", Delta(str(folder / "run" / "events")))
     view = warehouse.view("by_key", QUERY)
     console = Console(width=140)
-    view.refresh(chunk=PART, progress=lambda step: console.print(step))
+    view.refresh(chunk=BATCH_BYTES, progress=lambda step: console.print(step))
     parts = list(view.history())
     spark.sql(f"DELETE FROM delta.`{folder / 'run' / 'events'}` WHERE v % 1000 = 0")
     change = view.refresh(progress=lambda step: console.print(step))
@@ -58,7 +58,9 @@ def show(
 ) -> None:
     """Sizes, seconds, the process's peak, what was spilled, and whether the answer is right."""
     spilled = spill(spark)
-    table = Printed("what", "measured", title=f"data larger than memory: a heap of {HEAP}, parts of {PART / GB:g} GB")
+    table = Printed(
+        "what", "measured", title=f"data larger than memory: a heap of {HEAP}, parts of {BATCH_BYTES / GB:g} GB"
+    )
     for what, measured in (
         ("input", f"{size(folder / 'events') / GB:.2f} GB"),
         ("state", f"{Storage(spark, view.path).size()[1] / GB:.2f} GB"),

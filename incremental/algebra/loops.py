@@ -16,13 +16,13 @@ from incremental.algebra.plan import Call, Column, Given, Keep, LoopKind, Plan, 
 from incremental.algebra.traversal import walk
 
 LEVEL, ACCEPTED = "__level", "__accepted"
-SHOWN = 5  # residuals in a message
+CITED_RESIDUALS = 5  # residuals in a message
 ROUNDING = 1.01  # how much less than its declared contraction a step may shrink a residual, because of rounding
 
 
 def show_residuals(residuals: Sequence[float]) -> str:
     """Return the last residuals of a loop as text."""
-    return ", ".join(f"{each:.3g}" for each in residuals[-SHOWN:])
+    return ", ".join(f"{each:.3g}" for each in residuals[-CITED_RESIDUALS:])
 
 
 def contracts(residuals: Sequence[float], declared: float | None) -> bool:

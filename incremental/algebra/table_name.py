@@ -7,13 +7,13 @@ import re
 from incremental.algebra.sqltext import quoted
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # valid in SQL without backquotes
-PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
+NAME_PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 
 def table_name_parts(name: str) -> tuple[str, ...] | None:
     """Return the parts of a name without their backquotes; None if it is not a name."""
     found, start = list[str](), 0
-    while part := PART.match(name, start):
+    while part := NAME_PART.match(name, start):
         text, start = part[0], part.end()
         found.append(text[1:-1].replace("``", "`") if text[0] == "`" else text)
         if start == len(name):

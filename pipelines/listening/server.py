@@ -22,7 +22,7 @@ from incremental.algebra.errors import StorageError
 from pipelines.declaration.reading import DeclarationError
 from pipelines.listening.spool import Spool, minute_of
 
-CHUNK = 1 << 16
+READ_BYTES = 1 << 16
 Clock = Callable[[], float]
 
 
@@ -51,7 +51,7 @@ class Client:
     def acknowledge(self, lines: int) -> None:
         """Note lines that are stored; a client that does not read is told again later, by the next number."""
         self.stored += lines
-        if self.writer.transport.get_write_buffer_size() < CHUNK:
+        if self.writer.transport.get_write_buffer_size() < READ_BYTES:
             self.say(f"ok {self.stored}")
         if self.stored == self.received:
             self.done.set()
@@ -83,7 +83,7 @@ class Listener:
 
     async def serve(self, host: str, port: int, ready: Callable[[str], None]) -> None:
         """Listen until stopped; ready: is called with the address. Raises StorageError if lines cannot be written."""
-        server = await asyncio.start_server(self._connected, host, port, limit=CHUNK)
+        server = await asyncio.start_server(self._connected, host, port, limit=READ_BYTES)
         writing = asyncio.create_task(self._write())
         ready(":".join(map(str, server.sockets[0].getsockname()[:2])))
         stopped = asyncio.create_task(self._stopped.wait())
@@ -135,7 +135,7 @@ class Listener:
     async def _receive(self, client: Client, reader: asyncio.StreamReader) -> str:
         """Queue the lines of a client until it ends; returns what is wrong with a line, or nothing."""
         rest = b""
-        while not self._stopped.is_set() and (read := await reader.read(CHUNK)):
+        while not self._stopped.is_set() and (read := await reader.read(READ_BYTES)):
             lines, newline, rest = (rest + read).rpartition(b"\n")
             if newline:
                 fault, lines, number = self._acceptable(lines + newline, client.received)

@@ -128,7 +128,7 @@ def test_many_files_are_looked_for_in_listings(table: Storage, tmp_path: Path) -
     """Protects from a listing that takes a file for missing because of its name, or a missing one for present."""
     copy = Storage(table.spark, shutil.copytree(table.path, str(tmp_path / "a copy+")))
     files = copy.files(2)
-    with unlisted(), mock.patch.object(presence, "FEW_FILES", 0):
+    with unlisted(), mock.patch.object(presence, "SINGLE_LOOKUPS", 0):
         assert copy.is_readable(2)
         assert copy.present(list(files.values()))
         (vector, *_) = Path(copy.path).rglob("deletion_vector*.bin")

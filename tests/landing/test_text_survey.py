@@ -27,7 +27,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that a test can reach."""
     monkeypatch.setattr(text_survey, "LONGEST", LIMIT)
     monkeypatch.setattr(text_survey, "LONGEST_DOCUMENT", 4 * LIMIT)
-    monkeypatch.setattr(text_survey, "CHUNK", 100)
+    monkeypatch.setattr(text_survey, "SCAN_BYTES", 100)
 
 
 def look(folder: Path, name: str, content: str | bytes, **options: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from incremental.algebra.plan import Column
 from incremental.algebra.results.report import Json
 
-PART = re.compile(r"[A-Za-z0-9_]{1,128}")
+SQL_NAME_PART = re.compile(r"[A-Za-z0-9_]{1,128}")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Address(Json):
 def sql_name_fault(name: object) -> str | None:
     """Return why a SQL view's name (`database.view`, `catalog.database.view`) is invalid; None if it is valid."""
     parts = name.split(".") if isinstance(name, str) else []
-    if len(parts) in (2, 3) and all(PART.fullmatch(part) for part in parts):
+    if len(parts) in (2, 3) and all(SQL_NAME_PART.fullmatch(part) for part in parts):
         return None
     return f"{name!r} cannot name a SQL view. Write `database.view` with letters, digits and underscores"
 

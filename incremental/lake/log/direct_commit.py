@@ -21,7 +21,7 @@ from incremental.spark.catalyst import J
 
 WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
 ALL = "true"  # the condition of all rows
-FEW_FILES = 16  # the sizes of more are looked up in one call, which takes as long
+SINGLE_CALLS = 16  # the sizes of more are looked up in one call, which takes as long
 
 
 def write_directly(
@@ -111,7 +111,7 @@ class DirectCommit:
         return len(self._in_partitions(catalyst.vector(self.spark, added), condition)) == len(added)
 
     def _bytes_in(self, files: J) -> int:
-        if files.size() <= FEW_FILES:
+        if files.size() <= SINGLE_CALLS:
             return sum(int(file.size()) for file in catalyst.sequence(files))
         return sum(int(row[0]) for row in self._rows(files).select("size").collect())
 

@@ -19,7 +19,7 @@ from incremental.lake.log.file_lists import files_of, known_files, rows_of_actio
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-FEW_FILES = 1000  # looked for one by one: a millisecond each in a local folder, ten in an object store
+SINGLE_LOOKUPS = 1000  # files looked for one by one: a millisecond each in a local folder, ten in an object store
 SOMEWHERE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"  # a path that is not relative to its table, as in a shallow clone
 
 
@@ -32,7 +32,7 @@ def version_exists(spark: SparkSession, log: J, snapshot: J) -> bool:
 
 def files_exist(spark: SparkSession, log: J, files: Sequence[File]) -> bool:
     """Return whether some files of a table, and their deletion vectors, still exist."""
-    if len(files) > FEW_FILES:
+    if len(files) > SINGLE_LOOKUPS:
         actions = catalyst.module(catalyst.sql(spark).delta.implicits, "package")
         rows = actions.RichAddFileSeq(to_java(spark, [file.action for file in files])).toDF(catalyst.session(spark))
         return all_listed(spark, log, DataFrame(rows, spark))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, assert_never
 
 LineFormat = Literal["csv", "json", "text"]
-CHUNK = 1 << 20
+SCAN_BYTES = 1 << 20  # read at once
 LONGEST = 64_000_000
 LONGEST_DOCUMENT = 256_000_000
 NO_LIMIT = 1 << 62
@@ -112,7 +112,7 @@ def survey_text(text: BinaryIO, options: TextOptions) -> Survey:
     length = quotes = run = 0  # run: the characters of the line so far
     line, ends = 1, ()
     while True:
-        read = text.read(min(CHUNK, options.longest))
+        read = text.read(min(SCAN_BYTES, options.longest))
         try:
             part = decoder.decode(read, final=not read)
         except UnicodeDecodeError as error:
@@ -136,7 +136,7 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
     """Return the fault of the first CSV row that is too long with its quoted line breaks, or is never closed."""
     lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
     used, begins, unclosed = 0, 1, False
-    limit = csv.field_size_limit(options.longest + CHUNK)
+    limit = csv.field_size_limit(options.longest + SCAN_BYTES)
 
     def count_lines() -> Iterator[str]:
         nonlocal used, unclosed

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
-CHUNK = 1 << 20
+from incremental.landing.preflight.text_survey import SCAN_BYTES
+
 LONGEST_ROW = 64_000_000  # bytes of a row, which Spark holds as a whole
 ROW_TAG, ENCODING = "rowtag", ("encoding", "charset")
 
@@ -57,7 +58,7 @@ def xml_fault(file: BinaryIO, options: Mapping[str, str]) -> str:
     parser.SkippedEntityHandler, parser.buffer_text = rows.entity, True
     read = 0
     try:
-        while part := file.read(CHUNK):
+        while part := file.read(SCAN_BYTES):
             parser.Parse(part, False)
             read += len(part)
             if rows.depth and read - rows.begins > LONGEST_ROW:

@@ -19,7 +19,7 @@ from incremental.algebra.plan import Keep, Norm, Tolerance
 from incremental.algebra.sqltext import quoted
 from incremental.language.loops.definition import Definition
 from incremental.language.loops.options import LoopOptions, evaluator
-from incremental.language.loops.parts import PART, Parts
+from incremental.language.loops.parts import LOOP_PART, Parts
 
 Frames = tuple[DataFrame, ...]
 Names = str | Sequence[str]
@@ -170,7 +170,7 @@ def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: Loop
             raise QueryError(f"the step of {options.function} returned no tuple of {len(start)} frames. Return one.")
         return parts.tag(cast(Frames, found))
 
-    keys = (PART, *options.keys) if options.keys else ()
+    keys = (LOOP_PART, *options.keys) if options.keys else ()
     return parts.split(chosen.evaluate(tagged, together, replace(options, keys=keys)))
 
 

@@ -17,7 +17,7 @@ from incremental.algebra.errors import QueryError
 from incremental.algebra.sqltext import quoted
 from incremental.language.loops.options import LoopOptions
 
-PART = "__part"
+LOOP_PART = "__part"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Parts:
     def split(self, rows: DataFrame) -> tuple[DataFrame, ...]:
         """Return the parts of such rows under their own names."""
         return tuple(
-            rows.where(F.col(PART) == number).select(*(F.col(quoted(name)).alias(theirs) for theirs, name in own))
+            rows.where(F.col(LOOP_PART) == number).select(*(F.col(quoted(name)).alias(theirs) for theirs, name in own))
             for number, own in enumerate(self.places)
         )
 
@@ -81,4 +81,4 @@ class Parts:
         renamed = frame.toDF(*(name for _, name in own))
         have = {name for _, name in own}
         values = [F.col(quoted(n)) if n in have else F.lit(None).cast(t).alias(n) for n, t in self.columns]
-        return renamed.select(F.lit(number).alias(PART), *values)
+        return renamed.select(F.lit(number).alias(LOOP_PART), *values)
