@@ -9,13 +9,13 @@ graph shows one state asset until the code location is reloaded after the first 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incremental.algebra.results.report import Description
+from incremental.spark.local_files import replace_file
 
 if TYPE_CHECKING:
     from incremental.api import View
@@ -48,10 +48,8 @@ def save(pipeline: Pipeline, description: Description) -> None:
     from incremental.lake.durable import make_private  # a late import, since it imports Spark
 
     path = _path(pipeline)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
     make_private(path.parent)
-    fresh.write_text(json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
-    fresh.replace(path)
+    replace_file(path, json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
 
 
 def describe(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:

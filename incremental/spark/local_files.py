@@ -13,3 +13,15 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, text: str, mode: int = 0o666) -> None:
+    """Replace a file atomically, for processes that read or write it at the same time; a power cut may lose it.
+
+    mode: as for `os.open`, so that the umask may restrict it further.
+    """
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)  # of a process that died and had this number
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.replace(path)

@@ -19,6 +19,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from incremental.spark.cache import cache_folder, scratch_folder
+from incremental.spark.local_files import replace_file
 
 EXTENSIONS = "spark.sql.extensions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -121,9 +122,7 @@ def java_options(given: str, brief: bool) -> str:
     """
     logging = cache_folder() / "log4j2.properties"
     if not logging.is_file() or logging.read_text() != LOGGING:
-        fresh = logging.with_name(f"log4j2.{os.getpid()}.properties")
-        fresh.write_text(LOGGING)
-        fresh.replace(logging)
+        replace_file(logging, LOGGING)
     ours = f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
     first = BRIEF if brief and not any(os.environ.get(name) for name in JAVA_VARIABLES) else ""
     return " ".join(filter(None, [first, given, ours]))

