@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,15 @@ def complaint(folder: Path, text: str, **environment: str) -> str:
     said = str(caught.value)
     assert all(line.startswith(f"{folder}/pipeline.yaml") for line in said.splitlines())
     return said.replace(f"{folder}/pipeline.yaml", "")
+
+
+def assert_says(said: str, expected: str) -> None:
+    """Check that each line has the parts of the expected one, in order; … stands for any words between them."""
+    lines, patterns = said.splitlines(), expected.splitlines()
+    assert len(lines) == len(patterns), said
+    for line, pattern in zip(lines, patterns, strict=True):
+        parts = [re.escape(part) for part in pattern.split("…")]
+        assert re.fullmatch(f"{'.*'.join(parts)}.*", line), f"{line!r} has not all of {pattern!r}"
 
 
 def test_the_smallest_declaration_has_the_documented_defaults(tmp_path: Path) -> None:
