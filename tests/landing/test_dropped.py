@@ -146,10 +146,9 @@ def test_the_fix_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     path = drop(tmp_path / "a.csv", "id,s\n1,é\n".encode("latin-1"))
     with pytest.raises(SourceError) as caught:
         check_content("s", files(tmp_path), COLUMNS, path)
-    assert str(caught.value) == (
-        f"source s was not landed: {path}, line 2, is not UTF-8, and its source names no other encoding. Save it as "
-        "UTF-8, or declare its encoding (such as `options: {encoding: ISO-8859-1}`), and land again."
-    )
+    said = str(caught.value)
+    assert f"source s was not landed: {path}, line 2, is not UTF-8" in said
+    assert "Save it as UTF-8" in said and "`options: {encoding: ISO-8859-1}`" in said
     whole = gzip.compress(b"id,s\n" + os.urandom(1000))
     path = drop(tmp_path / "b.csv.gz", whole[:-20])
     with pytest.raises(SourceError, match=r"b\.csv\.gz is not a complete \.gz .*\. Write the file again completely"):

@@ -70,11 +70,9 @@ def test_what_has_no_end_in_sight_is_refused(tmp_path: Path, case: str) -> None:
     name, content, options, line = TOO_LONG[case]
     with pytest.raises(SourceError) as caught:
         look(tmp_path, name, content, **cast("dict[str, str]", options))
-    what = "has" if "json" in name else "begins a row of"
-    assert str(caught.value) == (
-        f"source s was not landed: {tmp_path}/{name}, line {line}, {what} more than 1,000 characters, which Spark "
-        "would hold as a whole. Correct the file and land again."
-    )
+    said = str(caught.value)
+    assert f"source s was not landed: {tmp_path}/{name}, line {line}, " in said
+    assert "1,000 characters" in said and "Correct the file" in said
 
 
 @pytest.mark.usefixtures("short")

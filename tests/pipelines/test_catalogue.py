@@ -182,10 +182,9 @@ def test_two_pipelines_cannot_be_published_under_one_name(tmp_path: Path) -> Non
         write(tmp_path, name, MINIMAL + text)
     assert catalogue.load("b", tmp_path).declaration.publish_as == "db.v"
     write(tmp_path, "d", MINIMAL + "publish_as: DB.V\n")
-    for name, other in (("b", "`d` is published as `DB.V`"), ("d", "`b` is published as `db.v`")):
+    for name, other in (("b", ("`d`", "`DB.V`")), ("d", ("`b`", "`db.v`"))):
         with pytest.raises(DeclarationError) as caught:
             catalogue.load(name, tmp_path)
-        said = (
-            f"{tmp_path}/{name}/pipeline.yaml: publish_as: pipeline {other} too. Choose another name for one of them."
-        )
-        assert str(caught.value) == said
+        said = str(caught.value)
+        assert said.startswith(f"{tmp_path}/{name}/pipeline.yaml: publish_as: ")
+        assert all(part in said for part in (*other, "Choose another name"))

@@ -142,8 +142,9 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: Delta
         view = other.view("v", HOSTILE, publish_as=f"{database}.{name}")
         with pytest.raises(CatalogError) as caught:
             view.refresh()
-        taken, advice = f"the name is taken ({whose})", f"Choose another name, or drop {database}.{name}."
-        assert str(caught.value) == f"view v cannot be published as {database}.{name}: {taken}. {advice}"
+        said = str(caught.value)
+        assert said.startswith("view v ") and whose in said
+        assert f"as {database}.{name}: " in said and f"drop {database}.{name}" in said
         assert not (delta.folder / "warehouse 2" / "views" / "v" / "journal").exists()
     for name in (f"{database}.none.there", "nowhere.v"):
         with pytest.raises(CatalogError, match=r"view v cannot be published as .*Nothing was written"):
@@ -165,10 +166,8 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
     for _ in range(2):
         with pytest.raises(CatalogError) as caught:
             view.refresh()
-        assert str(caught.value) == (
-            "view v is refreshed to epoch 1, but the SQL view viewless.SYS.v could not be updated: Catalog "
-            "viewless does not support views. Choose a database of a catalog that supports views, then refresh again."
-        )
+        named = "view v ", "to epoch 1,", "viewless.SYS.v", "Catalog viewless does not support views"
+        assert all(part in str(caught.value) for part in (*named, "Choose a database", "then refresh again"))
         assert (view.answer().count(), len(view.history())) == (1, 1)
     delta.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone
     mended = delta.view(HOSTILE, publish_as=f"{database}.v")

