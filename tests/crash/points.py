@@ -128,7 +128,7 @@ def writes(node: ast.AST) -> bool:
         return any(mode[:1] in "wax" and mode for mode in modes)
     if name == "sql":
         return any(word in ast.unparse(arg) for arg in node.args for word in ("CREATE ", "DROP ", "OPTIMIZE "))
-    return name == "write_durably" or (name in CALLS and isinstance(node.func, ast.Attribute))
+    return name in ("write_durably", "replace_file") or (name in CALLS and isinstance(node.func, ast.Attribute))
 
 
 @contextmanager

@@ -32,6 +32,7 @@ SPARK = (
     "host.guests",
     "jvm.jars",
     "jvm.java",
+    "local_files",
     "session",
     "session_settings",
     "jvm.trust_store",
