@@ -93,6 +93,12 @@ class Compilation:
         same = settings == self.settings and self.mentions.among(self.sources.names) == self.named
         return same and not ("analysis" in self.__dict__ and self.analysis.replaceable)
 
+    def has_query_of(self, other: Compilation) -> bool:
+        """Return whether both have the same query; a Python function may return another one at each call."""
+        mine, its = self.query, other.query
+        named = [name for _, name in mine.outputs] == [name for _, name in its.outputs]
+        return named and (mine.fingerprint, mine.ordering) == (its.fingerprint, its.ordering)
+
     def sample(self, share: float, epoch: int) -> Sample | None:
         """Return a sample of the answer by its group keys; None for a share of 1; raises QueryError (see sample_of)."""
         return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)

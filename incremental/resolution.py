@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.errors import DeltafoldError, QueryError
+from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.program import BUCKET
 from incremental.algebra.recipe import Recipe
@@ -175,25 +175,30 @@ class ResolvedView:
         """The compiled query; each stage runs when it is first needed."""
         view, spark, compiled = self.view, self.view.warehouse.spark, self.view.compiled
         latest, lookup, now = compiled.latest, compiled.lookup, self.resolver.settings(spark)
-        if latest is not None and lookup is not None and latest.fits(now) and lookup.is_current(self.resolver):
+        if lookup is None or (latest is not None and not (latest.fits(now) and lookup.is_current(self.resolver))):
+            latest = None
+        if latest is not None and not callable(view.query):
             return latest
-        compiled.lookup = lookup = SourceLookup(view.catalog, self.resolver)
+        found = SourceLookup(view.catalog, self.resolver)
         options = (
             view.policy,
             view.publish,
-            lookup,
+            found,
             find_mentions(spark, view.query),
             now,
             view.store.journal.last_recipe(),
         )
-        compiled.latest = latest = Compilation(spark, view.name, view.query, *options)
-        return latest
+        made = Compilation(spark, view.name, view.query, *options)
+        if latest is not None and latest.has_query_of(made):
+            return latest
+        compiled.latest, compiled.lookup = made, found
+        return made
 
     def is_of(self, recipe: Recipe) -> bool:
-        """Return whether a state was built from this query; False if Spark cannot analyse it any more."""
+        """Return whether a state was built from this query; False if it cannot be analysed any more."""
         try:
             return self.compilation.query.fingerprint == recipe.fingerprint
-        except QueryError:
+        except (QueryError, SourceError):
             return False
 
     def quarantined(self) -> dict[str, int]:

@@ -259,8 +259,8 @@ def check_versions(versions: object) -> None:
         )
 
 
-def check_chunk(chunk: int | None) -> int | None:
-    """Return the bytes of a part; raises UsageError for less than 1."""
-    if chunk is not None and chunk < 1:
-        raise UsageError(f"invalid chunk of {chunk} bytes. Give 1 or more, or None for no limit.")
-    return chunk
+def check_chunk(chunk: object) -> int | None:
+    """Return the bytes of a batch; raises UsageError for anything but a number from 1."""
+    if chunk is None or (isinstance(chunk, int) and chunk >= 1):
+        return chunk
+    raise UsageError(f"invalid chunk {chunk!r}. Give a number of bytes, 1 or more, or None for no limit.")

@@ -41,7 +41,7 @@ class Sample:
         return f"{self.share:.4%}".rstrip("0%").rstrip(".") + f"% by {', '.join(self.columns)}"
 
 
-def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: int) -> Sample | None:
+def sample_of(schema: T.StructType, keys: Sequence[str], share: object, epoch: int) -> Sample | None:
     """Return a sample by the key, or by the whole row if there is no key; None for a share of 1.
 
     keys: the columns that the query groups by. Only columns whose equal values have the same bits can be hashed.
@@ -49,8 +49,8 @@ def sample_of(schema: T.StructType, keys: Sequence[str], share: float, epoch: in
     """
     if share == 1:
         return None
-    if not 1 / PARTS <= share <= 1:
-        raise UsageError(f"invalid share {share}. Give more than 0, up to 1.")
+    if not isinstance(share, int | float) or not 1 / PARTS <= share <= 1:
+        raise UsageError(f"invalid share {share!r}. Give a number of more than 0, up to 1.")
     exact = [field.name for field in schema if is_exact(field.dataType)]
     columns = tuple(name for name in keys if name in exact) or tuple(exact)
     if not columns:

@@ -76,3 +76,20 @@ def check_layout(store: Store, generation: int, maintenance: Maintenance) -> Non
                 f"the table {name} of view {store.view} has other columns than this release keeps ({differing}): "
                 "another release wrote it, or it was altered. Use that release, or rebuild the view."
             )
+
+
+def check_tables(store: Store, last: Entry) -> None:
+    """Raise StateError for a table that is gone, or has rows that the last epoch did not leave there."""
+    for name, version in (last.after or {}).items():
+        table = store.table(last.intent.generation, name)
+        latest = table.version()
+        if latest is None:
+            raise StateError(f"the table {table.path} of view {store.view} is gone. Rebuild the view.")
+        commits = None if version is None or latest <= version else table.commits(version, latest)
+        changes = [not each.compacts and bool(each.added or each.removed) for each in commits or ()]
+        if any(changes):
+            raise StateError(
+                f"the table {table.path} of view {store.view} has rows that its journal does not know, since version "
+                f"{latest - len(changes) + 1 + changes.index(True)}: another program wrote to it, or an epoch is "
+                "missing in the journal. Rebuild the view."
+            )

@@ -106,6 +106,6 @@ class Executor:
             return
         unfinished = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} is unfinished"
         error.args = (
-            f"{str(error).rstrip('.')}. {unfinished}: a refresh finishes it with the source versions it began "
-            "with. Remove the cause and refresh again, or correct the source and rebuild the view.",
+            f"{str(error).rstrip('.')}. {unfinished}: the next refresh repeats it with the same source versions. "
+            "If the cause is in their data, correct the source and rebuild the view; else remove it and refresh again.",
         )

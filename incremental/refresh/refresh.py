@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from incremental.algebra.results.report import Report
 from incremental.lake.log.delta_log import cached_snapshots
-from incremental.refresh.compatibility import REBUILD
+from incremental.refresh.compatibility import REBUILD, check_tables
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import RESUMED, Planner
@@ -121,6 +121,7 @@ class Refresh:
         last = self._store.journal.last()
         if last is not None and not rebuild:
             self._check_query(last)
+            check_tables(self._store, last)
         pins = self._planner.pins(last, targets, reached, rebuild)
         if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
             return self._keep_epoch(last, pins)

@@ -29,8 +29,8 @@ DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # invalid values, several rows fo
 ONE_VERSION_FIX = "Correct the data, or let the expression give NULL (try_divide, try_cast)."
 RUN_AGAIN = "Run it again; if it fails again, look for the error in Spark's log."
 NEVER_TOGETHER = (
-    "If the batch query succeeds, the failing pair of rows never existed in one version: incremental joins pair new "
-    "rows with old ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."
+    "If the batch query succeeds, the failing values never met in one version: a refresh combines new rows with old "
+    "ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."
 )
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 

@@ -60,7 +60,6 @@ def test_a_view_that_somebody_changed(sandbox: MemorySandbox) -> None:
     found = view.verify()
     assert (found.ok, found.rows) == (True, 2) and "epoch 1" in found.sentence
     sandbox.sql("update {v} set s = 7 where k = 1", v=view.path)
-    view.refresh()
     verification = view.verify()
     assert not verification.ok and verification.sample == (
         "missing {'k': 1, 's': 0.5}",

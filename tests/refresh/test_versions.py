@@ -279,7 +279,7 @@ def test_rows_that_were_never_together(sandbox: MemorySandbox) -> None:
     checked(view)
     sandbox.sql("update {r} set y = 7 where k = 2")
     sandbox.sql("insert into {l} values (2, 14)")
-    with pytest.raises(SourceError, match=r"DIVIDE_BY_ZERO.* never existed in one version.* Rebuild the view"):
+    with pytest.raises(SourceError, match=r"DIVIDE_BY_ZERO.* never met in one version.* Rebuild the view"):
         view.refresh()
     view.rebuild()
     confirm(view)
