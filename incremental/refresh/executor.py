@@ -86,7 +86,7 @@ class Executor:
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
             # the change cancelled out, as in a compaction
-            report = last.report or report_of(last.intent, EpochResult(), cost, "")
+            report = last.report or report_of(last.intent, EpochResult(), cost, plan.verdict)
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
             journal.remove(intent)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from incremental.algebra.program import Estimate, Program, Volume
 from incremental.algebra.recipe import Current
+from incremental.algebra.results.report import RESUMED
 from incremental.algebra.tuning import CostRates, Tuning
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import file_difference
@@ -161,7 +162,7 @@ def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
     created: dict[str, list[float]] = {}
     for entry in entries:
         report, mode = entry.report, entry.intent.mode
-        if report is None or not report.estimates.get(mode) or is_first_load(entry) or report.verdict == "resumed":
+        if report is None or not report.estimates.get(mode) or is_first_load(entry) or report.verdict == RESUMED:
             continue
         if entry.intent.epoch > 1:
             taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
@@ -199,7 +200,7 @@ def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
     First loads in batches, and those with reused or copied states, give none.
     """
     reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
-    whole = [each for each in reports if each.verdict != "resumed" and not {REUSED, COPIED} & set(each.paths.values())]
+    whole = [each for each in reports if each.verdict != RESUMED and not {REUSED, COPIED} & set(each.paths.values())]
     known = [(each.seconds, each.estimates.get(FullRecompute.mode)) for each in whole]
     return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
 

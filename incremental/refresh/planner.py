@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import SourceError, StateError
+from incremental.algebra.results.report import APPLIED, REBUILT, RESUMED, EpochVerdict
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.batches import next_batch_of, split_into_batches
 from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
@@ -19,8 +20,6 @@ from incremental.refresh.sources.upstream import Inputs, Targets, UpstreamState
 from incremental.refresh.state_reuse import reusable_pins
 from incremental.store.journal import Entry, Intent, Pin
 from incremental.store.view_store import Store
-
-RESUMED, REBUILT = "resumed", "rebuilt"
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class EpochPlan:
 
     maintenance: Maintenance
     intent: Intent
-    verdict: str
+    verdict: EpochVerdict
     choice: Choice | None = None
     last: Entry | None = None
     falls_short: bool = False
@@ -95,7 +94,7 @@ class Planner:
         choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
         maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
         new_generation = rebuild or moved  # another mode requires another generation
-        verdict = REBUILT if rebuild or (moved and maintenance.verdict == Incremental.verdict) else maintenance.verdict
+        verdict = REBUILT if rebuild or (moved and maintenance.verdict == APPLIED) else maintenance.verdict
         if moved:
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
         generation = self.store.unused_generation() if new_generation else None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from incremental.algebra.results.report import Report
+from incremental.algebra.results.report import RESUMED, Report
 from incremental.lake.log.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD, check_tables
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
-from incremental.refresh.planner import RESUMED, Planner
+from incremental.refresh.planner import Planner
 from incremental.refresh.reporting import merge_batch_reports, unchanged_report, with_resumed, with_upstream
 from incremental.refresh.sources.chain_lock import lock_chain
 from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState

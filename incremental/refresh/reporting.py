@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from incremental.algebra.results.report import NOTHING_TO_DO, REBUILT, RESUMED, VIEW_MARK, EpochVerdict, Report
 from incremental.algebra.results.upkeep import format_count
@@ -37,14 +36,14 @@ def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Repor
     return with_cost(replace(unchanged_report(intent.view, last, pins), sentence=sentence), cost)
 
 
-def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: str) -> Report:
+def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVerdict) -> Report:
     """Return the report of a finished epoch."""
     versions = versions_by_source(intent.sources)
     batch = "" if intent.part is None else f" (batch {intent.part.number} of {intent.part.of})"
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{batch}, {describe_work(effect, cost, effect.commits)}"
     sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     report = Report(
-        intent.view, intent.epoch, intent.generation, cast(EpochVerdict, verdict), sentence, versions,
+        intent.view, intent.epoch, intent.generation, verdict, sentence, versions,
         effect.change_rows, effect.groups, commits=effect.commits, paths=dict(effect.paths), finished=now(),
         partitions=effect.partitions, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
     )  # fmt: skip
