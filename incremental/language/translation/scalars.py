@@ -94,6 +94,8 @@ class Scalars:
             kind = catalyst.kind(node)
             if kind in FUNCTIONS:
                 details += f" ~ python {node.name()} {function_digest(node)}"
+            elif kind == "AttributeReference" and "#" in text:
+                text = without_number(text, str(node.toString()), str(node.name()))
             seen[kind] += 1
             details += self._details.of(node, kind, seen[kind], typed=node is expression)
         if "namedlambdavariable" in text + details:
@@ -103,6 +105,11 @@ class Scalars:
     def forbid(self, text: str, because: str, instead: str) -> None:
         """Record the reason against an expression that no maintained view may contain."""
         self.forbidden.append(Refusal(text, because, instead))
+
+
+def without_number(text: str, numbered: str, name: str) -> str:
+    """Replace a column as Spark's SQL of Pandas aggregates has it, `v#16`, whose number is another one each time."""
+    return re.sub(rf"(?<!\w){re.escape(numbered)}(?!\d)", lambda _: name, text)
 
 
 def find_undetermined(expression: J) -> tuple[J, str, str] | None:
