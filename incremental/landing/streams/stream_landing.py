@@ -213,8 +213,8 @@ class StreamLandings:
             reading.remove_tables(landing)
             raise SourceError(
                 f"source {self.name} was not replayed: its stream has {now:,} records now, and {landed:,} were landed, "
-                f"so at least {landed - now:,} would be lost. Land it as it is, or replay it with --allow-loss "
-                "(allow_loss=True), which replaces them all the same."
+                f"so at least {landed - now:,} would be lost. Land it without a replay, or replay it with "
+                "--allow-loss (allow_loss=True in Python), which replaces the landed rows all the same."
             )
 
     def _replace(self, reading: Reading, rows: DataFrame, mark: Mark) -> None:
