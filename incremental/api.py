@@ -117,7 +117,7 @@ class Warehouse:
 
         Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
-        return self._declared_for(name).landings(name).land(partitions)
+        return self._declared_for(name).lander(name).land(partitions)
 
     def replay(self, name: str, allow_loss: bool = False) -> Landing:
         """Land the partitions of a source that have rows in quarantine again, by the current schema.
@@ -126,15 +126,15 @@ class Warehouse:
         beginning: what it still has replaces all landed rows; allow_loss: even if it has fewer records than were
         landed. Raises SourceError as `land`.
         """
-        return self._declared_for(name).landings(name).replay(allow_loss)
+        return self._declared_for(name).lander(name).replay(allow_loss)
 
     def quarantine(self, name: str) -> DataFrame:
         """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""
-        return self._declared_for(name).landings(name).quarantine.rows()
+        return self._declared_for(name).lander(name).quarantine.rows()
 
     def partitions(self, name: str) -> tuple[str, ...]:
         """Return the partitions of a source that have files or are landed, in order; raises SourceError."""
-        return self._declared_for(name).landings(name).partitions()
+        return self._declared_for(name).lander(name).partitions()
 
     def version(self, name: str) -> int | None:
         """Return the latest Delta version of a source, None while it has no data; raises SourceError for a view."""

@@ -40,7 +40,7 @@ from incremental.language.mentions import Mentions, NoDataError
 from incremental.language.mrql.program.query import Mrql
 from incremental.language.query import Ordering, Query, QueryText, Settings
 from incremental.language.query_sources import Sources
-from incremental.language.reading import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
+from incremental.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from incremental.language.unread import empty
 from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import FullRecompute

@@ -28,7 +28,7 @@ from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluate_by
 from incremental.language.mentions import find_mentions
 from incremental.language.query import Settings, answer_settings
-from incremental.refresh.compatibility import redefinition
+from incremental.refresh.compatibility import find_redefinition
 from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.sources.source_catalog import Declared
@@ -285,7 +285,7 @@ class ResolvedView:
         for each in (*self._chain, self):
             store = each.view.store
             entry = Published(store).entry
-            if found := redefinition(store.view, store.journal, entry, each.compilation.current):
+            if found := find_redefinition(store.view, store.journal, entry, each.compilation.current):
                 raise found.refuse("Rebuild the view before it is verified, or restore what changed")
 
     @cached_property

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from incremental.algebra.local_path import local_path
 from incremental.algebra.results.address import is_same_name
 from pipelines import descriptions, queries, source_objects
-from pipelines.declaration import reading, sizes
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration import parsing, sizes
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.declaration.values import NAME, NAME_RULE
 from pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
 
@@ -66,7 +66,7 @@ def load(name: str, folder: Path | None = None) -> Pipeline:
 def _check_published_once(home: Path, publish_as: str) -> None:
     """Raise DeclarationError for a `publish_as` that another pipeline of the folder has too."""
     for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
-        known = reading.declares(other, "publish_as")
+        known = parsing.declares(other, "publish_as")
         if other.parent != home and isinstance(known, str) and is_same_name(known, publish_as):
             raise DeclarationError(
                 f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{known}` too. "
@@ -122,9 +122,9 @@ class _Loader:
             raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
         home = self.folder / name
         if not (home / DECLARATION_FILE).is_file():
-            near = reading.nearest(name, self.names)
+            near = parsing.nearest(name, self.names)
             raise DeclarationError(f"There is no pipeline `{name}` in {self.folder}: {near}")
-        declaration = reading.read_declaration(home / DECLARATION_FILE, os.environ)
+        declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
         below = {source: part.view for source, part in declaration.sources.items() if part.view}
         for source, view in below.items():
             self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view: ", view, (*above, name))
@@ -141,7 +141,7 @@ class _Loader:
             raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}). Remove one.")
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
-            near = reading.nearest(view, others)
+            near = parsing.nearest(view, others)
             raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}: {near}")
 
 
@@ -228,7 +228,7 @@ def require_landed(pipeline: Pipeline, source: str) -> str:
     """Return the source if it is landed. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
         raise DeclarationError(
-            f"{pipeline.name} lands no source `{source}`: {reading.nearest(source, pipeline.landed)}"
+            f"{pipeline.name} lands no source `{source}`: {parsing.nearest(source, pipeline.landed)}"
         )
     return source
 

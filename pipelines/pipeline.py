@@ -10,7 +10,7 @@ from pathlib import Path
 from incremental.algebra.local_path import is_uri
 from pipelines import queries
 from pipelines.declaration.declaration import Declaration
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 
 DEFAULT_WAREHOUSE = ".warehouse"
 

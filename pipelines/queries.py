@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import QueryError
+from pipelines.declaration.parsing import DeclarationError, nearest
 from pipelines.declaration.program import ProgramPart
-from pipelines.declaration.reading import DeclarationError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.declaration.places import substitute
-from pipelines.declaration.reading import DeclarationError
 from pipelines.declaration.sources import Source
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from incremental.algebra.errors import DeltafoldError
 from pipelines import catalogue
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.pipeline import Pipeline
 
 if TYPE_CHECKING:

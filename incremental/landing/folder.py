@@ -128,7 +128,7 @@ def content_digest(source: str, root: Path, files: Sequence[Path]) -> str:
 
 
 @contextmanager
-def reading(source: str) -> Generator[None]:
+def explain_read_errors(source: str) -> Generator[None]:
     """Name the file in errors of files that vanish or may not be read within the block."""
     try:
         yield

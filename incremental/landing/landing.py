@@ -31,8 +31,8 @@ from incremental.landing.folder import (
     Partition,
     content_digest,
     data_files,
+    explain_read_errors,
     partitions_in,
-    reading,
 )
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.manifest import PENDING, Known, Manifest
@@ -63,7 +63,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Landings:
+class FileLander:
     """Lands the files of one source into its table."""
 
     spark: SparkSession
@@ -97,7 +97,7 @@ class Landings:
 
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
-        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds), reading(self.name):
+        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds), explain_read_errors(self.name):
             if list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name} is declared as files, but its landed table was landed from a stream. "
@@ -145,7 +145,7 @@ class Landings:
 
     def partitions(self) -> tuple[str, ...]:
         """Return every partition that has been dropped or landed, in order."""
-        with reading(self.name):
+        with explain_read_errors(self.name):
             return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest.read() or {})}))
 
     @property
@@ -245,4 +245,4 @@ class Landings:
         return Known(partition.files, content_digest(self.name, self._root, partition.paths))
 
 
-__all__ = ["UNPARTITIONED", "Landings", "data_files"]
+__all__ = ["UNPARTITIONED", "FileLander", "data_files"]

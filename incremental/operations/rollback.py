@@ -88,7 +88,7 @@ class Rollback:
         self._publisher.begin()
         maintenance = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
-        if found := self._planner.redefinition(entry):
+        if found := self._planner.find_redefinition(entry):
             raise found.refuse(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, maintenance)

@@ -23,7 +23,7 @@ from incremental.landing.folder import HIVE_NULL
 from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import update_metrics
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
-from incremental.refresh.compatibility import redefinition
+from incremental.refresh.compatibility import find_redefinition
 from incremental.refresh.incremental_refresh import Maintenance
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.sources.upstream import Inputs, Progress
@@ -193,7 +193,7 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
         if not last.complete:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted. Refresh it first.")
         maintenance = mode_policy.of(last.intent.mode)
-        if found := redefinition(view, store.journal, last, mode_policy.current, maintenance):
+        if found := find_redefinition(view, store.journal, last, mode_policy.current, maintenance):
             raise found.refuse("Rebuild the view, or restore what changed")
         Publisher(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:

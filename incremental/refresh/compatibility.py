@@ -26,7 +26,7 @@ class Redefinition:
         return ChangedQueryError("\n  ".join([f"{self.what}. {instead}.", *self.lines]))
 
 
-def redefinition(
+def find_redefinition(
     view: str, journal: Journal, entry: Entry, current: Current, maintenance: Maintenance | None = None
 ) -> Redefinition | None:
     """Return the changes since an epoch, None if there are none; maintenance: compare its tables too, if given."""
@@ -60,7 +60,7 @@ def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinitio
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
     if not earlier:
         return None
-    return redefinition(
+    return find_redefinition(
         store.view, store.journal, earlier[-1], mode_policy.current, mode_policy.of(earlier[-1].intent.mode)
     )
 

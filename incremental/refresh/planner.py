@@ -12,7 +12,7 @@ from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.results.report import APPLIED, REBUILT, RESUMED, EpochVerdict
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.batches import next_batch_of, split_into_batches
-from incremental.refresh.compatibility import Redefinition, check_layout, redefinition
+from incremental.refresh.compatibility import Redefinition, check_layout, find_redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, Maintenance
 from incremental.refresh.mode import Choice, ModePolicy
@@ -57,10 +57,10 @@ class Planner:
     mode_policy: ModePolicy
     inputs: Inputs
 
-    def redefinition(self, last: Entry) -> Redefinition | None:
+    def find_redefinition(self, last: Entry) -> Redefinition | None:
         """Return the changes since the state of an epoch was built, None if there are none."""
         kept_by = self.mode_policy.of(last.intent.mode)
-        return redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
+        return find_redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
 
     def resume(self, last: Entry) -> EpochPlan:
         """Return the plan of an interrupted epoch, from its pinned versions; raises SourceError if these are gone."""

@@ -142,7 +142,7 @@ class Refresh:
 
     def _check_query(self, last: Entry) -> None:
         """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
-        if found := self._planner.redefinition(last):
+        if found := self._planner.find_redefinition(last):
             raise found.refuse("Rebuild the view, or restore what changed")
         self._store.journal.record(self._mode_policy.current.recipe)  # earlier releases did not record it
 
@@ -151,6 +151,6 @@ class Refresh:
         last = self._store.journal.last()
         if last is None or self._on_change != REBUILD:
             return False
-        if (found := self._planner.redefinition(last)) and progress is not None:
+        if (found := self._planner.find_redefinition(last)) and progress is not None:
             progress(f"rebuilding: {found.what}")
         return found is not None

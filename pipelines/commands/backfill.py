@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.catalogue import Pipeline
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 
 if TYPE_CHECKING:
     from incremental.api import Landing, Warehouse

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pipelines import catalogue
-from pipelines.declaration import reading
+from pipelines.declaration import parsing
 from pipelines.declaration.values import NAME, NAME_RULE
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
     Raises DeclarationError for a name that is taken or invalid, StateError if there is no finished epoch.
     """
     if not NAME.match(new):
-        raise reading.DeclarationError(f"invalid pipeline name `{new}`. {NAME_RULE}.")
+        raise parsing.DeclarationError(f"invalid pipeline name `{new}`. {NAME_RULE}.")
     home = pipeline.folder.with_name(new)
     if home.exists():
-        raise reading.DeclarationError(f"{home} exists already. Choose another name for the branch, or remove it.")
+        raise parsing.DeclarationError(f"{home} exists already. Choose another name for the branch, or remove it.")
     _, view = catalogue.open(pipeline, spark)
     scratch = home.with_name(f".{new}.branch")
     shutil.rmtree(scratch, ignore_errors=True)

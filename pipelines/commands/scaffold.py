@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.declaration.values import NAME, NAME_RULE
 
 _DECLARATION = """\

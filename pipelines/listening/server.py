@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from incremental.algebra.errors import StorageError
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.listening.spool import Spool, minute_of
 
 READ_BYTES = 1 << 16

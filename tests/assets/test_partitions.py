@@ -8,7 +8,7 @@ import pytest
 
 from assets import partitions
 from pipelines import catalogue
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from tests.assets import sales
 from tests.pipelines.declared import MINIMAL, write
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import catalogue, queries
 from pipelines.commands import branching, scaffold
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 
 CHECKOUT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from pipelines import catalogue, cli, queries
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.pipeline import Pipeline
 from tests.pipelines.declared import MINIMAL, write
 

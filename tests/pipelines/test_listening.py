@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from incremental.algebra.errors import BusyError, StorageError
 from pipelines import cli
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.listening.server import Limits, Listener, address_of
 from pipelines.listening.spool import Spool, cut_incomplete_line, minute_of
 

@@ -18,7 +18,7 @@ from incremental.api import Stream
 from incremental.lake.protocol import Lake
 from pipelines import catalogue, cli, source_objects
 from pipelines.commands import branching, exit_codes
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from pipelines.status import declaration_row
 from tests.pipelines.declared import write
 

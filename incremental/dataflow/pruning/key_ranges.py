@@ -50,7 +50,7 @@ def skippable(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> l
     return [(i, lowering.over(frame, key)) for i, key in known]
 
 
-def key_ranges(
+def find_key_ranges(
     lowering: Lowering,
     frame: DataFrame,
     keys: Sequence[Scalar],

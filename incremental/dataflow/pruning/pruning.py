@@ -21,8 +21,8 @@ from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.key_ranges import (
     KeyRanges,
     expected_bytes,
+    find_key_ranges,
     hint_broadcast,
-    key_ranges,
     range_measures,
     restrict_to_ranges,
 )
@@ -226,7 +226,7 @@ class Pruning:
     def _ranges(
         self, rows: DataFrame, keys: Sequence[Scalar], found: Mapping[str, Any], narrow: bool, nulls_match: bool = False
     ) -> KeyRanges:
-        return key_ranges(self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match)
+        return find_key_ranges(self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match)
 
     def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:
         """Return rows as a frame with the columns' own names."""

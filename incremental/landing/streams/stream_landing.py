@@ -56,7 +56,7 @@ class LandedCounts:
 
 
 @dataclass(frozen=True)
-class StreamLandings:
+class StreamLander:
     """Lands one stream; folder: where its position is kept; allow_loss: whether a replay may lose landed rows."""
 
     spark: SparkSession

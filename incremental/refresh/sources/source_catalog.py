@@ -1,4 +1,4 @@
-"""Look up the declared sources of a warehouse: their tables, schemas and landings.
+"""Look up the declared sources of a warehouse: their tables, schemas and landers.
 
 sources/<name>      the landed table of input files, or of a stream
 quarantine/<name>   their rows that do not fit the schema
@@ -19,11 +19,11 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Delta, Files, SourceDeclaration, Stream, check_source
 from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
 from incremental.lake.protocol import Lake, Table
-from incremental.landing.landing import Landings
+from incremental.landing.landing import FileLander
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
 from incremental.landing.schema_checks import types
-from incremental.landing.streams.stream_landing import StreamLandings
+from incremental.landing.streams.stream_landing import StreamLander
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Declared:
         schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
         return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
 
-    def landings(self, name: str) -> Landings | StreamLandings:
-        """Return the landing of a source; raises SourceError for one that is not landed."""
+    def lander(self, name: str) -> FileLander | StreamLander:
+        """Return what lands a source; raises SourceError for one that is not landed."""
         declaration = self._declaration(name)
         if isinstance(declaration, Delta):
             raise SourceError(
@@ -98,8 +98,8 @@ class Declared:
             )
         table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
         if isinstance(declaration, Stream):
-            return StreamLandings(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
-        return Landings(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
+            return StreamLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
+        return FileLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the number of rows in quarantine by source; runs no query."""

@@ -10,16 +10,16 @@ import pytest
 
 from incremental.algebra.sources import Expire, Files, ForeignKey, Stream
 from pipelines import source_objects
-from pipelines.declaration import reading
+from pipelines.declaration import parsing
 from pipelines.declaration.declaration import Declaration, Partitions
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
 
 def read(folder: Path, text: str, **environment: str) -> Declaration:
     path = folder / "pipeline.yaml"
     path.write_text(text, encoding="utf-8")
-    return reading.read_declaration(path, environment)
+    return parsing.read_declaration(path, environment)
 
 
 def complaint(folder: Path, text: str, **environment: str) -> str:

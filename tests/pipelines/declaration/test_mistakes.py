@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.declaration import reading
-from pipelines.declaration.reading import DeclarationError
+from pipelines.declaration import parsing
+from pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declaration.test_declaration import assert_says, complaint
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
@@ -238,4 +238,4 @@ def test_every_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeclarationError, match="not UTF-8"):
-        reading.read_declaration(tmp_path / "pipeline.yaml", {})
+        parsing.read_declaration(tmp_path / "pipeline.yaml", {})
