@@ -134,7 +134,7 @@ def view_metadata(description: Description, rows: int, address: Address, history
         "dagster/row_count": dg.MetadataValue.int(rows),
         "dagster/uri": dg.MetadataValue.text(address.path),
         **({"dagster/table_name": dg.MetadataValue.text(address.publish_as)} if address.publish_as else {}),
-        "plan": dg.MetadataValue.text(description.verdict),
+        "plan": dg.MetadataValue.text(description.mode),
         "explain": dg.MetadataValue.md(f"```\n{description.explain}\n```"),
         "cost": dg.MetadataValue.md(cost_picture(history, description.name)),
     }

@@ -1,7 +1,7 @@
-"""Analyse and compile the query of one view, and choose its maintenance.
+"""Analyse and compile the query of one view, and choose how it is refreshed.
 
-It joins language (text to plan), compiler (plan to program) and refresh (program to maintenance), none of which imports
-another.
+It joins language (text to plan), compiler (plan to program) and refresh (program to refresh
+strategy), none of which imports another.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Compilation:
 
     def explain(self, chosen: Choice, trace: bool = False) -> str:
         """Return how the view is maintained, or why it is recomputed; trace: also the plan after each compiler pass."""
-        if isinstance(chosen.maintenance, Incremental):
-            text = explain_program(self.name, chosen.maintenance.program)
+        if isinstance(chosen.strategy, Incremental):
+            text = explain_program(self.name, chosen.strategy.program)
         else:
             text = explain_refusal(self.name, self._refusals, self.policy)
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
@@ -118,14 +118,14 @@ class Compilation:
     def description(self, chosen: Choice) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""
         states: tuple[StateDescription, ...] = ()
-        if isinstance(chosen.maintenance, Incremental):
-            program = chosen.maintenance.program
+        if isinstance(chosen.strategy, Incremental):
+            program = chosen.strategy.program
             states = tuple(
                 StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
                 for s in program.stages
             )
         columns = tuple((column.name, column.type) for column in self.columns)
-        mode, sources, text = chosen.maintenance.mode, chosen.maintenance.sources, self.explain(chosen)
+        mode, sources, text = chosen.strategy.mode, chosen.strategy.sources, self.explain(chosen)
         key = self.partition_key or ""
         return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources, key)
 

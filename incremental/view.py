@@ -63,9 +63,9 @@ class View:
         return self._resolved.compilation.columns
 
     @property
-    def verdict(self) -> str:
-        """`incremental` or `recompute`."""
-        return self._resolved.choice.maintenance.mode
+    def mode(self) -> str:
+        """The mode of its next epoch: `incremental` or `recompute`."""
+        return self._resolved.choice.strategy.mode
 
     def explain(self, trace: bool = False) -> str:
         """Return how the view is maintained, or why it is recomputed; raises RefusedError if it is refused.

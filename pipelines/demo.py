@@ -79,7 +79,7 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
     flight_files.drop_airlines(home / "airlines")
     _show_progress("starting Spark")
     warehouse, view = catalogue.open(pipeline, start(pipeline))
-    _show_progress("maintenance of the query:")
+    _show_progress("how the query is refreshed:")
     print(view.explain(), end="\n\n", flush=True)
     landed: dict[str, Sequence[Row]] = {}
     steps: list[DemoStep] = []

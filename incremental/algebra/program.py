@@ -104,7 +104,7 @@ Publication = InPlace | OwnTable
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NodeRule:
     """How one node of the query is maintained, for explain: its line, the rule, and its depth in the plan."""
 
     node: str
@@ -121,7 +121,7 @@ class Program:
     answer: Plan
     outputs: tuple[tuple[Column, str], ...]
     publication: Publication
-    verdicts: tuple[Verdict, ...]
+    node_rules: tuple[NodeRule, ...]
     notes: tuple[str, ...]
     invariant: frozenset[str]
     constraints: tuple[Constraint, ...] = ()

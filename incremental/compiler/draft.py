@@ -10,7 +10,7 @@ from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Column, Plan
 from incremental.algebra.plan.alignment import Equality, Undecided
-from incremental.algebra.program import Program, Publication, Stage, State, Verdict
+from incremental.algebra.program import NodeRule, Program, Publication, Stage, State
 
 Outputs = tuple[tuple[Column, str], ...]
 """The plan's column and the user's name of each answer column."""
@@ -37,7 +37,7 @@ class Draft:
     views: frozenset[str] = frozenset()
     stages: tuple[Stage, ...] = ()
     publication: Publication | None = None
-    verdicts: tuple[Verdict, ...] = ()
+    node_rules: tuple[NodeRule, ...] = ()
     notes: tuple[str, ...] = ()
     equality: Equality = field(default_factory=Undecided, compare=False, repr=False)
 
@@ -54,7 +54,7 @@ class Draft:
         """Return the compiled program, once all passes have run."""
         assert self.publication is not None
         return Program(
-            self.fingerprint, self.stages, self.plan, self.outputs, self.publication, self.verdicts, self.notes,
+            self.fingerprint, self.stages, self.plan, self.outputs, self.publication, self.node_rules, self.notes,
             self.invariant, self.facts,
         )  # fmt: skip
 

@@ -22,17 +22,17 @@ def explain_program(name: str, program: Program) -> str:
         lines += _state_lines(stage) if isinstance(stage, State) else stage_lines(stage)
     lines.append(f"answer: {_publication_text(program.publication)}")
     lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
-    nodes = ["  " * verdict.depth + verdict.node for verdict in program.verdicts]
+    nodes = ["  " * each.depth + each.node for each in program.node_rules]
     width = min(max(map(len, nodes)), WIDEST_NODE)
-    lines += [f"{node:<{width}}  | {v.rule}" for node, v in zip(nodes, program.verdicts, strict=True)]
+    lines += [f"{node:<{width}}  | {each.rule}" for node, each in zip(nodes, program.node_rules, strict=True)]
     lines += [f"note: {note}" for note in program.notes]
     return "\n".join(lines)
 
 
 def explain_refusal(name: str, refusals: Sequence[Refusal], policy: str = "incremental") -> str:
     """Return the text for a query that is refused, or recomputed under another policy, with the reasons."""
-    verdict = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
-    return "\n".join([f"view {name}: {verdict}", *(f"  {refusal}" for refusal in refusals)])
+    outcome = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
+    return "\n".join([f"view {name}: {outcome}", *(f"  {refusal}" for refusal in refusals)])
 
 
 def explain_passes(draft: Draft) -> str:

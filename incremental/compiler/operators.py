@@ -13,7 +13,7 @@ from incremental.algebra.monoids.kinds import Group, Monoid, Recomputed
 
 @dataclass(frozen=True)
 class Operator:
-    """A kind of operator: its maintenance, the state stored for it, the reads, and the effect of deletions."""
+    """A kind of operator: its rule, the state stored for it, the reads, and the effect of deletions."""
 
     name: str
     rule: str

@@ -24,7 +24,7 @@ from incremental.operations.metrics import update_metrics
 from incremental.refresh.compatibility import check_layout
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.executor import Executor
-from incremental.refresh.incremental_refresh import EpochResult, Maintenance
+from incremental.refresh.incremental_refresh import EpochResult, RefreshStrategy
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import Planner
 from incremental.refresh.reporting import report_of
@@ -86,16 +86,16 @@ class Rollback:
     def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
         """Copy an epoch as the first one of a new generation; what: the purpose, for an error."""
         self._publisher.begin()
-        maintenance = self._mode_policy.of(entry.intent.mode)
+        strategy = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
         if found := self._planner.find_redefinition(entry):
             raise found.refuse(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
-        check_layout(self._store, entry.intent.generation, maintenance)
+        check_layout(self._store, entry.intent.generation, strategy)
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
         number = self._store.unused_generation()
         begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
-        return self._commit_copy(entry, maintenance, replace(begun, buckets=buckets), progress)
+        return self._commit_copy(entry, strategy, replace(begun, buckets=buckets), progress)
 
     def _find_entry(self, epoch: int, generation: int | None) -> Entry:
         """Return the journal entry of the epoch to go to."""
@@ -131,14 +131,16 @@ class Rollback:
                     "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
                 )
 
-    def _commit_copy(self, entry: Entry, maintenance: Maintenance, intent: Intent, progress: Progress | None) -> Report:
-        journal, epoch = self._store.journal, self._executor.epoch(maintenance, intent, progress, resumed=False)
+    def _commit_copy(
+        self, entry: Entry, strategy: RefreshStrategy, intent: Intent, progress: Progress | None
+    ) -> Report:
+        journal, epoch = self._store.journal, self._executor.epoch(strategy, intent, progress, resumed=False)
         cost = epoch.measure.cost
         journal.begin(intent)
         moved = intent.buckets != entry.intent.buckets
         done = f"{describe_epoch(entry)} in {intent.buckets} buckets" if moved else f"back to {describe_epoch(entry)}"
         with self._executor.counting(epoch, f"{intent.view} {done}"):
-            effect = self._copy_tables(entry, maintenance, epoch)
+            effect = self._copy_tables(entry, strategy, epoch)
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
         sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
         report = replace(report, sentence=sentence)
@@ -146,14 +148,14 @@ class Rollback:
         self._publisher.point()
         return report
 
-    def _copy_tables(self, entry: Entry, maintenance: Maintenance, epoch: Epoch) -> EpochResult:
+    def _copy_tables(self, entry: Entry, strategy: RefreshStrategy, epoch: Epoch) -> EpochResult:
         """Copy every table at its version of the epoch."""
         for name, table in epoch.tables.items():
             old = self._store.table(entry.intent.generation, name)
             version = (entry.after or {})[name]
             assert version is not None
             with epoch.measure.phase(f"copy {name}"):
-                stored = maintenance.storage_of(name, epoch.intent.buckets)
+                stored = strategy.storage_of(name, epoch.intent.buckets)
                 rows = old.at(version)
                 if epoch.intent.buckets != entry.intent.buckets:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))

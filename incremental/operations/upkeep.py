@@ -24,7 +24,7 @@ from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import update_metrics
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
 from incremental.refresh.compatibility import find_redefinition
-from incremental.refresh.incremental_refresh import Maintenance
+from incremental.refresh.incremental_refresh import RefreshStrategy
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
@@ -45,7 +45,7 @@ class UpkeepRun:
     """One upkeep of a view and its landed sources."""
 
     store: Store
-    maintenance: Maintenance
+    strategy: RefreshStrategy
     hours: float
     progress: Progress | None = None
 
@@ -53,10 +53,10 @@ class UpkeepRun:
         """Run all steps; the caller has the view's lock. last: the last epoch, which is finished."""
         start, generation = time.monotonic(), last.intent.generation
         needs, tables = list(needs_of_view(self.store.folder)), dict[str, TableUpkeep]()
-        for name in self.maintenance.tables:
+        for name in self.strategy.tables:
             self._show_progress(name)
             table, key = self.store.table(generation, name), f"g{generation}/{name}"
-            done = self._compact(table, self.maintenance.storage_of(name, 1).sorted_by)
+            done = self._compact(table, self.strategy.storage_of(name, 1).sorted_by)
             tables[name] = self._vacuum(table, done, [need for need in needs if need.table == key])
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
@@ -192,12 +192,12 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
             raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
         if not last.complete:
             raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted. Refresh it first.")
-        maintenance = mode_policy.of(last.intent.mode)
-        if found := find_redefinition(view, store.journal, last, mode_policy.current, maintenance):
+        strategy = mode_policy.of(last.intent.mode)
+        if found := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
             raise found.refuse("Rebuild the view, or restore what changed")
         Publisher(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:
-            return UpkeepRun(store, maintenance, hours, progress).run(last)
+            return UpkeepRun(store, strategy, hours, progress).run(last)
         except JavaError as error:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."

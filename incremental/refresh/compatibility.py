@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from incremental.algebra.errors import ChangedQueryError, StateError
 from incremental.algebra.recipe import Current
-from incremental.refresh.incremental_refresh import Maintenance
+from incremental.refresh.incremental_refresh import RefreshStrategy
 from incremental.refresh.mode import ModePolicy
 from incremental.store.journal import Entry, Intent, Journal
 from incremental.store.view_store import Store
@@ -27,17 +27,17 @@ class Redefinition:
 
 
 def find_redefinition(
-    view: str, journal: Journal, entry: Entry, current: Current, maintenance: Maintenance | None = None
+    view: str, journal: Journal, entry: Entry, current: Current, strategy: RefreshStrategy | None = None
 ) -> Redefinition | None:
-    """Return the changes since an epoch, None if there are none; maintenance: compare its tables too, if given."""
+    """Return the changes since an epoch, None if there are none; strategy: compare its tables too, if given."""
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
         what = f"the query of view {view}, or a column it reads, changed since its state was built"
         return Redefinition(what, current.since(journal.recipe(built)))
-    if maintenance is None:
+    if strategy is None:
         return None
-    kept, now = set(entry.after or entry.intent.tables), set(maintenance.tables)
-    if (not kept or kept == now) and (entry.report is not None or would_write_same(entry.intent, maintenance)):
+    kept, now = set(entry.after or entry.intent.tables), set(strategy.tables)
+    if (not kept or kept == now) and (entry.report is not None or would_write_same(entry.intent, strategy)):
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
@@ -47,9 +47,9 @@ def find_redefinition(
     )
 
 
-def would_write_same(intent: Intent, maintenance: Maintenance) -> bool:
+def would_write_same(intent: Intent, strategy: RefreshStrategy) -> bool:
     """Return whether an unfinished epoch would write the states that it began with, if they were recorded."""
-    columns = {name: set(stored[1:]) for name, stored in maintenance.states.items()}
+    columns = {name: set(stored[1:]) for name, stored in strategy.states.items()}
     return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}
 
 
@@ -65,11 +65,11 @@ def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinitio
     )
 
 
-def check_layout(store: Store, generation: int, maintenance: Maintenance) -> None:
+def check_layout(store: Store, generation: int, strategy: RefreshStrategy) -> None:
     """Raise StateError for tables whose columns differ from those that this release stores."""
-    for name in maintenance.tables:
+    for name in strategy.tables:
         table = store.table(generation, name)
-        wanted, found = set(maintenance.storage_of(name, 1).columns), set(table.schema().names)
+        wanted, found = set(strategy.storage_of(name, 1).columns), set(table.schema().names)
         if wanted != found:
             differing = ", ".join(sorted(wanted ^ found))
             raise StateError(

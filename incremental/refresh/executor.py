@@ -14,7 +14,7 @@ from incremental.algebra.results.report import Report
 from incremental.refresh.batches import tables_of_batch
 from incremental.refresh.compatibility import reason
 from incremental.refresh.epoch import Epoch, EpochResult
-from incremental.refresh.incremental_refresh import Maintenance
+from incremental.refresh.incremental_refresh import RefreshStrategy
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import EpochPlan
 from incremental.refresh.reporting import report_of, unaffected_report, with_choice, with_reason
@@ -51,9 +51,9 @@ class Executor:
         self.publisher.point()
         return report
 
-    def epoch(self, maintenance: Maintenance, intent: Intent, progress: Progress | None, resumed: bool) -> Epoch:
+    def epoch(self, strategy: RefreshStrategy, intent: Intent, progress: Progress | None, resumed: bool) -> Epoch:
         """Return the inputs and outputs of a planned epoch."""
-        tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
+        tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         measure = Measure(self.store.spark, progress)
         sources, tuning = self.inputs.of(intent.sources), self.store.tuning
         return Epoch(self.store.spark, intent, sources, tables, measure, resumed, tuning=tuning)
@@ -71,15 +71,15 @@ class Executor:
     def _write(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
-        whole = self.epoch(plan.maintenance, intent, progress, plan.is_resumed)
+        whole = self.epoch(plan.strategy, intent, progress, plan.is_resumed)
         sources = tables_of_batch(whole.sources, intent.sources, intent.part)
         epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
-                check_constraints(whole, plan.maintenance.constraints)
+                check_constraints(whole, plan.strategy.constraints)
             self.store.journal.record(self.mode_policy.current.recipe)
             self.store.journal.begin(intent)
-            return epoch, plan.maintenance.run(epoch)
+            return epoch, plan.strategy.run(epoch)
 
     def _finish(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:
         """Complete the journal entry; if no table changed, the last epoch is kept, at the new versions."""
@@ -91,7 +91,7 @@ class Executor:
             journal.finish(kept, report, last.after)
             journal.remove(intent)
             return unaffected_report(last, intent.sources, cost)
-        if not epoch.has_reached(plan.maintenance.tables[-1]):
+        if not epoch.has_reached(plan.strategy.tables[-1]):
             raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}. Rebuild the view.")
         choice = plan.choice if intent.part is None else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)

@@ -22,7 +22,7 @@ from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.stages.program_run import Run
 
 
-class Maintenance(Protocol):
+class RefreshStrategy(Protocol):
     """A mode of maintaining a view: its sources, its tables, and the run of one epoch."""
 
     mode: ClassVar[str]  # `incremental` or `recompute`
@@ -73,7 +73,7 @@ def no_partition_key() -> None:
 
 @dataclass(frozen=True)
 class Incremental:
-    """Maintenance by the compiled program.
+    """Refreshes by the compiled program.
 
     partition_key: finds the answer's column that contains a partition, which requires the views below;
     circumstances: further settings that the rows of states depend on.

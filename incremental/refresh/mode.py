@@ -19,16 +19,16 @@ from incremental.algebra.tuning import CostRates, Tuning
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.full_recompute import FullRecompute
-from incremental.refresh.incremental_refresh import Incremental, Maintenance
+from incremental.refresh.incremental_refresh import Incremental, RefreshStrategy
 from incremental.refresh.state_reuse import COPIED, REUSED
 from incremental.store.journal import Entry, Journal, Pin
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen maintenance; if there was a choice, the estimated and the corrected seconds by mode."""
+    """The chosen strategy; if there was a choice, the estimated and the corrected seconds by mode."""
 
-    maintenance: Maintenance
+    strategy: RefreshStrategy
     estimates: Mapping[str, float] = field(default_factory=dict[str, float])
     expected: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -49,8 +49,8 @@ class ModePolicy(Protocol):
         """The query as it is now."""
         ...
 
-    def of(self, mode: str | None) -> Maintenance:
-        """Return the maintenance of a mode; of the preferred one for None."""
+    def of(self, mode: str | None) -> RefreshStrategy:
+        """Return the strategy of a mode; of the preferred one for None."""
         ...
 
     def choose(
@@ -65,17 +65,17 @@ class Fixed:
     """A policy with one mode."""
 
     current: Current
-    maintenance: Maintenance
+    strategy: RefreshStrategy
 
-    def of(self, mode: str | None) -> Maintenance:
+    def of(self, mode: str | None) -> RefreshStrategy:
         """Return the only one."""
-        return self.maintenance
+        return self.strategy
 
     def choose(
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
         """Return the only one."""
-        return Choice(self.maintenance)
+        return Choice(self.strategy)
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class CostBased:
     recomputed: FullRecompute
     estimate: Callable[[Program, Volume, CostRates], Estimate]
 
-    def of(self, mode: str | None) -> Maintenance:
-        """Return the maintenance of a mode; incremental by default."""
+    def of(self, mode: str | None) -> RefreshStrategy:
+        """Return the strategy of a mode; incremental by default."""
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
     def choose(

@@ -14,7 +14,7 @@ from incremental.lake.version_diff import file_difference
 from incremental.refresh.batches import next_batch_of, split_into_batches
 from incremental.refresh.compatibility import Redefinition, check_layout, find_redefinition
 from incremental.refresh.epoch import is_marked
-from incremental.refresh.incremental_refresh import Incremental, Maintenance
+from incremental.refresh.incremental_refresh import Incremental, RefreshStrategy
 from incremental.refresh.mode import Choice, ModePolicy
 from incremental.refresh.sources.upstream import Inputs, Targets, UpstreamState
 from incremental.refresh.state_reuse import reusable_pins
@@ -26,12 +26,12 @@ from incremental.store.view_store import Store
 class EpochPlan:
     """The plan of one epoch.
 
-    maintenance: how its tables are written; intent: its number, and its versions before and after; verdict: for its
+    strategy: how its tables are written; intent: its number, and its versions before and after; verdict: for its
     report; choice: the mode and its estimates, under policy auto; last: the epoch before it, which remains the last one
     if no table changes; falls_short: another epoch must follow to reach the requested versions.
     """
 
-    maintenance: Maintenance
+    strategy: RefreshStrategy
     intent: Intent
     verdict: EpochVerdict
     choice: Choice | None = None
@@ -69,9 +69,9 @@ class Planner:
 
     def next_batch(self, last: Entry) -> EpochPlan:
         """Return the plan of the batch after a finished one."""
-        intent, maintenance = last.intent, self.mode_policy.of(last.intent.mode)
+        intent, strategy = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
-        return EpochPlan(maintenance, next_batch_of(intent, versions), maintenance.verdict, last=last)
+        return EpochPlan(strategy, next_batch_of(intent, versions), strategy.verdict, last=last)
 
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
@@ -92,14 +92,14 @@ class Planner:
         chunk: bytes of source files that one epoch takes in; a larger change takes several.
         """
         choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
-        maintenance, moved = choice.maintenance, last is not None and choice.maintenance.mode != last.intent.mode
+        strategy, moved = choice.strategy, last is not None and choice.strategy.mode != last.intent.mode
         new_generation = rebuild or moved  # another mode requires another generation
-        verdict = REBUILT if rebuild or (moved and maintenance.verdict == APPLIED) else maintenance.verdict
+        verdict = REBUILT if rebuild or (moved and strategy.verdict == APPLIED) else strategy.verdict
         if moved:
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
         generation = self.store.unused_generation() if new_generation else None
-        intent = self._intent(maintenance, None if new_generation else last, dict(pins), generation)
-        plan = EpochPlan(maintenance, intent, verdict, choice, last)
+        intent = self._intent(strategy, None if new_generation else last, dict(pins), generation)
+        plan = EpochPlan(strategy, intent, verdict, choice, last)
         if new_generation and (earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk)):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
         if chunk is not None and intent.mode == Incremental.mode:
@@ -107,25 +107,25 @@ class Planner:
         return plan
 
     def _intent(
-        self, maintenance: Maintenance, last: Entry | None, pins: dict[str, Pin], generation: int | None
+        self, strategy: RefreshStrategy, last: Entry | None, pins: dict[str, Pin], generation: int | None
     ) -> Intent:
         """Return the intent of the next epoch, of a new generation if last is None; raises if it cannot be begun."""
         generation = generation or (1 if last is None else last.intent.generation)
         epoch = 1 if last is None else last.intent.epoch + 1
         buckets = self._buckets(pins) if last is None else last.intent.buckets
-        tables = {name: self.store.table(generation, name).version() for name in maintenance.tables}
-        fingerprint, mode, states = maintenance.fingerprint, maintenance.mode, maintenance.states
+        tables = {name: self.store.table(generation, name).version() for name in strategy.tables}
+        fingerprint, mode, states = strategy.fingerprint, strategy.mode, strategy.states
         kept = {} if last is None else tables
         intent = Intent(self.store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
         # a constraint first checked in this epoch is not relied on in it
-        facts = [fact.text for fact in maintenance.constraints]
+        facts = [fact.text for fact in strategy.constraints]
         checked = () if last is None or not kept else last.intent.constraints
         intent = replace(intent, constraints=facts, relied=[text for text in facts if text in checked])
-        self._check_invariant(maintenance, intent)
+        self._check_invariant(strategy, intent)
         if last is None or last.after != tables:
-            self._check_marks(maintenance, intent)
+            self._check_marks(strategy, intent)
         if last is not None:
-            check_layout(self.store, generation, maintenance)
+            check_layout(self.store, generation, strategy)
         return intent
 
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
@@ -134,18 +134,18 @@ class Planner:
         tuning = self.store.tuning
         return max(1, min(tuning.buckets, size // tuning.bucket_bytes))
 
-    def _check_marks(self, maintenance: Maintenance, intent: Intent) -> None:
+    def _check_marks(self, strategy: RefreshStrategy, intent: Intent) -> None:
         """Raise StateError for an epoch whose mark is in the tables already: Delta would silently skip its writes."""
-        tables = {name: self.store.table(intent.generation, name) for name in maintenance.tables}
+        tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         if any(is_marked(table, intent, name) for name, table in tables.items()):
             raise StateError(
                 f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}. "
                 "Rebuild the view."
             )
 
-    def _check_invariant(self, maintenance: Maintenance, intent: Intent) -> None:
+    def _check_invariant(self, strategy: RefreshStrategy, intent: Intent) -> None:
         read = self.mode_policy.current.recipe.sources
-        for name in sorted(maintenance.invariant):
+        for name in sorted(strategy.invariant):
             pin = intent.sources[name]
             if pin.before is None or pin.before == pin.after:
                 continue

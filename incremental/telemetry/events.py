@@ -98,7 +98,7 @@ def log(level: int, event: str, fields: Mapping[str, object]) -> None:
 
 
 def fields_of(result: object) -> dict[str, Any]:
-    """Return the numbers and verdicts of a result as fields of an event."""
+    """Return the numbers and the verdict of a result as fields of an event."""
     match result:
         case Report():
             names = (

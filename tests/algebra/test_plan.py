@@ -148,4 +148,6 @@ def test_reports_survive_json() -> None:
         "v", "f", "incremental", (StateDescription("s", ("k",), ("k",)),), (("k", "int"),), "", ("t",)
     )
     assert Description.from_json(described.to_json()) == described
+    earlier = described.to_json().replace('"mode"', '"verdict"')
+    assert Description.from_json(earlier) == described  # as earlier releases stored it
     assert Q in T.columns

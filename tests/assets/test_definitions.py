@@ -36,7 +36,7 @@ print(json.dumps({
 DESCRIPTION = Description(
     name="sales",
     fingerprint="f",
-    verdict="incremental",
+    mode="incremental",
     states=(StateDescription(name="by_shop", keys=("shop",), columns=("rows", "total")),),
     columns=(("shop", "string"), ("total", "bigint")),
     explain="r0 := sales",

@@ -53,7 +53,7 @@ def test_a_term_that_a_foreign_key_empties_is_named() -> None:
     facts = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
 
     def rule(plan: Join) -> str:
-        shown = explain_rules(draft(grouped(plan, (K,), call("n", "count", V)), facts=facts)).verdicts
+        shown = explain_rules(draft(grouped(plan, (K,), call("n", "count", V)), facts=facts)).node_rules
         return next(verdict.rule for verdict in shown if "join" in verdict.node)
 
     assert "no term for d if its rows were only added or only removed" in rule(Join(T, D, "inner", condition, keys))

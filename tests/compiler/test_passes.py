@@ -55,7 +55,7 @@ def around(name: str, before: Draft) -> tuple[list[str], list[str]]:
             assert each.__name__ == name, f"refused by {each.__name__}: {error}"
             return [*shown(before)], [f"refused: {refusal}" for refusal in error.refusals]
         if each.__name__ == name:
-            rules = [f"{'  ' * v.depth}{v.node} | {v.rule}" for v in after.verdicts]
+            rules = [f"{'  ' * v.depth}{v.node} | {v.rule}" for v in after.node_rules]
             return [*shown(before)], rules if name == "explain_rules" else [*shown(after)]
         before = after
     raise AssertionError(f"{name} is not a pass")

@@ -23,7 +23,7 @@ def test_python_function_in_a_group_by(sandbox: MemorySandbox) -> None:
 
     sandbox.source("t", "name string, v int", [("ann", 1), ("bob", 2), (None, 3), ("al", 4)])
     view = sandbox.view(query)
-    assert view.verdict == "incremental"
+    assert view.mode == "incremental"
     checked(view)
     sandbox.sql("insert into {t} values ('bea', 5), ('', 6)")
     checked(view)

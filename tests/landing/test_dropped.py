@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StructField
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
-from incremental.landing.folder import UNPARTITIONED, content_digest, partitions_in, reading
+from incremental.landing.folder import UNPARTITIONED, content_digest, explain_read_errors, partitions_in
 from incremental.landing.malformed.parse_errors import reason_of
 from incremental.landing.preflight.file_checks import check_content
 
@@ -122,7 +122,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     path = drop(tmp_path / "day=1" / "a.csv")
     [partition] = partitions_in("s", files(tmp_path)).values()
     shutil.rmtree(path.parent)
-    with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile. Land again"), reading("s"):
+    with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile. Land again"), explain_read_errors("s"):
         content_digest("s", tmp_path, partition.paths)
 
 

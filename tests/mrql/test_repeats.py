@@ -24,7 +24,7 @@ def test_a_closure_is_kept_under_insertions_and_deletions(sandbox: MemorySandbox
     """Protects from a closure that is replayed: as a least set only what a change reaches is looked at."""
     sandbox.source("edges", "src int, dst int", [(1, 2), (2, 3), (3, 1), (3, 4)])
     view = sandbox.view(Mrql(CLOSURE))
-    assert "fixpoint" in view.explain() and view.description().verdict == "incremental"
+    assert "fixpoint" in view.explain() and view.description().mode == "incremental"
     checked(view)
     assert len(rows(view)) == 12
     sandbox.do(("insert", "edges", [(4, 5)]))

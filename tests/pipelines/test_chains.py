@@ -63,9 +63,9 @@ def test_each_pipeline_is_loaded_and_opened_once(
         reading(tmp_path, f"right{i}", f"d{i}")
         reading(tmp_path, f"d{i + 1}", f"left{i}", f"right{i}")
     loaded: list[Path] = []
-    read = catalogue.reading.read_declaration
+    read = catalogue.parsing.read_declaration
     monkeypatch.setattr(
-        catalogue.reading, "read_declaration", lambda path, *rest: loaded.append(path) or read(path, *rest)
+        catalogue.parsing, "read_declaration", lambda path, *rest: loaded.append(path) or read(path, *rest)
     )
     found = catalogue.survey_pipelines()
     assert len(loaded) == len(set(loaded)) == len(found) == 31
@@ -87,9 +87,9 @@ def test_a_pipeline_that_is_wrong_is_told_once_for_each_that_reads_it(
     reading(tmp_path, "left", "shop")
     reading(tmp_path, "top", "left")
     loaded: list[Path] = []
-    read = catalogue.reading.read_declaration
+    read = catalogue.parsing.read_declaration
     monkeypatch.setattr(
-        catalogue.reading, "read_declaration", lambda path, *rest: loaded.append(path) or read(path, *rest)
+        catalogue.parsing, "read_declaration", lambda path, *rest: loaded.append(path) or read(path, *rest)
     )
     found = catalogue.survey_pipelines(tmp_path)
     assert len(loaded) == 3

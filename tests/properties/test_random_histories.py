@@ -95,7 +95,7 @@ def failures(view: View, done: list[list[Step]], last: bool = False) -> list[str
     """Refresh, then what an independent comparison finds wrong, and in the end the verifier."""
     said = f"{view.query}\nafter {done}"
     try:
-        assert view.verdict == "incremental", view.explain()
+        assert view.mode == "incremental", view.explain()
         view.refresh()
         confirm(view)
         verification = view.verify() if last else None

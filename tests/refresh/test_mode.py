@@ -57,7 +57,7 @@ def chosen(*entries: Entry) -> str:
     estimate = Estimate(ESTIMATES["incremental"], ESTIMATES["recompute"], 0.1)
     journal: Any = SimpleNamespace(entries=lambda _: entries)
     policy: Any = CostBased(SimpleNamespace(), *modes, lambda *_: estimate)  # type: ignore[arg-type]
-    return policy.choose(journal, {}, {}, TUNING).maintenance.mode
+    return policy.choose(journal, {}, {}, TUNING).strategy.mode
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_auto_recomputes_and_says_so(sandbox: MemorySandbox) -> None:
     """Nothing falls back in silence: explain, verdict and every report name it."""
     sandbox.source("t", "k int, v int", [(1, 1), (1, 4), (2, 2)])
     view = sandbox.view(REFUSED, policy="auto")
-    assert view.verdict == "recompute"
+    assert view.mode == "recompute"
     assert view.explain().startswith("view v: recompute at each refresh (policy auto)\n  Generate ")
     report = checked(view)
     assert report.verdict == "recomputed" and "recomputed" in report.sentence
@@ -55,7 +55,7 @@ def test_auto_takes_the_cheaper_mode(sandbox: MemorySandbox) -> None:
     assert "policy auto: estimated refresh" in report.sentence
     sandbox.tune(rates=DEAR_OPERATORS)  # as if the data were so large that reading it took hours
     sandbox.sql("insert into {t} values (1, 10)")
-    assert view.verdict == "incremental"
+    assert view.mode == "incremental"
     report = checked(view)
     assert (report.verdict, report.generation, report.epoch) == ("rebuilt", 2, 1)
     sandbox.sql("delete from {t} where v = 3")

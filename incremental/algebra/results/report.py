@@ -188,12 +188,12 @@ class StateDescription:
 class Description(Json):
     """A compiled view, for an orchestrator's graph.
 
-    partition_key: the answer's column that shows a partition column of a source, or ''.
+    mode: that of its next epoch; partition_key: the answer's column that shows a partition column of a source, or ''.
     """
 
     name: str
     fingerprint: str
-    verdict: str
+    mode: str
     states: tuple[StateDescription, ...]
     columns: tuple[tuple[str, str], ...]
     explain: str
@@ -207,3 +207,9 @@ class Description(Json):
         object.__setattr__(self, "states", lists)
         object.__setattr__(self, "columns", tuple((str(name), str(type_)) for name, type_ in self.columns))
         object.__setattr__(self, "sources", tuple(self.sources))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the inverse of `to_json`; earlier releases stored the mode as `verdict`."""
+        given: dict[str, Any] = json.loads(text)
+        return super().from_json(json.dumps({"mode": given.get("verdict")} | given))

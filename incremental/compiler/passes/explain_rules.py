@@ -26,7 +26,7 @@ from incremental.algebra.plan import (
     Values,
 )
 from incremental.algebra.product import flatten_joins, rank_inputs
-from incremental.algebra.program import Verdict
+from incremental.algebra.program import NodeRule
 from incremental.algebra.traversal import source_names, walk
 from incremental.compiler.draft import Draft
 from incremental.compiler.loops.clusters import is_clustered
@@ -52,10 +52,10 @@ STEP_RULE = "evaluated in each step"
 
 
 def explain_rules(draft: Draft) -> Draft:
-    """Return the query with a verdict for each node, from the answer down to the sources."""
+    """Return the query with the rule for each node, from the answer down to the sources."""
     return replace(
         draft,
-        verdicts=tuple(_verdicts(draft.plan, draft, 0)),
+        node_rules=tuple(_node_rules(draft.plan, draft, 0)),
         notes=(*draft.notes, *loop_notes(draft.plan), *monoid_notes(draft.plan)),
     )
 
@@ -67,16 +67,16 @@ def monoid_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(f"monoid {monoid.name}: {monoid.text}" for monoid in found)
 
 
-def _verdicts(plan: Plan, draft: Draft, depth: int, loop: Loop | None = None) -> Iterator[Verdict]:
-    """Yield the verdicts of a plan; loop: that whose step it is a part of."""
+def _node_rules(plan: Plan, draft: Draft, depth: int, loop: Loop | None = None) -> Iterator[NodeRule]:
+    """Yield the rules of the nodes of a plan; loop: that whose step it is a part of."""
     if loop is not None and not reads_loop(plan, loop.name):
         loop = None
     rule = _rule(plan, draft) if loop is None else _step_rule(plan, loop)
-    yield Verdict(node_text(plan, draft.views), rule, depth)
-    yield from (Verdict(condition, "condition", depth + 1) for condition in condition_texts(plan))
+    yield NodeRule(node_text(plan, draft.views), rule, depth)
+    yield from (NodeRule(condition, "condition", depth + 1) for condition in condition_texts(plan))
     for child in shown_inputs(plan):
         step = isinstance(plan, Loop) and child is plan.step
-        yield from _verdicts(child, draft, depth + 1, plan if step and isinstance(plan, Loop) else loop)
+        yield from _node_rules(child, draft, depth + 1, plan if step and isinstance(plan, Loop) else loop)
 
 
 def _step_rule(plan: Plan, loop: Loop) -> str:

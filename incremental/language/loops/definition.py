@@ -1,6 +1,6 @@
 """The batch definition of loops: what a query with `fixpoint` or `iterate` means, evaluated round by round.
 
-Every round is computed and cut off from its plan, so that plans do not grow. Nothing is shared with the maintenance of
+Every round is computed and cut off from its plan, so that plans do not grow. Nothing is shared with the refresh of
 loops, which is tested against this module.
 """
 

@@ -39,7 +39,7 @@ def test_merge_and_deletions(sandbox: MemorySandbox) -> None:
     sandbox.source("t", "k int, s string", WORDS)
     sandbox.warehouse.monoid(*LONGEST)
     view = sandbox.view("select k, longest(collect_list(s)) s, count(*) n from t group by k")
-    assert view.verdict == "incremental"
+    assert view.mode == "incremental"
     assert "longest(collect_list(s)): monoid longest, deletions recompute the group" in view.explain()
     assert "note: monoid longest: string, zero '', plus if(" in view.explain()
     checked(view)

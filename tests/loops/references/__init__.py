@@ -1,1 +1,1 @@
-"""Oracles of loops in plain Python: textbook algorithms, and a model of the maintenance."""
+"""Oracles of loops in plain Python: textbook algorithms, and a model of their refresh."""

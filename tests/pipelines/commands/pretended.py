@@ -47,7 +47,7 @@ UPKEEP = Upkeep(
 DESCRIPTION = Description(
     name="shop",
     fingerprint="f",
-    verdict="incremental",
+    mode="incremental",
     states=(StateDescription("by_city", ("city",), ("rows", "revenue")),),
     columns=(("city", "string"), ("revenue", "double")),
     explain="r0 := sales",
