@@ -34,7 +34,7 @@ from incremental.refresh.refresh import Refresh
 from incremental.refresh.sources.source_catalog import Declared
 from incremental.refresh.sources.upstream import Inputs, UpstreamView
 from incremental.store.journal import Entry, base_versions
-from incremental.store.snapshot import Published
+from incremental.store.snapshot import LastAnswer
 
 if TYPE_CHECKING:
     from incremental.view import View
@@ -243,7 +243,7 @@ class ResolvedView:
     @property
     def choice(self) -> Choice:
         """Predict the mode of the next refresh, with the views below at their current versions."""
-        finished = {name: Published(each.view.store) for name, each in self.views.items()}
+        finished = {name: LastAnswer(each.view.store) for name, each in self.views.items()}
         answers = {name: each.table for name, each in finished.items() if each.exists}
         read, journal = self.compilation.query.sources, self.view.store.journal
         return predict_choice(
@@ -284,7 +284,7 @@ class ResolvedView:
         """Raise ChangedQueryError if the state, of this view or one below, was built from another query."""
         for each in (*self._chain, self):
             store = each.view.store
-            entry = Published(store).entry
+            entry = LastAnswer(store).entry
             if found := find_redefinition(store.view, store.journal, entry, each.compilation.current):
                 raise found.refuse("Rebuild the view before it is verified, or restore what changed")
 

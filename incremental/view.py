@@ -31,9 +31,9 @@ from incremental.operations.upkeep import WEEK_HOURS, upkeep
 from incremental.operations.verify import verify
 from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
+from incremental.store.answer_pointer import find_address
 from incremental.store.journal import Entry, base_versions
-from incremental.store.publisher import find_address
-from incremental.store.snapshot import Published
+from incremental.store.snapshot import LastAnswer
 from incremental.store.view_store import Store
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class View:
 
     def answer(self) -> DataFrame:
         """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""
-        return self._answer_rows(self._resolved, *self._published.read_consistently())
+        return self._answer_rows(self._resolved, *self._last_answer.read_consistently())
 
     def _answer_rows(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
         """Return the answer in the table of an epoch."""
@@ -126,7 +126,7 @@ class View:
     @property
     def path(self) -> str:
         """The path of the Delta table with the last finished epoch's answer; a rebuild writes another table."""
-        return self._published.table.path
+        return self._last_answer.table.path
 
     @property
     def versions(self) -> dict[str, int]:
@@ -134,7 +134,7 @@ class View:
 
         A source that only a view below reads is named by its path: `totals/orders`.
         """
-        return base_versions(self._published.entry.intent.sources)
+        return base_versions(self._last_answer.entry.intent.sources)
 
     def batch(self, versions: Mapping[str, int] | None = None) -> DataFrame:
         """Run the batch query at the versions of the last finished epoch, or at the given ones.
@@ -152,7 +152,7 @@ class View:
         """
         resolved = self._resolved
         resolved.check_unchanged()
-        entry, rows = self._published.read_consistently()
+        entry, rows = self._last_answer.read_consistently()
         intent = entry.intent
         resolved.inputs.check({name: pin for name, pin in intent.sources.items() if name not in resolved.views})
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
@@ -234,8 +234,8 @@ class View:
         return Rollback(self.store, resolved.compilation.mode_policy, resolved.inputs)
 
     @property
-    def _published(self) -> Published:
-        return Published(self.store)
+    def _last_answer(self) -> LastAnswer:
+        return LastAnswer(self.store)
 
     def _base(self, source_path: str) -> VersionedTable:
         """Return a base table by its path through the views (see refresh/sources/upstream.py)."""
@@ -260,7 +260,7 @@ def check_versions(versions: object) -> None:
 
 
 def check_chunk(chunk: object) -> int | None:
-    """Return the bytes of a batch; raises UsageError for anything but a number from 1."""
+    """Return the bytes of a chunk; raises UsageError for anything but a number from 1."""
     if chunk is None or (isinstance(chunk, int) and chunk >= 1):
         return chunk
     raise UsageError(f"invalid chunk {chunk!r}. Give a number of bytes, 1 or more, or None for no limit.")

@@ -63,7 +63,7 @@ def load(name: str, folder: Path | None = None) -> Pipeline:
     return _Loader.of(folder).load(name)
 
 
-def _check_published_once(home: Path, publish_as: str) -> None:
+def _check_sql_name_once(home: Path, publish_as: str) -> None:
     """Raise DeclarationError for a `publish_as` that another pipeline of the folder has too."""
     for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
         known = parsing.declares(other, "publish_as")
@@ -129,7 +129,7 @@ class _Loader:
         for source, view in below.items():
             self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view: ", view, (*above, name))
         if declaration.publish_as:
-            _check_published_once(home, declaration.publish_as)
+            _check_sql_name_once(home, declaration.publish_as)
         query = queries.find(home, tuple(declaration.sources), declaration)
         loaded = {source: self.load(view, (*above, name)) for source, view in below.items()}
         return Pipeline(name, home, declaration, query, loaded)
@@ -190,7 +190,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
 
 def address(pipeline: Pipeline) -> Address:
     """Return the current address of the answer; starts no Spark. Raises StateError before the first refresh."""
-    from incremental.store.publisher import find_address
+    from incremental.store.answer_pointer import find_address
 
     folder = Path(pipeline.warehouse) / "views" / pipeline.name
     return find_address(folder, pipeline.name, pipeline.declaration.publish_as)
@@ -236,7 +236,7 @@ def require_landed(pipeline: Pipeline, source: str) -> str:
 def refresh(
     pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
 ) -> Report:
-    """Refresh or rebuild the view, in batches of the given or declared size, if any; store its description."""
+    """Refresh or rebuild the view, in chunks of the given or declared size, if any; store its description."""
     asked = chunk or pipeline.declaration.chunk
     most = None if asked is None else sizes.parse_size(asked)
     report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)

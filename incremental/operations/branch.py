@@ -18,10 +18,10 @@ from incremental.operations.metrics import metrics_of
 from incremental.refresh.sources.upstream import Inputs
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
+from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.dependents import Reader, Readers
 from incremental.store.journal import Entry, Journal, Pin
-from incremental.store.publisher import Publisher
-from incremental.store.snapshot import Published
+from incremental.store.snapshot import LastAnswer
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now
 
@@ -34,7 +34,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     if target.folder.exists():
         raise StateError(f"view {target.view} exists already, in {target.folder}. Choose another name, or drop it.")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
-        entry = Published(store).entry
+        entry = LastAnswer(store).entry
         make_private(target.folder.parent)
         folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
@@ -53,7 +53,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
             ) from error
         Folder(scratch.folder).move_to(folder)
     with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
-        Publisher(target).begin()
+        AnswerPointer(target).begin()
 
 
 def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
@@ -66,7 +66,7 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
     if not store.folder.exists():
         if not force:
             check_unread(store, declared)
-        Publisher(store).drop_sql_views()  # the folder may have been removed by other means
+        AnswerPointer(store).drop_sql_views()  # the folder may have been removed by other means
         return
     gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
@@ -74,7 +74,7 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
         readers.check_no_branch(store.view)
         if not force:
             check_unread(store, {*declared, *readers.views(partial(has_pinned_table, store))})
-        Publisher(store).drop_sql_views()
+        AnswerPointer(store).drop_sql_views()
         gone.remove()
         Folder(store.folder).move_to(gone.path)
     gone.remove()

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from incremental.store.answer_pointer import PointerFile
 from incremental.store.dependents import Readers
 from incremental.store.journal import Entry, Journal, base_versions
-from incremental.store.publisher import PointerFile
 
 
 @dataclass(frozen=True)

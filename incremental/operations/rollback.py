@@ -30,8 +30,8 @@ from incremental.refresh.planner import Planner
 from incremental.refresh.reporting import report_of
 from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.refresh.state_reuse import COPIED
+from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.journal import Entry, Intent
-from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
 from incremental.telemetry.events import Work, log_work
 
@@ -42,9 +42,9 @@ class Rollback:
     """Rolls one view back, or rewrites its last epoch with another number of buckets."""
 
     def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs) -> None:
-        self._store, self._mode_policy, self._inputs, self._publisher = store, mode_policy, inputs, Publisher(store)
+        self._store, self._mode_policy, self._inputs, self._pointer = store, mode_policy, inputs, AnswerPointer(store)
         self._planner = Planner(store, mode_policy, inputs)
-        self._executor = Executor(store, mode_policy, inputs, self._publisher)
+        self._executor = Executor(store, mode_policy, inputs, self._pointer)
 
     def rebucket(self, buckets: int, progress: Progress | None) -> Report:
         """Rewrite the last epoch's tables with a number of buckets, without reading the sources.
@@ -85,7 +85,7 @@ class Rollback:
 
     def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
         """Copy an epoch as the first one of a new generation; what: the purpose, for an error."""
-        self._publisher.begin()
+        self._pointer.begin()
         strategy = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
         if found := self._planner.find_redefinition(entry):
@@ -145,7 +145,7 @@ class Rollback:
         sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
         report = replace(report, sentence=sentence)
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
-        self._publisher.point()
+        self._pointer.point()
         return report
 
     def _copy_tables(self, entry: Entry, strategy: RefreshStrategy, epoch: Epoch) -> EpochResult:

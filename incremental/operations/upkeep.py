@@ -29,8 +29,8 @@ from incremental.refresh.mode import ModePolicy
 from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
+from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.journal import Entry
-from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now, seconds_since
 from incremental.telemetry.events import log_work
@@ -195,7 +195,7 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
         strategy = mode_policy.of(last.intent.mode)
         if found := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
             raise found.refuse("Rebuild the view, or restore what changed")
-        Publisher(store).begin()  # so that no reader is still pointed to a table that is removed below
+        AnswerPointer(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:
             return UpkeepRun(store, strategy, hours, progress).run(last)
         except JavaError as error:

@@ -12,7 +12,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import Difference, file_difference
-from incremental.refresh.batches import BatchTable
+from incremental.refresh.chunks import ChunkTable
 from incremental.refresh.state_reuse import Reused
 from incremental.spark.job_stats import Measure
 from incremental.store.journal import Intent, Pin
@@ -46,7 +46,7 @@ class Epoch:
         return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
 
     def _difference(self, table: VersionedTable, pin: Pin) -> Difference:
-        return table.moved if isinstance(table, BatchTable) else file_difference(table, pin.before, pin.after)
+        return table.moved if isinstance(table, ChunkTable) else file_difference(table, pin.before, pin.after)
 
     @property
     def places(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import Report
-from incremental.refresh.batches import tables_of_batch
+from incremental.refresh.chunks import tables_of_chunk
 from incremental.refresh.compatibility import reason
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.incremental_refresh import RefreshStrategy
@@ -23,8 +23,8 @@ from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.refresh.state_reuse import find_reusable
 from incremental.spark.java_errors import explain_errors
 from incremental.spark.job_stats import Measure
+from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.journal import Intent
-from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
 from incremental.telemetry.events import log_work
 
@@ -36,7 +36,7 @@ class Executor:
     store: Store
     mode_policy: ModePolicy
     inputs: Inputs
-    publisher: Publisher
+    pointer: AnswerPointer
 
     def run(self, plan: EpochPlan, progress: Progress | None) -> Report:
         """Run one epoch, complete its journal entry, and point readers to its table.
@@ -48,7 +48,7 @@ class Executor:
         with log_work("epoch", {"view": intent.view, "generation": intent.generation, "epoch": intent.epoch}) as work:
             epoch, effect = self._write(plan, progress)
             work.result = report = self._finish(plan, epoch, effect)
-        self.publisher.point()
+        self.pointer.point()
         return report
 
     def epoch(self, strategy: RefreshStrategy, intent: Intent, progress: Progress | None, resumed: bool) -> Epoch:
@@ -72,7 +72,7 @@ class Executor:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.strategy, intent, progress, plan.is_resumed)
-        sources = tables_of_batch(whole.sources, intent.sources, intent.part)
+        sources = tables_of_chunk(whole.sources, intent.sources, intent.part)
         epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:

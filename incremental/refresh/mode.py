@@ -197,7 +197,7 @@ def recompute_bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning |
 def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
     """Return upper bounds for a recompute from first loads, which also run the whole query, and write states.
 
-    First loads in batches, and those with reused or copied states, give none.
+    First loads in chunks, and those with reused or copied states, give none.
     """
     reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
     whole = [each for each in reports if each.verdict != RESUMED and not {REUSED, COPIED} & set(each.paths.values())]
@@ -206,5 +206,5 @@ def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
 
 
 def is_first_load(entry: Entry) -> bool:
-    """Return whether an epoch is the first of its generation, or its first batch."""
+    """Return whether an epoch is the first of its generation, or its first chunk."""
     return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.results.report import APPLIED, REBUILT, RESUMED, EpochVerdict
 from incremental.lake.version_diff import file_difference
-from incremental.refresh.batches import next_batch_of, split_into_batches
+from incremental.refresh.chunks import next_chunk_of, split_into_chunks
 from incremental.refresh.compatibility import Redefinition, check_layout, find_redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, RefreshStrategy
@@ -45,7 +45,7 @@ class EpochPlan:
 
     @property
     def begins_change(self) -> bool:
-        """Whether it is the first to read its change: not a later batch, and not resumed."""
+        """Whether it is the first to read its change: not a later chunk, and not resumed."""
         return not self.is_resumed and (self.intent.part is None or self.intent.part.number == 1)
 
 
@@ -67,11 +67,11 @@ class Planner:
         self.inputs.check(last.intent.sources)
         return EpochPlan(self.mode_policy.of(last.intent.mode), last.intent, RESUMED)
 
-    def next_batch(self, last: Entry) -> EpochPlan:
-        """Return the plan of the batch after a finished one."""
+    def next_chunk(self, last: Entry) -> EpochPlan:
+        """Return the plan of the chunk after a finished one."""
         intent, strategy = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
-        return EpochPlan(strategy, next_batch_of(intent, versions), strategy.verdict, last=last)
+        return EpochPlan(strategy, next_chunk_of(intent, versions), strategy.verdict, last=last)
 
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
@@ -86,10 +86,10 @@ class Planner:
         self.inputs.check_columns(pins, self.mode_policy.current)
         return pins
 
-    def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk: int | None) -> EpochPlan:
+    def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk_bytes: int | None) -> EpochPlan:
         """Plan the epoch that reaches the pinned versions, or the first of several that do.
 
-        chunk: bytes of source files that one epoch takes in; a larger change takes several.
+        chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several.
         """
         choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
         strategy, moved = choice.strategy, last is not None and choice.strategy.mode != last.intent.mode
@@ -100,10 +100,12 @@ class Planner:
         generation = self.store.unused_generation() if new_generation else None
         intent = self._intent(strategy, None if new_generation else last, dict(pins), generation)
         plan = EpochPlan(strategy, intent, verdict, choice, last)
-        if new_generation and (earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk)):
+        if new_generation and (
+            earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk_bytes)
+        ):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
-        if chunk is not None and intent.mode == Incremental.mode:
-            return replace(plan, intent=split_into_batches(intent, self.inputs.of(pins), chunk))
+        if chunk_bytes is not None and intent.mode == Incremental.mode:
+            return replace(plan, intent=split_into_chunks(intent, self.inputs.of(pins), chunk_bytes))
         return plan
 
     def _intent(

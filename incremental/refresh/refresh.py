@@ -14,11 +14,11 @@ from incremental.refresh.compatibility import REBUILD, check_tables
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
 from incremental.refresh.planner import Planner
-from incremental.refresh.reporting import merge_batch_reports, unchanged_report, with_resumed, with_upstream
+from incremental.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
 from incremental.refresh.sources.chain_lock import lock_chain
 from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
+from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.journal import Entry, Pin
-from incremental.store.publisher import Publisher
 from incremental.store.view_store import Store
 from incremental.telemetry.events import log_work
 
@@ -32,33 +32,33 @@ class Refresh:
     def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs, on_change: str = "refuse") -> None:
         self.inputs = inputs
         self._store, self._mode_policy, self._on_change = store, mode_policy, on_change
-        self._publisher = Publisher(store)
+        self._pointer = AnswerPointer(store)
         self._planner = Planner(store, mode_policy, inputs)
-        self._executor = Executor(store, mode_policy, inputs, self._publisher)
+        self._executor = Executor(store, mode_policy, inputs, self._pointer)
 
     def run(
         self,
         versions: Mapping[str, int] | None,
         progress: Progress | None,
         rebuild: bool = False,
-        chunk: int | None = None,
+        chunk_bytes: int | None = None,
     ) -> Report:
         """Refresh to the given or the latest versions, after finishing an interrupted epoch.
 
-        chunk: bytes of source files that one epoch takes in; a larger change takes several.
+        chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several.
         """
         store = self._store
         locks = lock_chain(store.folder, self.inputs, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
-            self._publisher.begin()
+            self._pointer.begin()
             rebuild = rebuild or self._replaces(progress)
             resumed = self._resume(progress, rebuild)
             done: Done = {}
             targets = self.inputs.targets(versions or {})
             reached = self.inputs.reach(targets, done, progress)
             below.close()
-            report = self._refresh_to(targets, reached, progress, rebuild, chunk)
-            report = with_resumed(self._finish_batches(progress, report) or report, resumed)
+            report = self._refresh_to(targets, reached, progress, rebuild, chunk_bytes)
+            report = with_resumed(self._finish_chunks(progress, report) or report, resumed)
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
@@ -68,7 +68,7 @@ class Refresh:
         if folder in done:
             self._check_query(done[folder].entry)
             return done[folder]
-        self._publisher.begin()
+        self._pointer.begin()
         rebuild = self._replaces(progress)
         resumed = self._resume(progress, rebuild)
         last = None if rebuild else self._store.journal.last()
@@ -88,26 +88,26 @@ class Refresh:
         return done[folder]
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
-        """Finish an interrupted epoch, and the batches after it, unless the view is rebuilt."""
+        """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
         last = self._store.journal.last()
         if last is None or rebuild or last.complete:
             return None
         self._check_query(last)
         plan = self._planner.resume(last)
         resumed = None if last.report is not None else self._executor.run(plan, progress)
-        return self._finish_batches(progress, resumed)
+        return self._finish_chunks(progress, resumed)
 
-    def _finish_batches(self, progress: Progress | None, begun: Report | None) -> Report | None:
-        """Run the remaining batches of the last epoch's change; return their report merged with `begun`."""
+    def _finish_chunks(self, progress: Progress | None, begun: Report | None) -> Report | None:
+        """Run the remaining chunks of the last epoch's change; return their report merged with `begun`."""
         report = begun
-        while (last := self._store.journal.last()) and last.report and (batch := last.intent.part) and not batch.last:
+        while (last := self._store.journal.last()) and last.report and (chunk := last.intent.part) and not chunk.last:
             if progress is not None:
-                left = last.report.seconds * (batch.of - batch.number)
-                progress(f"batch {batch.number + 1} of {batch.of}, about {left:.0f} s left")
-            report = self._executor.run(self._planner.next_batch(last), progress)
+                left = last.report.seconds * (chunk.of - chunk.number)
+                progress(f"chunk {chunk.number + 1} of {chunk.of}, about {left:.0f} s left")
+            report = self._executor.run(self._planner.next_chunk(last), progress)
         if report is None or (report is begun and report.verdict != RESUMED):
             return report
-        return merge_batch_reports(self._store.journal.entries(), report)
+        return merge_chunk_reports(self._store.journal.entries(), report)
 
     def _refresh_to(
         self,
@@ -115,7 +115,7 @@ class Refresh:
         reached: Mapping[str, UpstreamState],
         progress: Progress | None,
         rebuild: bool = False,
-        chunk: int | None = None,
+        chunk_bytes: int | None = None,
     ) -> Report:
         """Refresh to these versions in one epoch; in none if nothing changed, in two if a state can be reused."""
         last = self._store.journal.last()
@@ -125,10 +125,10 @@ class Refresh:
         pins = self._planner.pins(last, targets, reached, rebuild)
         if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
             return self._keep_epoch(last, pins)
-        plan = self._planner.next(last, pins, rebuild, chunk)
+        plan = self._planner.next(last, pins, rebuild, chunk_bytes)
         report = self._executor.run(plan, progress)
         return (
-            with_resumed(self._refresh_to(targets, reached, progress, chunk=chunk), report)
+            with_resumed(self._refresh_to(targets, reached, progress, chunk_bytes=chunk_bytes), report)
             if plan.falls_short
             else report
         )

@@ -13,7 +13,7 @@ from incremental.refresh.incremental_refresh import EpochResult
 from incremental.refresh.mode import Choice
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.job_stats import Cost
-from incremental.store.journal import ChangeBatch, Entry, Intent, Pin
+from incremental.store.journal import Chunk, Entry, Intent, Pin
 from incremental.telemetry.clock import now
 
 
@@ -39,8 +39,8 @@ def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Repor
 def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVerdict) -> Report:
     """Return the report of a finished epoch."""
     versions = versions_by_source(intent.sources)
-    batch = "" if intent.part is None else f" (batch {intent.part.number} of {intent.part.of})"
-    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{batch}, {describe_work(effect, cost, effect.commits)}"
+    chunk = "" if intent.part is None else f" (chunk {intent.part.number} of {intent.part.of})"
+    sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{chunk}, {describe_work(effect, cost, effect.commits)}"
     sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     report = Report(
         intent.view, intent.epoch, intent.generation, verdict, sentence, versions,
@@ -50,20 +50,20 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVer
     return with_cost(report, cost)
 
 
-def merge_batch_reports(entries: Sequence[Entry], last: Report) -> Report:
-    """Merge the reports of the batches of a change, as far as the journal still has them, into one.
+def merge_chunk_reports(entries: Sequence[Entry], last: Report) -> Report:
+    """Merge the reports of the chunks of a change, as far as the journal still has them, into one.
 
     If it lacks the first, the touched partitions are unknown.
     """
-    batches = list[tuple[ChangeBatch, Report]]()
+    chunks = list[tuple[Chunk, Report]]()
     for entry in reversed(entries):
-        batch = entry.intent.part
-        if batch is None or entry.report is None or (batches and batch.number >= batches[0][0].number):
+        chunk = entry.intent.part
+        if chunk is None or entry.report is None or (chunks and chunk.number >= chunks[0][0].number):
             break
-        batches.insert(0, (batch, entry.report))
-    if not batches:
+        chunks.insert(0, (chunk, entry.report))
+    if not chunks:
         return last
-    (first, begun), (end, _), reports = batches[0], batches[-1], [report for _, report in batches]
+    (first, begun), (end, _), reports = chunks[0], chunks[-1], [report for _, report in chunks]
     cost = total_cost(reports)
     effect = EpochResult(
         sum(report.groups for report in reports), sum(report.change_rows for report in reports),
@@ -71,7 +71,7 @@ def merge_batch_reports(entries: Sequence[Entry], last: Report) -> Report:
         merge_partitions(reports) if first.number == 1 else None, rounds_of(reports), residuals_of(reports),
     )  # fmt: skip
     commits = sum(report.commits for report in reports)
-    which = f"batch {end.number}" if first.number == end.number else f"batches {first.number} to {end.number}"
+    which = f"chunk {end.number}" if first.number == end.number else f"chunks {first.number} to {end.number}"
     verdict = last.verdict if last.verdict != NOTHING_TO_DO else begun.verdict
     versions = {n: (begun.versions.get(n, (old, new))[0], new) for n, (old, new) in last.versions.items()}
     sentence = (

@@ -65,17 +65,17 @@ def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
 
 
 def reusable_pins(
-    intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk: int | None
+    intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk_bytes: int | None
 ) -> dict[str, Pin] | None:
     """Return the pins of the last epoch if it has a common state and its versions can be read, else None.
 
     A new source keeps its pin.
-    chunk: limit of the bytes of source files per epoch; with a limit, all states must be common.
+    chunk_bytes: limit of the bytes of source files per epoch; with a limit, all states must be common.
     """
     if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
         return None
     number = len(common(intent, last.intent))
-    if number == 0 or (chunk is not None and number < len(intent.states)):
+    if number == 0 or (chunk_bytes is not None and number < len(intent.states)):
         return None
     earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
     pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in earlier.items()}

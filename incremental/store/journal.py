@@ -28,7 +28,7 @@ class Pin:
 
     If the source is a view: `place`, its table at `after` below the view's folder; `left`, its table at `before` if the
     view was rebuilt in between; `bases`, the versions of the base sources from which its answer at `after` is computed.
-    start: for a change in batches, the version before the first one. commit: Delta's id of the commit that made
+    start: for a change in chunks, the version before the first one. commit: Delta's id of the commit that made
     `after`.
     """
 
@@ -43,10 +43,10 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class ChangeBatch:
+class Chunk:
     """One of several epochs that together reach the pinned versions: its number, from 1, their count, their bytes.
 
-    whole: a file with another deletion vector counts with all of its bytes, as in batches of earlier releases.
+    whole: a file with another deletion vector counts with all of its bytes, as in chunks of earlier releases.
     """
 
     number: int
@@ -56,7 +56,7 @@ class ChangeBatch:
 
     @property
     def last(self) -> bool:
-        """Whether this batch reaches the pinned versions."""
+        """Whether this chunk reaches the pinned versions."""
         return self.number == self.of
 
 
@@ -79,7 +79,7 @@ class Intent:
     mode: str = "incremental"
     constraints: list[str] = field(default_factory=list[str])
     relied: list[str] = field(default_factory=list[str])
-    part: ChangeBatch | None = None
+    part: Chunk | None = None
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
@@ -182,7 +182,7 @@ class Journal:
         try:
             content = json.loads(path.read_text())
             given = content["intent"]
-            records: list[tuple[Any, Any]] = [(Intent, given), (ChangeBatch, given.get("part") or {})]
+            records: list[tuple[Any, Any]] = [(Intent, given), (Chunk, given.get("part") or {})]
             records += [(Pin, pin) for pin in given.get("sources", {}).values()]
             if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in records):
                 raise StateError(
@@ -190,7 +190,7 @@ class Journal:
                 )
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
             part = given.pop("part", None)
-            parted = None if part is None else ChangeBatch(**{"whole": True} | part)
+            parted = None if part is None else Chunk(**{"whole": True} | part)
             reported = content.get("report")
             report = None if reported is None else Report.from_json(json.dumps(reported))
             intent = Intent(sources=pins, part=parted, **given)

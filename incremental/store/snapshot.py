@@ -25,7 +25,7 @@ from incremental.telemetry.clock import seconds_since
 
 
 @dataclass(frozen=True)
-class Published:
+class LastAnswer:
     """The answer of the last complete epoch, even if the view's query has changed since."""
 
     store: Store

@@ -1,6 +1,6 @@
 """Land a range of historical partitions.
 
-Each batch of partitions is one commit, and unchanged partitions are skipped, so an interrupted backfill continues when
+Each group of partitions is one commit, and unchanged partitions are skipped, so an interrupted backfill continues when
 it is run again. The refresh that follows processes all of them at once.
 """
 
@@ -15,13 +15,13 @@ from pipelines.declaration.parsing import DeclarationError
 if TYPE_CHECKING:
     from incremental.api import Landing, Warehouse
 
-BATCH = 32
+PARTITIONS_AT_ONCE = 32
 
 
 def backfill(
     pipeline: Pipeline, warehouse: Warehouse, first: str, last: str, say: Callable[[str], None]
 ) -> tuple[Landing, ...]:
-    """Land every partition of a range that has files, or was landed before and has none; one landing per batch.
+    """Land every partition of a range that has files, or was landed before and has none; one landing per group.
 
     first, last: both included, compared as text, as days sort. Raises DeclarationError if the range is empty.
     """
@@ -32,10 +32,11 @@ def backfill(
     if not any(chosen.values()):
         raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}. Check its folders.")
     whole = [name for name in pipeline.landed if name not in chosen]
-    batches = [(name, part[i : i + BATCH]) for name, part in chosen.items() for i in range(0, len(part), BATCH)]
+    size = PARTITIONS_AT_ONCE
+    groups = [(name, part[i : i + size]) for name, part in chosen.items() for i in range(0, len(part), size)]
     found = [warehouse.land(name) for name in whole]
-    for number, (name, part) in enumerate(batches, 1):
-        say(f"{pipeline.name}: landing {name} from {part[0]} to {part[-1]} ({number} of {len(batches)})")
+    for number, (name, part) in enumerate(groups, 1):
+        say(f"{pipeline.name}: landing {name} from {part[0]} to {part[-1]} ({number} of {len(groups)})")
         found.append(warehouse.land(name, part))
     return tuple(found)
 

@@ -18,7 +18,7 @@ Partition = Annotated[
 Chunk = Annotated[
     str | None,
     typer.Option(
-        "--chunk", metavar="SIZE", callback=value(sizes.check_size), help="Split changes into batches of SIZE (2g)."
+        "--chunk", metavar="SIZE", callback=value(sizes.check_size), help="Split changes into chunks of SIZE (2g)."
     ),
 ]
 

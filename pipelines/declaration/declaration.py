@@ -41,7 +41,7 @@
     args: ["100"]                                  optional, of query.mrql: what args[0], … stand for
     paths: {tmp/points.bin: points}                optional, of query.mrql: the source of each path that it names
     loops: {ranks: {key: id, residual: 1e-4}}      optional, of query.mrql: when a repeat ends
-    chunk: 2g                                      optional: a larger change is split into batches, each an epoch
+    chunk: 2g                                      optional: a larger change is split into chunks, each an epoch
     schedule: "0 6 * * *"                          optional, cron
     check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
                                                    each refresh (100% by default), and all of it on a schedule

@@ -26,7 +26,7 @@ ROOMS = (
     "lake.durable",
     "lake.sql_view",
     "store.journal",
-    "store.publisher",
+    "store.answer_pointer",
     "landing.manifest",
     "landing.staging",
     "landing.streams.arrivals",

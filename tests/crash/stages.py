@@ -131,7 +131,7 @@ def refreshed(world: CrashSandbox, before: Seen, late: bool) -> None:
     report = world.view().refresh()
     verdicts = [entry.verdict for entry in world.view().history()]
     assert ("resumed" in verdicts[told:]) == unfinished, verdicts
-    said = ("resumed", "(batch ", "(batches ")
+    said = ("resumed", "(chunk ", "(chunks ")
     assert not unfinished or any(word in report.sentence for word in said), report.sentence
     assert world.answer() == world.batch()
     leads(world)

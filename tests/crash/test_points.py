@@ -14,9 +14,9 @@ from incremental.landing.manifest import Manifest
 from incremental.landing.staging import Staging
 from incremental.landing.streams.arrivals import Intake
 from incremental.landing.streams.position import Reading
+from incremental.store.answer_pointer import PointerFile
 from incremental.store.dependents import Readers
 from incremental.store.journal import Journal
-from incremental.store.publisher import PointerFile
 from tests.crash.crash_sandbox import KINDS
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_MEMORY, ON_DELTA
@@ -71,7 +71,7 @@ def test_the_writes_we_know_of_are_found() -> None:
         "landing.manifest:Manifest.remember",
         "store.journal:Journal.prune",
         "store.dependents:Readers.add",
-        "store.publisher:PointerFile.write",
+        "store.answer_pointer:PointerFile.write",
         "lake.sql_view:SqlView.write",
         "lake.sql_view:SqlView.drop",
     }

@@ -8,9 +8,9 @@ from pathlib import Path
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Report
 from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
+from incremental.store.answer_pointer import PointerFile
 from incremental.store.dependents import Reader, Readers
-from incremental.store.journal import ChangeBatch, Intent, Journal, Pin
-from incremental.store.publisher import PointerFile
+from incremental.store.journal import Chunk, Intent, Journal, Pin
 
 DONE = Report("v", 1, 1, "applied", "")
 
@@ -67,7 +67,7 @@ def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -
     journal.finish(intent, replace(DONE, finished="2026-01-01"), {"view": 0})
     for number, day in ((1, "2026-01-02"), (2, "2026-01-09")):
         assert superseded_since(tmp_path, 1) is None
-        part = replace(intent, generation=2, epoch=number, part=ChangeBatch(number, 2, 1))
+        part = replace(intent, generation=2, epoch=number, part=Chunk(number, 2, 1))
         journal.finish(part, replace(DONE, finished=day), {"view": number})
     assert superseded_since(tmp_path, 1) == "2026-01-09"
     address = Address("v", str(tmp_path / "g2" / "view"), "g2/view", 2, 2, 2, (), "2026-01-09", since="2026-01-12")

@@ -15,7 +15,7 @@ from incremental.algebra.errors import CatalogError, QueryError, StateError
 from incremental.api import Delta, View, Warehouse
 from incremental.lake.sql_view import SqlView
 from incremental.spark import catalyst
-from incremental.store import publisher
+from incremental.store import answer_pointer
 from tests.sandbox import DeltaSandbox, confirm
 
 HOSTILE = "select k as `k``; -- ' é`, v * 2 as `v 2` from t where v > 0"  # its table has copy numbers
@@ -107,7 +107,7 @@ def test_a_sql_view_that_is_missing_is_made_again(delta: DeltaSandbox, database:
     with (
         mock.patch.object(SqlView, "entry", autospec=True, side_effect=look) as looked,
         mock.patch.object(SqlView, "check_database", side_effect=AssertionError),
-        mock.patch.object(publisher.PointerFile, "write", side_effect=AssertionError),
+        mock.patch.object(answer_pointer.PointerFile, "write", side_effect=AssertionError),
     ):
         assert view.refresh().verdict == "nothing to do"
         assert looked.call_count == 1

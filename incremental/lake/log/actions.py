@@ -16,23 +16,23 @@ from incremental.lake.log.delta_log import class_named
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-BATCH = 10_000  # actions in one text, some MB
+ACTIONS_AT_ONCE = 10_000  # actions in one text, some MB
 
 
 def to_java(spark: SparkSession, actions: Sequence[str], kind: str = "AddFile") -> J:
     """Return a Scala sequence of Delta's actions of one kind, each given as the JSON of its content."""
     made = class_named(catalyst.jvm(spark), f"org.apache.spark.sql.delta.actions.{kind}")
     reader, found = mapper(spark).readerForListOf(made), catalyst.jvm(spark).java.util.ArrayList()
-    for start in range(0, len(actions), BATCH):
-        found.addAll(reader.readValue(f"[{','.join(actions[start : start + BATCH])}]"))
+    for start in range(0, len(actions), ACTIONS_AT_ONCE):
+        found.addAll(reader.readValue(f"[{','.join(actions[start : start + ACTIONS_AT_ONCE])}]"))
     return catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(found).toVector()
 
 
 def from_java(spark: SparkSession, actions: J) -> Iterator[Action]:
     """Yield the contents of Delta's actions, given as a Java list."""
     writer, number = mapper(spark), int(actions.size())
-    for start in range(0, number, BATCH):
-        yield from json.loads(writer.writeValueAsString(actions.subList(start, min(start + BATCH, number))))
+    for start in range(0, number, ACTIONS_AT_ONCE):
+        yield from json.loads(writer.writeValueAsString(actions.subList(start, min(start + ACTIONS_AT_ONCE, number))))
 
 
 def java_list(spark: SparkSession, items: J) -> J:

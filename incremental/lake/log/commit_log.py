@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from incremental.lake.files import Action, Commit, commit_of
-from incremental.lake.log.actions import BATCH
+from incremental.lake.log.actions import ACTIONS_AT_ONCE
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
@@ -25,7 +25,8 @@ def commit_files(spark: SparkSession, log: J, first: int, last: int) -> Iterator
 def read_commit(log: J, file: J) -> list[Action]:
     """Return the actions of a commit."""
     lines = log.store().read(file, log.newDeltaHadoopConf())
-    texts = (str(lines.slice(start, start + BATCH).mkString("\n")) for start in range(0, int(lines.size()), BATCH))
+    starts = range(0, int(lines.size()), ACTIONS_AT_ONCE)
+    texts = (str(lines.slice(start, start + ACTIONS_AT_ONCE).mkString("\n")) for start in starts)
     return [json.loads(line) for text in texts for line in text.split("\n") if line]
 
 

@@ -193,7 +193,7 @@ class Run:
     def _finish(self) -> None:
         """Commit the last table, which ends the epoch, also if only states below it changed, or nothing.
 
-        A batch of a change is always an epoch, even without effect: readers see the epoch before the first batch.
+        A chunk of a change is always an epoch, even without effect: readers see the epoch before the first chunk.
         """
         final = list(self._epoch.tables)[-1]
         begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives

@@ -15,7 +15,7 @@ from tests.spark.machine import PROJECT
 
 
 @night
-@pytest.mark.parametrize("step", ["batch 2 of", "merge state_1"])
+@pytest.mark.parametrize("step", ["chunk 2 of", "merge state_1"])
 def test_a_worker_is_killed(tmp_path: Path, step: str) -> None:
     """Protects from rows that are lost with the memory of a machine: what it held is computed again."""
     with cluster(tmp_path / "cluster") as machines:

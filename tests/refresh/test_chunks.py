@@ -9,8 +9,8 @@ import pytest
 
 from incremental.algebra.errors import UsageError
 from incremental.api import Delta
-from incremental.refresh import batches, incremental_refresh
-from incremental.store.journal import ChangeBatch
+from incremental.refresh import chunks, incremental_refresh
+from incremental.store.journal import Chunk
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
@@ -56,8 +56,8 @@ def taken_in_parts(sandbox: Sandbox, query: str) -> None:
     report = view.refresh(chunk=size(sandbox), progress=steps.append)
     confirm(view)
     assert report.epoch == len(view.history()) > 1
-    assert f"(batches 1 to {report.epoch} of {report.epoch})" in report.sentence
-    assert [step for step in steps if step.startswith(f"batch 2 of {report.epoch}, about ")]
+    assert f"(chunks 1 to {report.epoch} of {report.epoch})" in report.sentence
+    assert [step for step in steps if step.startswith(f"chunk 2 of {report.epoch}, about ")]
     sandbox.sql("delete from {t} where v % 10 = 3 or v < 3")
     sandbox.sql("update {t} set k = k + 1 where v % 7 = 1")
     sandbox.sql("delete from {d} where k = 4")
@@ -65,7 +65,7 @@ def taken_in_parts(sandbox: Sandbox, query: str) -> None:
     sandbox.sql("optimize {d}")
     assert checked(view, chunk=size(sandbox)).epoch > report.epoch + 1
     sandbox.sql("insert into {t} values (2, 2)")
-    assert "batch" not in checked(view, chunk=size(sandbox)).sentence
+    assert "chunk" not in checked(view, chunk=size(sandbox)).sentence
     assert view.refresh(chunk=size(sandbox)).verdict == "nothing to do"
 
 
@@ -106,7 +106,7 @@ def test_what_a_compaction_wrote_is_changed_again(sandbox: MemorySandbox) -> Non
     sandbox.sql("optimize {t}")
     sandbox.sql("delete from {t} where v in (123, 134, 55)")
     sandbox.sql("update {t} set v = 1 where v = 135")
-    assert "batch" in checked(view, chunk=size(sandbox)).sentence
+    assert "chunk" in checked(view, chunk=size(sandbox)).sentence
 
 
 def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +115,10 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     view = sandbox.view(JOINED)
     checked(view)
     sandbox.sql("delete from {t} where v % 10 = 3")
-    assert "batch" not in checked(view, chunk=size(sandbox)).sentence
+    assert "chunk" not in checked(view, chunk=size(sandbox)).sentence
     sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
-        earlier.setattr(batches, "ChangeBatch", partial(ChangeBatch, whole=True))
+        earlier.setattr(chunks, "Chunk", partial(Chunk, whole=True))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
             view.refresh(chunk=size(sandbox))
@@ -127,7 +127,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
         if written["intent"]["part"]:
             assert written["intent"]["part"].pop("whole") and written["intent"]["part"]["of"] > 2
             path.write_text(json.dumps(written))
-    assert "(batches 1 to 6 of 6)" in checked(view).sentence
+    assert "(chunks 1 to 6 of 6)" in checked(view).sentence
 
 
 def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch:
     sandbox.sql("insert into {t} values (0, 7)")
     report = view.refresh()
     confirm(view)
-    assert any("(batch " in known.sentence for known in view.history()) and "(batch" not in report.sentence
+    assert any("(chunk " in known.sentence for known in view.history()) and "(chunk" not in report.sentence
 
 
 def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
@@ -164,7 +164,7 @@ def test_rebuilding_in_parts(sandbox: MemorySandbox) -> None:
     checked(view)
     report = view.rebuild(chunk=size(sandbox))
     confirm(view)
-    assert report.generation == 2 and "(batch" in report.sentence
+    assert report.generation == 2 and "(chunk" in report.sentence
 
 
 def test_sources_of_the_same_size_keep_their_order(sandbox: MemorySandbox) -> None:

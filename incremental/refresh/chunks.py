@@ -1,11 +1,11 @@
-"""Split a large change into batches of files; each batch commits as one epoch.
+"""Split a large change into chunks of files; each chunk commits as one epoch.
 
-A batch is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
-version before the change, with the files of all batches so far removed and added. Between two batches a relation is
+A chunk is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
+version before the change, with the files of all chunks so far removed and added. Between two chunks a relation is
 thus a set of files, so every operator, joins above all, is as exact as between two versions. Files with one path (a
-file with another deletion vector) are in one batch; a batch has at least one file. Every process computes the same
-batches: they depend on the pinned versions and the number of bytes alone. Sources with small changes come first
-(dimensions before facts), equal ones by name. The journal stores a batch in the field `part` of an intent.
+file with another deletion vector) are in one chunk; a chunk has at least one file. Every process computes the same
+chunks: they depend on the pinned versions and the number of bytes alone. Sources with small changes come first
+(dimensions before facts), equal ones by name. The journal stores a chunk in the field `part` of an intent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
 from incremental.lake.version_diff import Difference, by_snapshots, file_difference
-from incremental.store.journal import ChangeBatch, Intent, Pin
+from incremental.store.journal import Chunk, Intent, Pin
 
 
 @dataclass(frozen=True)
 class PathChange:
-    """Files of one path that are removed and added together; whole: as in ChangeBatch."""
+    """Files of one path that are removed and added together; whole: as in Chunk."""
 
     source: str
     path: str
@@ -48,26 +48,26 @@ class PathChange:
         return math.ceil(both * differ / max(rows))
 
 
-class BatchTable(TableView):
-    """A table between two batches: files of the versions before and after the change, read by the later schema.
+class ChunkTable(TableView):
+    """A table between two chunks: files of the versions before and after the change, read by the later schema.
 
-    before: the table at the beginning of the batch; None for that table itself.
+    before: the table at the beginning of the chunk; None for that table itself.
     """
 
     def __init__(
-        self, whole: VersionedTable, files: Mapping[Identity, File], before: BatchTable | None, moved: Difference
+        self, whole: VersionedTable, files: Mapping[Identity, File], before: ChunkTable | None, moved: Difference
     ) -> None:
         super().__init__(whole)
         self._files, self._before, self._moved = files, before, moved
 
     @property
     def origin(self) -> VersionedTable:
-        """The table at the beginning of the batch."""
+        """The table at the beginning of the chunk."""
         return self._before or self
 
     @property
     def moved(self) -> Difference:
-        """The files that the batch removes and adds."""
+        """The files that the chunk removes and adds."""
         return replace(self._moved, table=self)
 
     def files(self, version: int) -> dict[Identity, File]:
@@ -87,11 +87,11 @@ class BatchTable(TableView):
         return self.table.schema(self._moved.after)
 
 
-def split_into_batches(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
-    """Return the intent of the first batch if the change of its sources has more than `most` bytes, else the intent.
+def split_into_chunks(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
+    """Return the intent of the first chunk if the change of its sources has more than `most` bytes, else the intent.
 
-    Between two batches declared constraints may be violated, so none is relied on; the whole change is checked before
-    the first batch. A change of column mapping or of the partition column is never split: a batch reads all files by
+    Between two chunks declared constraints may be violated, so none is relied on; the whole change is checked before
+    the first chunk. A change of column mapping or of the partition column is never split: a chunk reads all files by
     one schema.
     """
     pinned = [(name, tables[name], pin) for name, pin in intent.sources.items()]
@@ -99,12 +99,12 @@ def split_into_batches(intent: Intent, tables: Mapping[str, VersionedTable], mos
     if sum(change.bytes for change in differences.values()) <= most:
         return intent
     differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
-    first = ChangeBatch(1, 1, most)
-    if len(list(assign_batches(differences, first))) < 2:  # a compaction alone changes no rows
+    first = Chunk(1, 1, most)
+    if len(list(assign_chunks(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
     found = file_changes(tables, pins)
-    number = len(list(assign_batches(found, first)))
+    number = len(list(assign_chunks(found, first)))
     if number < 2 or not all(one_schema(change) for change in found.values()):
         return intent
     return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
@@ -118,35 +118,35 @@ def one_schema(change: Difference) -> bool:
     return not change.remapped and sides[0] == sides[1]
 
 
-def next_batch_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
-    """Return the intent of the next batch; tables: the view's own tables now."""
+def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
+    """Return the intent of the next chunk; tables: the view's own tables now."""
     assert intent.part is not None
     pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
-    batch = replace(intent.part, number=intent.part.number + 1)
-    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=batch)
+    chunk = replace(intent.part, number=intent.part.number + 1)
+    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=chunk)
 
 
-def tables_of_batch(
-    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], batch: ChangeBatch | None
+def tables_of_chunk(
+    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], chunk: Chunk | None
 ) -> Mapping[str, VersionedTable]:
-    """Return the tables of an epoch: of a batch of a change, those between two batches; else the tables themselves."""
-    if batch is None:
+    """Return the tables of an epoch: of a chunk of a change, those between two chunks; else the tables themselves."""
+    if chunk is None:
         return tables
     found = file_changes(tables, pins)
-    assigned = list(assign_batches(found, batch))
-    sides = [path for earlier in assigned[: batch.number - 1] for path in earlier], assigned[batch.number - 1]
+    assigned = list(assign_chunks(found, chunk))
+    sides = [path for earlier in assigned[: chunk.number - 1] for path in earlier], assigned[chunk.number - 1]
     between = {
-        name: table_of_batch(tables[name], change, *([path for path in side if path.source == name] for side in sides))
+        name: table_of_chunk(tables[name], change, *([path for path in side if path.source == name] for side in sides))
         for name, change in found.items()
         if not change.empty
     }
     return {**tables, **between}
 
 
-def table_of_batch(
+def table_of_chunk(
     table: VersionedTable, whole: Difference, earlier: Sequence[PathChange], now: Sequence[PathChange]
-) -> BatchTable:
-    """Return one table in a batch, after the changes of earlier batches."""
+) -> ChunkTable:
+    """Return one table in a chunk, after the changes of earlier chunks."""
     files = {} if whole.before is None else table.files(whole.before)
     exchange(files, earlier)
     old = dict(files)
@@ -155,7 +155,7 @@ def table_of_batch(
     added = tuple(file for path in now for file in path.added)
     before = whole.after if earlier else whole.before
     change = replace(whole, before=before, removed=removed, added=added)
-    return BatchTable(table, files, BatchTable(table, old, None, change), change)
+    return ChunkTable(table, files, ChunkTable(table, old, None, change), change)
 
 
 def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None:
@@ -168,7 +168,7 @@ def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None
 
 
 def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
-    """Return the change of each source over all batches, from the file lists of both versions.
+    """Return the change of each source over all chunks, from the file lists of both versions.
 
     The commits are not sufficient: they give the same rows, but skip compactions, so that a file may be removed that
     was never added; and they give other files once a vacuum has removed what a compaction replaced.
@@ -176,19 +176,19 @@ def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) 
     return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
 
 
-def assign_batches(found: Mapping[str, Difference], each: ChangeBatch) -> Iterator[list[PathChange]]:
-    """Yield the changes of each batch, in their order."""
+def assign_chunks(found: Mapping[str, Difference], each: Chunk) -> Iterator[list[PathChange]]:
+    """Yield the changes of each chunk, in their order."""
     by_source = [path_changes(name, found[name], each.whole) for name in sorted(found)]
-    batch: list[PathChange] = []
+    chunk: list[PathChange] = []
     room = each.bytes
     for change in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
-        if batch and change.bytes > room:
-            yield batch
-            batch, room = [], each.bytes
-        batch.append(change)
+        if chunk and change.bytes > room:
+            yield chunk
+            chunk, room = [], each.bytes
+        chunk.append(change)
         room -= change.bytes
-    if batch:
-        yield batch
+    if chunk:
+        yield chunk
 
 
 def path_changes(name: str, change: Difference, whole: bool) -> list[PathChange]:

@@ -48,11 +48,11 @@ class PointerFile:
         return self.folder / "current.json"
 
 
-class Publisher:
+class AnswerPointer:
     """Points readers to one view's answer; the caller has the view's lock."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._pointer = store, PointerFile(store.folder)
+        self._store, self._file = store, PointerFile(store.folder)
         self._sql_query: str | None = None  # the query of our SQL view, None if there is none
 
     def begin(self) -> None:
@@ -65,7 +65,7 @@ class Publisher:
         """Point readers to the last finished epoch's table; writes nothing if they are pointed there already."""
         address, known = (
             current_address(self._store.folder, self._store.view, self._store.publish_as),
-            self._pointer.read(),
+            self._file.read(),
         )
         if address is None:
             return
@@ -74,18 +74,18 @@ class Publisher:
             self._sql_query = self._read_query(address.publish_as) if address.publish_as else None
         if known is None or known != address:
             moved = known is None or known.path != address.path
-            self._pointer.write(replace(address, since=now() if moved or known is None else known.since))
+            self._file.write(replace(address, since=now() if moved or known is None else known.since))
         if address.publish_as:
-            self._publish(address, address.publish_as)
+            self._write_sql_view(address, address.publish_as)
 
     def drop_sql_views(self) -> None:
         """Drop the SQL views of a view that is being dropped; raises CatalogError."""
-        known = self._pointer.read()
+        known = self._file.read()
         for name in {known.publish_as if known else None, self._store.publish_as}:
             if name:
                 self._drop_sql_view(name)
 
-    def _publish(self, address: Address, name: str) -> None:
+    def _write_sql_view(self, address: Address, name: str) -> None:
         names = [column.name for column in address.columns]
         shown = select_columns(address.path, names)
         if self._sql_query == shown:
