@@ -30,7 +30,7 @@ from incremental.algebra.errors import (
 )
 from incremental.algebra.local_path import local_path
 from incremental.algebra.monoids.declared import DeclaredMonoid
-from incremental.algebra.results.address import Address, is_same_name, sql_name_fault
+from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, Verification
 from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.secrets import mask_secrets
@@ -67,7 +67,6 @@ class Warehouse:
         if self.lake is DELTA:
             check_default_file_system(spark, self.root)
         self._catalog = SourceCatalog(Declared(spark, self.root, self.lake, self.tuning.landing_lock_seconds), {})
-        self._sql_names: dict[str, str] = {}  # SQL views by the view whose answer they select
         self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
@@ -158,28 +157,11 @@ class Warehouse:
         that Spark cannot analyse raises QueryError, and a source without data SourceError.
         """
         check_options(name, policy, publish, on_change)
-        self._check_sql_name(name, publish_as)
+        self._catalog.sql_names.claim(name, publish_as)
         made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
         self._made[name] = made
         remember(made)
         return made
-
-    def forget(self, name: str) -> None:
-        """Free the SQL name of a view, so that another view can be published as it."""
-        self._sql_names.pop(name, None)
-
-    def _check_sql_name(self, name: str, publish_as: str | None) -> None:
-        """Raise QueryError for an invalid name of a SQL view, or one that another view of this warehouse has."""
-        self.forget(name)
-        if publish_as is None:
-            return
-        if fault := sql_name_fault(publish_as):
-            raise QueryError(f"publish_as of view {name}: {fault}.")
-        if other := next((view for view, sql in self._sql_names.items() if is_same_name(sql, publish_as)), None):
-            raise QueryError(
-                f"views {other} and {name} are both published as {publish_as}. Choose another name for one."
-            )
-        self._sql_names[name] = publish_as
 
     def tables(self) -> dict[str, Table]:
         """Return the Delta table of every declared source, views excluded."""

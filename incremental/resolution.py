@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.program import BUCKET
 from incremental.algebra.recipe import Recipe
+from incremental.algebra.results.address import SqlNames
 from incremental.compilation import Compilation
 from incremental.dataflow.publish import COPY
 from incremental.lake.protocol import VersionedTable
@@ -53,14 +54,16 @@ class Compiled:
 
 @dataclass(frozen=True)
 class SourceCatalog:
-    """The declared sources of a warehouse by name: Delta tables, input files, or views; and its monoids.
+    """The declared sources of a warehouse by name: Delta tables, input files, or views; its monoids and SQL names.
 
-    A warehouse adds to it; a view has a copy with what was declared before it, so that none reads itself.
+    A warehouse adds to it; a view has a copy with what was declared before it, so that none reads itself. They share
+    the SQL names.
     """
 
     declared: Declared
     views: dict[str, View]
     monoids: dict[str, DeclaredMonoid] = field(default_factory=dict[str, DeclaredMonoid])
+    sql_names: SqlNames = field(default_factory=SqlNames)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ class SourceCatalog:
 
     def of_now(self) -> SourceCatalog:
         """Return the catalog of a view that is created now."""
-        return SourceCatalog(self.declared, dict(self.views), dict(self.monoids))
+        return replace(self, views=dict(self.views), monoids=dict(self.monoids))
 
 
 class SourceLookup:

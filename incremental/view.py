@@ -194,7 +194,7 @@ class View:
         """
         drop_view(self.store, () if force else readers(self.folder), force)
         forget(self.folder)
-        self.warehouse.forget(self.name)
+        self.catalog.sql_names.free(self.name)
 
     def reads(self, folder: Path) -> bool:
         """Return whether the query reads the view in a folder as a source."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from incremental.algebra.errors import QueryError
 from incremental.algebra.plan import Column
 from incremental.algebra.results.report import Json
 
@@ -38,6 +39,28 @@ class Address(Json):
         given = cast("Iterable[Any]", self.columns)
         columns = tuple(each if isinstance(each, Column) else Column(each["name"], each["type"]) for each in given)
         object.__setattr__(self, "columns", columns)
+
+
+class SqlNames:
+    """The names of the SQL views of one warehouse, by the view whose answer they select."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def claim(self, view: str, name: str | None) -> None:
+        """Give a view a SQL name, or none; raises QueryError for an invalid one, or one that another view has."""
+        self.free(view)
+        if name is None:
+            return
+        if fault := sql_name_fault(name):
+            raise QueryError(f"publish_as of view {view}: {fault}.")
+        if other := next((known for known, sql in self._names.items() if is_same_name(sql, name)), None):
+            raise QueryError(f"views {other} and {view} are both published as {name}. Choose another name for one.")
+        self._names[view] = name
+
+    def free(self, view: str) -> None:
+        """Free the SQL name of a view, so that another one can have it."""
+        self._names.pop(view, None)
 
 
 def sql_name_fault(name: object) -> str | None:
