@@ -25,7 +25,11 @@ def _build() -> dg.Definitions:
     if context.load_type == DefinitionsLoadType.RECONSTRUCTION and DESCRIPTIONS in context.reconstruction_metadata:
         text = context.reconstruction_metadata[DESCRIPTIONS]
     else:
-        loaded = {name: descriptions.load(one) for name, one in found.items() if isinstance(one, catalogue.Pipeline)}
+        loaded = {
+            name: descriptions.load_description(one)
+            for name, one in found.items()
+            if isinstance(one, catalogue.Pipeline)
+        }
         text = json.dumps({name: description.to_json() for name, description in loaded.items() if description})
     described = {name: Description.from_json(one) for name, one in json.loads(text).items()}
     return factory.build(found, described, SparkResource()).with_reconstruction_metadata({DESCRIPTIONS: text})

@@ -66,6 +66,6 @@ def check_op(pipeline: str, check: str) -> str:
     return f"{pipeline}_{check}"
 
 
-def check_job(pipeline: str) -> str:
+def check_job_name(pipeline: str) -> str:
     """Return the job that checks all of a view."""
     return f"check_{pipeline}"

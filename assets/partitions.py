@@ -16,10 +16,10 @@ from pipelines.catalogue import Pipeline
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 
-Definition = dg.DailyPartitionsDefinition | dg.DynamicPartitionsDefinition
+PartitionsDefinition = dg.DailyPartitionsDefinition | dg.DynamicPartitionsDefinition
 
 
-def partitions_of(pipeline: Pipeline) -> Definition | None:
+def partitions_of(pipeline: Pipeline) -> PartitionsDefinition | None:
     """Return Dagster's partitions of a pipeline's landed tables; None if no source is partitioned.
 
     Days are UTC. Today is a partition too: its folder can be landed when it exists, and again when files are added.

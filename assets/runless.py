@@ -24,23 +24,23 @@ from incremental.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landi
 from incremental.lake.durable import make_private
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
-from pipelines.commands.orchestrator import Landed, Refreshed, Verified, Work
+from pipelines.commands.orchestrator import Landed, Refreshed, ReportedWork, Verified
 
 if TYPE_CHECKING:
     from incremental.api import View
 
-Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
+DagsterEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 WAIT_SECONDS = 60  # for another process that writes to the same Dagster instance
 
 
-def report(works: Sequence[Work]) -> None:
+def report(works: Sequence[ReportedWork]) -> None:
     """Report work to the instance in DAGSTER_HOME. Raises any error of that instance."""
     with warnings.catch_warnings(), dg.DagsterInstance.get() as instance:
         warnings.simplefilter("ignore")  # parts of Dagster that may change; its version is pinned
         report_to(instance, works)
 
 
-def report_to(instance: dg.DagsterInstance, works: Sequence[Work]) -> None:
+def report_to(instance: dg.DagsterInstance, works: Sequence[ReportedWork]) -> None:
     """Report work to an instance; each event is stored before the next one is built, which may refer to it.
 
     The pipelines' sensors are locked meanwhile: they would request a refresh between a landing's event and the next.
@@ -54,7 +54,7 @@ def report_to(instance: dg.DagsterInstance, works: Sequence[Work]) -> None:
                 instance.report_runless_asset_event(event)
 
 
-def _events(instance: dg.DagsterInstance, work: Work) -> Iterator[Event]:
+def _events(instance: dg.DagsterInstance, work: ReportedWork) -> Iterator[DagsterEvent]:
     match work:
         case Landed(pipeline, landing):
             yield from _landing(instance, pipeline, landing)
@@ -114,7 +114,7 @@ def _tables_of_others(
 
 def _verification(
     instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", found: Verification
-) -> Iterator[Event]:
+) -> Iterator[DagsterEvent]:
     """Yield the check of the view's last materialisation, after the materialisation if that is of another epoch."""
     key, last = keys.view(pipeline.name), view.history()[-1]
     if not _is_known(instance, pipeline, last):

@@ -17,7 +17,7 @@ from incremental.algebra.results.address import is_same_name
 from pipelines import descriptions, queries, source_objects
 from pipelines.declaration import parsing, sizes
 from pipelines.declaration.parsing import DeclarationError
-from pipelines.declaration.values import NAME, NAME_RULE
+from pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
 from pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ class _Loader:
         return found
 
     def _read_pipeline(self, name: str, above: tuple[str, ...]) -> Pipeline:
-        if not NAME.match(name):
+        if not PIPELINE_NAME.match(name):
             raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
         home = self.folder / name
         if not (home / DECLARATION_FILE).is_file():
-            near = parsing.nearest(name, self.names)
+            near = parsing.suggest_nearest(name, self.names)
             raise DeclarationError(f"There is no pipeline `{name}` in {self.folder}: {near}")
         declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
         below = {source: part.view for source, part in declaration.sources.items() if part.view}
@@ -141,11 +141,11 @@ class _Loader:
             raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}). Remove one.")
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
-            near = parsing.nearest(view, others)
+            near = parsing.suggest_nearest(view, others)
             raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}: {near}")
 
 
-def start(pipeline: Pipeline, brief: bool = False) -> SparkSession:
+def start_spark(pipeline: Pipeline, brief: bool = False) -> SparkSession:
     """Return the Spark session that a pipeline declares; brief: of a process that will end after little work."""
     from incremental.spark import session
 
@@ -228,7 +228,7 @@ def require_landed(pipeline: Pipeline, source: str) -> str:
     """Return the source if it is landed. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
         raise DeclarationError(
-            f"{pipeline.name} lands no source `{source}`: {parsing.nearest(source, pipeline.landed)}"
+            f"{pipeline.name} lands no source `{source}`: {parsing.suggest_nearest(source, pipeline.landed)}"
         )
     return source
 
@@ -240,7 +240,7 @@ def refresh(
     asked = chunk or pipeline.declaration.chunk
     most = None if asked is None else sizes.parse_size(asked)
     report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
-    descriptions.describe(pipeline, view, progress)
+    descriptions.save_descriptions(pipeline, view, progress)
     return report
 
 

@@ -20,7 +20,7 @@ from pipelines.commands import rendering, scaffold
 from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands
 from pipelines.commands.hosting import hosts
 from pipelines.commands.opened import open_pipeline
-from pipelines.commands.options import Chunk, Json, Name, Partition, Sample
+from pipelines.commands.options import ChunkOption, JsonOption, NameArgument, PartitionOption, SampleOption
 from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
 from pipelines.listening import server as listening
@@ -60,7 +60,8 @@ def _print(as_json: bool, facts: Any, text: str) -> None:
 
 @app.command()
 def new(
-    name: Name, mrql: Annotated[bool, typer.Option("--mrql", help="Write its query in MRQL, not in SQL.")] = False
+    name: NameArgument,
+    mrql: Annotated[bool, typer.Option("--mrql", help="Write its query in MRQL, not in SQL.")] = False,
 ) -> None:
     """Create a working pipeline with sample data."""
     home = scaffold.make(name, catalogue.home_of_new(), mrql)
@@ -70,11 +71,11 @@ def new(
 
 @app.command()
 def run(
-    name: Name,
+    name: NameArgument,
     land: Annotated[bool, typer.Option("--land/--no-land", help="Land new files first.")] = True,
-    partition: Partition = None,
-    chunk: Chunk = None,
-    as_json: Json = False,
+    partition: PartitionOption = None,
+    chunk: ChunkOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Land changed files and refresh the view, after the pipelines whose views it reads."""
     if partition and not land:
@@ -88,85 +89,87 @@ def run(
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
     facts |= {"below": {each: [asdict(landing) for landing in done] for each, done in below.items()}} if below else {}
-    first = {each: rendering.run(done, [r for r in report.below if r.view == each]) for each, done in below.items()}
-    _print(as_json, facts, "\n".join([*filter(None, first.values()), rendering.run(landings, [report])]))
+    first = {
+        each: rendering.render_run(done, [r for r in report.below if r.view == each]) for each, done in below.items()
+    }
+    _print(as_json, facts, "\n".join([*filter(None, first.values()), rendering.render_run(landings, [report])]))
 
 
 @app.command()
 def backfill(
-    name: Name,
+    name: NameArgument,
     first: Annotated[str, typer.Option("--from", metavar="VALUE", help="The first partition.")],
     last: Annotated[str, typer.Option("--to", metavar="VALUE", help="The last partition, included.")],
-    chunk: Chunk = None,
-    as_json: Json = False,
+    chunk: ChunkOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Land a range of partitions and refresh the view once; run again to resume."""
     with open_pipeline(name) as opened:
         landings = opened.backfill(first, last)
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
-    _print(as_json, facts, rendering.run(landings, [report]))
+    _print(as_json, facts, rendering.render_run(landings, [report]))
 
 
 @app.command()
 def replay(
-    name: Name,
+    name: NameArgument,
     source: Annotated[str | None, typer.Option("--source", metavar="SOURCE", help="Replay this source only.")] = None,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Replay a stream even if it has fewer records than were landed.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Land partitions with quarantined rows again, by the current schema; a named stream from its beginning."""
     with open_pipeline(name, brief=True) as opened:
         landings = opened.replay(source, allow_loss)
-    _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.replay, landings)))
+    _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.render_replay, landings)))
 
 
 @app.command()
-def rebuild(name: Name, chunk: Chunk = None, as_json: Json = False) -> None:
+def rebuild(name: NameArgument, chunk: ChunkOption = None, as_json: JsonOption = False) -> None:
     """Rebuild the view from its sources, as a new generation."""
     with open_pipeline(name) as opened:
         opened.step("rebuilding")
         report = opened.refresh(chunk, rebuild=True)
-    _print(as_json, json.loads(report.to_json()), rendering.report(report))
+    _print(as_json, json.loads(report.to_json()), rendering.render_report(report))
 
 
 @app.command()
-def explain(name: Name) -> None:
+def explain(name: NameArgument) -> None:
     """Explain how the query is maintained; no data is read."""
     with open_pipeline(name, brief=True) as opened:
         text = opened.view.explain()
-        descriptions.describe(opened.pipeline, opened.view, opened.step)
+        descriptions.save_descriptions(opened.pipeline, opened.view, opened.step)
     print(text)
 
 
 @app.command()
-def verify(name: Name, sample: Sample = "100%", as_json: Json = False) -> None:
+def verify(name: NameArgument, sample: SampleOption = "100%", as_json: JsonOption = False) -> None:
     """Compare the view with the batch query on the same source versions."""
     with open_pipeline(name) as opened:
         found = opened.verify(sizes.share_of(sample))
-    _print(as_json, asdict(found), rendering.verification(found))
+    _print(as_json, asdict(found), rendering.render_verification(found))
     if not found.ok:
         raise typer.Exit(UNEQUAL)
 
 
 @app.command()
-def history(name: Name, as_json: Json = False) -> None:
+def history(name: NameArgument, as_json: JsonOption = False) -> None:
     """List finished refreshes."""
     with open_pipeline(name, brief=True) as opened:
         reports = opened.view.history()
-    _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.history(reports))
+    _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.render_history(reports))
 
 
 @app.command()
 def show(
-    name: Name,
+    name: NameArgument,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many rows.")] = 20,
     quarantine: Annotated[
         str | None, typer.Option("--quarantine", metavar="SOURCE", help="Show the malformed rows of this source.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
     with open_pipeline(name, brief=True) as opened:
@@ -181,7 +184,7 @@ def show(
 
 
 @app.command()
-def path(name: Name, as_json: Json = False) -> None:
+def path(name: NameArgument, as_json: JsonOption = False) -> None:
     """Print the path of the answer's current Delta table (starts no Spark)."""
     address = catalogue.address(catalogue.load(name))
     _print(as_json, asdict(address), address.path)
@@ -189,34 +192,36 @@ def path(name: Name, as_json: Json = False) -> None:
 
 @app.command()
 def maintain(
-    name: Name,
+    name: NameArgument,
     retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of the last HOURS.")] = 168,
     buckets: Annotated[int | None, typer.Option("--buckets", min=1, help="Use this many buckets from now on.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compact the tables of a view and its landed sources, and remove old files."""
     with open_pipeline(name) as opened:
         if buckets:
             opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step))
         done = opened.view.maintain(retain, opened.step)
-    _print(as_json, asdict(done), rendering.upkeep(done))
+    _print(as_json, asdict(done), rendering.render_upkeep(done))
 
 
 @app.command()
 def rollback(
-    name: Name,
+    name: NameArgument,
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="A finished epoch, as shown by `history`.")],
     generation: Annotated[int | None, typer.Option("--generation", help="Its generation (default: the last).")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Roll a view back to an earlier epoch; the next run continues from there."""
     with open_pipeline(name) as opened:
         report = opened.refresh_by(lambda: opened.view.rollback(epoch, generation, opened.step))
-    _print(as_json, json.loads(report.to_json()), rendering.report(report))
+    _print(as_json, json.loads(report.to_json()), rendering.render_report(report))
 
 
 @app.command()
-def branch(name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]) -> None:
+def branch(
+    name: NameArgument, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]
+) -> None:
     """Create a branch: a new pipeline that starts from this one's last epoch."""
     with open_pipeline(name, brief=True) as opened:
         opened.branch(new)
@@ -230,19 +235,23 @@ def listen(
     remote: Annotated[bool, typer.Option("--remote", help="Let other machines connect, too.")] = False,
 ) -> None:
     """Write lines from a socket into files that a source lands (starts no Spark)."""
-    listening.listen(address, folder, remote, lambda at: print(f"{folder}: listening on {at}", flush=True))
+    listening.serve(address, folder, remote, lambda at: print(f"{folder}: listening on {at}", flush=True))
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(as_json: JsonOption = False) -> None:
     """List the declared pipelines (starts no Spark)."""
     found = catalogue.survey_pipelines()
-    _print(as_json, [declaration_row(name, pipeline) for name, pipeline in found.items()], rendering.catalogue(found))
+    _print(
+        as_json,
+        [declaration_row(name, pipeline) for name, pipeline in found.items()],
+        rendering.render_catalogue(found),
+    )
     _exit_if_invalid(found)
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(as_json: JsonOption = False) -> None:
     """Show age, lag, size and interrupted work of each pipeline."""
     found, opened = catalogue.survey_pipelines(), dict[str, Any]()
     rows = []
@@ -250,7 +259,7 @@ def status(as_json: Json = False) -> None:
         for name, pipeline in found.items():
             say(f"{name}: reading status")
             rows.append(status_row(name, pipeline, opened))
-    _print(as_json, rows, rendering.status(rows))
+    _print(as_json, rows, rendering.render_status(rows))
     _exit_if_invalid(found)
 
 
@@ -262,11 +271,11 @@ def _exit_if_invalid(found: dict[str, Any]) -> None:
 @app.command()
 def doctor(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Check with this pipeline's settings.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check this machine's setup; exit code 70 if something is missing."""
     found = catalogue.examine_setup(catalogue.load(name) if name else None)
-    _print(as_json, [asdict(finding) for finding in found], rendering.findings(found))
+    _print(as_json, [asdict(finding) for finding in found], rendering.render_findings(found))
     if not all(finding.ok for finding in found):
         raise typer.Exit(UNEXPECTED)
 

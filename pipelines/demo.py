@@ -97,7 +97,7 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
 def _verify(views: Sequence[OpenedView]) -> bool:
     """Compare each view with its batch query; returns whether all are equal."""
     found = [(each, each.view.verify()) for each in views]
-    print("\n" + "\n".join(rendering.verification(verified) for _, verified in found), flush=True)
+    print("\n" + "\n".join(rendering.render_verification(verified) for _, verified in found), flush=True)
     if orchestrator.send([Verified(each.pipeline, each.view, verified) for each, verified in found]):
         print("Dagster shows these refreshes: make ui")
     return all(verified.ok for _, verified in found)
@@ -181,7 +181,7 @@ def _show_progress(text: str) -> None:
 def main() -> None:
     """Run the whole demo; exit code 1 if the view does not equal the batch query."""
     try:
-        equal = play(PROJECT / ".demo", catalogue.start, FIRST_DAYS, SINGLE_DAYS)
+        equal = play(PROJECT / ".demo", catalogue.start_spark, FIRST_DAYS, SINGLE_DAYS)
     except DeltafoldError as error:
         sys.exit(f"{error}")
     sys.exit(0 if equal else 1)

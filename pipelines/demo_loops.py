@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from incremental.api import View, Warehouse
 
-NAMES = ("routes", "airports")
+LOOP_PIPELINES = ("routes", "airports")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class OpenedView:
 
 def open_pipelines(folder: Path, spark: SparkSession, show: Callable[[str], None]) -> list[OpenedView]:
     """Open the pipelines with loops, and load their views."""
-    pipelines = [catalogue.load(name, folder) for name in NAMES]
+    pipelines = [catalogue.load(name, folder) for name in LOOP_PIPELINES]
     found = [OpenedView(each, *catalogue.open(each, spark), show) for each in pipelines]
     for each in found:
         each.refresh()

@@ -32,7 +32,7 @@ def digest(pipeline: Pipeline) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def load(pipeline: Pipeline) -> Description | None:
+def load_description(pipeline: Pipeline) -> Description | None:
     """Return the stored description; None if there is none or it is of another query."""
     try:
         written = json.loads(_path(pipeline).read_text())
@@ -41,9 +41,9 @@ def load(pipeline: Pipeline) -> Description | None:
         return None  # missing, unreadable, or of another release: the next refresh writes it again
 
 
-def save(pipeline: Pipeline, description: Description) -> None:
+def save_description(pipeline: Pipeline, description: Description) -> None:
     """Write a description, unless the stored one is equal. Raises OSError."""
-    if load(pipeline) == description:
+    if load_description(pipeline) == description:
         return
     from incremental.lake.durable import make_private  # a late import, since it imports Spark
 
@@ -52,11 +52,11 @@ def save(pipeline: Pipeline, description: Description) -> None:
     replace_file(path, json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
 
 
-def describe(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:
+def save_descriptions(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:
     """Write the descriptions of a view and of those below it; failures are reported as progress, not raised."""
     for each, its_view in chain(pipeline, view).values():
         try:
-            save(each, its_view.description())
+            save_description(each, its_view.description())
         except OSError as error:
             progress(f"description not written: {error.strerror}: {error.filename}. Dagster shows one state asset.")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import QueryError
-from pipelines.declaration.parsing import DeclarationError, nearest
+from pipelines.declaration.parsing import DeclarationError, suggest_nearest
 from pipelines.declaration.program import ProgramPart
 
 if TYPE_CHECKING:
@@ -120,5 +120,5 @@ def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:
     needed += [name for name, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not default]
     for argument in needed:
         if argument.arg not in sources:
-            hint = nearest(argument.arg, sources)
+            hint = suggest_nearest(argument.arg, sources)
             raise DeclarationError(f"{path}, line {argument.lineno}: `{argument.arg}` is not a declared source: {hint}")

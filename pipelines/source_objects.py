@@ -26,7 +26,7 @@ def declare(source: Source) -> SourceDeclaration:
     }
     if source.stream is not None:
         given: Any = source.stream.model_dump(include={*COMMON, "key"})
-        given["options"] = {name: option(name, value) for name, value in given["options"].items()}
+        given["options"] = {name: source_option(name, value) for name, value in given["options"].items()}
         return Stream(**given, schema=source.stream.schema_ddl, **keys)
     if source.files is None:
         return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
@@ -36,7 +36,7 @@ def declare(source: Source) -> SourceDeclaration:
     return Files(**given, expire=files.expire and Expire(files.expire.column, files.expire.after), **keys)
 
 
-def option(name: str, value: str) -> str:
+def source_option(name: str, value: str) -> str:
     """Return the value of a stream's option with its variables; raises DeclarationError for one that is not set."""
     try:
         return substitute(value, os.environ)

@@ -44,7 +44,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
     if isinstance(pipeline, Exception):
         return {"name": name, "state": "invalid declaration", "problem": str(pipeline)}
     try:
-        return {"name": name} | pipeline_state(pipeline, catalogue.start(pipeline, brief=True), opened)
+        return {"name": name} | pipeline_state(pipeline, catalogue.start_spark(pipeline, brief=True), opened)
     except DeltafoldError as error:
         return {"name": name, "state": "failing", "problem": str(error)}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 CHECK = "equals_batch"
-WHOLE = "100%"
+WHOLE_SHARE = "100%"
 
 
 class CheckConfig(dg.Config):
@@ -60,9 +60,9 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 def check_job(pipeline: Pipeline) -> "UnresolvedAssetJobDefinition":
     """Return the job that only compares all of a view with the batch query."""
     return dg.define_asset_job(
-        keys.check_job(pipeline.name),
+        keys.check_job_name(pipeline.name),
         selection=dg.AssetSelection.checks(dg.AssetCheckKey(keys.view(pipeline.name), CHECK)),
-        config={"ops": {keys.check_op(pipeline.name, CHECK): {"config": {"sample": WHOLE}}}},
+        config={"ops": {keys.check_op(pipeline.name, CHECK): {"config": {"sample": WHOLE_SHARE}}}},
         description=f"Compares all of {pipeline.name} with the batch query.",
     )
 
@@ -73,9 +73,9 @@ def check_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition | None:
     if declared is None:
         return None
     return dg.ScheduleDefinition(
-        name=f"{keys.check_job(pipeline.name)}_schedule",
+        name=f"{keys.check_job_name(pipeline.name)}_schedule",
         cron_schedule=declared,
-        job_name=keys.check_job(pipeline.name),
+        job_name=keys.check_job_name(pipeline.name),
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Compares all of {pipeline.name} with the batch query, as declared: {declared}.",

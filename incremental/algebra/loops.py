@@ -38,7 +38,7 @@ class SideInput:
     plan: Plan
 
 
-STEP, NUMBER = Column("__step", "int"), Column("__number", "int")
+STEP, POSITION = Column("__step", "int"), Column("__number", "int")
 """The step whose center a row of k-means is, and the number of its cluster, which is the same in all steps."""
 
 

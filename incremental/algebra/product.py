@@ -14,7 +14,7 @@ from incremental.algebra.constraints import Constraint, ForeignKeyFact, find_ref
 from incremental.algebra.plan import Column, Filter, Join, Plan, Project, Reference, Scalar
 from incremental.algebra.traversal import column_names
 
-Equality = tuple[Scalar, Scalar]
+EqualKeys = tuple[Scalar, Scalar]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class JoinStep:
 
     position: int
     conditions: tuple[Scalar, ...]
-    equalities: tuple[Equality, ...]
+    equalities: tuple[EqualKeys, ...]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Product:
 
     inputs: tuple[Plan, ...]
     conditions: tuple[Scalar, ...]
-    equalities: tuple[Equality, ...]
+    equalities: tuple[EqualKeys, ...]
 
     def find_needed(self, columns: Sequence[Column]) -> frozenset[str]:
         """Return the names of the given columns and of those that the conditions test."""
@@ -67,7 +67,7 @@ class Product:
         )
         return tuple((one, other, fact) for one, other, fact in found if fact is not None) if facts else ()
 
-    def _equalities_between(self, known: frozenset[str], own: frozenset[str]) -> list[Equality]:
+    def _equalities_between(self, known: frozenset[str], own: frozenset[str]) -> list[EqualKeys]:
         both = [pair for one, other in self.equalities for pair in ((one, other), (other, one))]
         return [(one, other) for one, other in both if one.columns <= known and other.columns <= own]
 

@@ -6,7 +6,7 @@ import re
 
 from incremental.algebra.sqltext import quoted
 
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # valid in SQL without backquotes
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # valid in SQL without backquotes
 NAME_PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 
@@ -26,7 +26,7 @@ def table_name_parts(name: str) -> tuple[str, ...] | None:
 
 def table_name_of(parts: tuple[str, ...]) -> str:
     """Return the name with these parts, in backquotes where they need them."""
-    return ".".join(part if PLAIN.fullmatch(part) else quoted(part) for part in parts)
+    return ".".join(part if PLAIN_NAME.fullmatch(part) else quoted(part) for part in parts)
 
 
 def table_name_fault(name: object) -> str | None:

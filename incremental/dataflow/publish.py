@@ -26,7 +26,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.protocol import Clause, Table
 from incremental.spark.checkpoint import Checkpoints, in_one_task, plan_at_once
 
-COPY, INSERTED = "__copy", "__inserted"
+COPY, IS_ADDED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
 
 
@@ -154,10 +154,10 @@ class Bag:
         return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
 
     def _merge(self, deleted: DataFrame, inserted: DataFrame, touched: list[int], mark: Mark) -> None:
-        source = deleted.withColumn(INSERTED, F.lit(False)).unionByName(inserted.withColumn(INSERTED, F.lit(True)))
+        source = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
-        condition = f"NOT u.{INSERTED} AND t.{in_buckets(touched)} AND {self._same('t', 'u', COPY, BUCKET)}"
-        clauses = [Clause("delete", None, {}), Clause("insert", f"u.{INSERTED}", values)]
+        condition = f"NOT u.{IS_ADDED} AND t.{in_buckets(touched)} AND {self._same('t', 'u', COPY, BUCKET)}"
+        clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
         self._table.merge(source, condition, clauses, mark)
 
     def _arrange(self, rows: DataFrame) -> DataFrame:

@@ -16,14 +16,14 @@ from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 
 VIEW_PROPERTY = "deltafold.view"  # the view whose answer a SQL view shows
-MISSING = (
+MISSING_ERRORS = (
     "TABLE_OR_VIEW_NOT_FOUND",
     "SCHEMA_NOT_FOUND",
     "CATALOG_NOT_FOUND",
     "REQUIRES_SINGLE_PART_NAMESPACE",  # Spark's error class for a name whose first part is not a catalog
 )
 NOT_A_VIEW = "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"  # Spark's error class for DESCRIBE … AS JSON of a Delta table
-NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
+NO_VIEWS_ERRORS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SqlView:
             rows = cast(Any, self.spark).sql(f"DESCRIBE TABLE EXTENDED {self._name} AS JSON").collect()
             found = json.loads(rows[0]["json_metadata"])
         except JavaError as error:
-            if condition(error).startswith(MISSING):
+            if condition(error).startswith(MISSING_ERRORS):
                 return None
             if condition(error).startswith(NOT_A_VIEW):
                 return CatalogEntry(False, "", "", {})
@@ -89,7 +89,7 @@ class SqlView:
         return ".".join(quoted(part) for part in self.name.split("."))
 
     def _remedy(self, error: Exception) -> str:
-        if condition(error).startswith(NO_VIEWS):
+        if condition(error).startswith(NO_VIEWS_ERRORS):
             return "Choose a database of a catalog that supports views"
         if condition(error).startswith("TABLE_OR_VIEW_ALREADY_EXISTS"):
             return f"Choose another name, or drop {self.name}"

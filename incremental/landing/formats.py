@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from incremental.algebra.sources import MARKED_FORMATS, SINGLE_VARIANT, Format
 
-DEFAULTS: Mapping[str, Mapping[str, str]] = {
+FORMAT_DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
     "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
 }

@@ -27,7 +27,7 @@ from incremental.algebra.sources import Files, Format, Stream
 from incremental.algebra.sqltext import quoted
 from incremental.landing.decompression import is_compressed
 from incremental.landing.folder import HIVE_NULL, UNPARTITIONED, Partition, spark_value
-from incremental.landing.formats import DEFAULTS, is_single_variant, is_text, read_columns, spark_name
+from incremental.landing.formats import FORMAT_DEFAULTS, is_single_variant, is_text, read_columns, spark_name
 from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE, VALUE_LIMIT, MalformedReason
 from incremental.landing.preflight.text_survey import LONGEST
 from incremental.spark import catalyst
@@ -45,7 +45,7 @@ FIXED = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
-TIME_ZONE = "spark.sql.session.timeZone"
+SESSION_TIME_ZONE = "spark.sql.session.timeZone"
 INSTANT = re.compile(r"\b(timestamp|variant)\b")  # also within an array or a struct; a VARIANT of CSV may hold one
 FOLDER_VALUE = "(?s)/[^/=]*=([^/]*)/[^/]*$"  # the value in the folder's name, in the path of a file
 
@@ -108,7 +108,7 @@ class FileReader:
     @property
     def options(self) -> dict[str, str]:
         """Return Spark's reader options, without those of the mode."""
-        return {**DEFAULTS.get(self.files.format, {}), **self.files.options}
+        return {**FORMAT_DEFAULTS.get(self.files.format, {}), **self.files.options}
 
     @property
     def settings(self) -> dict[str, str]:
@@ -117,7 +117,9 @@ class FileReader:
         """
         column, text = self.files.partition_by, is_text(self.files.format)
         texts = [field.dataType.simpleString() for field in self.schema if text or field.name == column]
-        return {TIME_ZONE: str(self.spark.conf.get(TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
+        return (
+            {SESSION_TIME_ZONE: str(self.spark.conf.get(SESSION_TIME_ZONE))} if any(map(INSTANT.search, texts)) else {}
+        )
 
     @property
     def _own(self) -> list[StructField]:

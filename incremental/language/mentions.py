@@ -36,7 +36,7 @@ WITHOUT_TABLES = {
 AT_A_VERSION = {"RelationTimeTravel", "RelationChanges"}  # leaves that contain a table
 NAMELESS = "PlanWithUnresolvedIdentifier"
 COMPUTED = ""  # a placeholder for the name of such a table
-Parameter = inspect.Parameter
+PythonParameter = inspect.Parameter
 
 
 class NoDataError(SourceError):
@@ -122,11 +122,11 @@ def call_query(
     explicit = {name: each for name, each in parameters(query).items() if not is_rest(each)}
     named = {name: made for name in declared if name in explicit and (made := frame(name)) is not None}
     for name in declared:
-        if name in explicit and name not in named and explicit[name].default is Parameter.empty:
+        if name in explicit and name not in named and explicit[name].default is PythonParameter.empty:
             raise NoDataError(name)
     given = list[DataFrame]()
     for name, parameter in explicit.items():
-        if parameter.kind != Parameter.POSITIONAL_ONLY or name not in named:
+        if parameter.kind != PythonParameter.POSITIONAL_ONLY or name not in named:
             break  # by position, as far as given: Python's error names a missing one
         given.append(named.pop(name))
     if any(map(is_rest, parameters(query).values())):
@@ -146,15 +146,15 @@ def defer_source(spark: SparkSession, name: str, frame: Callable[[str], DataFram
     return defer(spark, make)
 
 
-def parameters(query: Callable[..., Any]) -> dict[str, Parameter]:
+def parameters(query: Callable[..., Any]) -> dict[str, PythonParameter]:
     """Return the parameters of a function; `**tables` for one that does not show them."""
     try:
         found = inspect.signature(query).parameters
     except (TypeError, ValueError):
-        return {"tables": Parameter("tables", Parameter.VAR_KEYWORD)}
-    return {name: each for name, each in found.items() if each.kind != Parameter.VAR_POSITIONAL}
+        return {"tables": PythonParameter("tables", PythonParameter.VAR_KEYWORD)}
+    return {name: each for name, each in found.items() if each.kind != PythonParameter.VAR_POSITIONAL}
 
 
-def is_rest(parameter: Parameter) -> bool:
+def is_rest(parameter: PythonParameter) -> bool:
     """Return whether a parameter takes the sources that no other parameter names."""
-    return parameter.kind == Parameter.VAR_KEYWORD
+    return parameter.kind == PythonParameter.VAR_KEYWORD

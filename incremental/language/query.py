@@ -26,7 +26,7 @@ QueryText = str | Mrql | Callable[..., DataFrame]
 ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
 # settings that change the results of functions
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
-FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
+PYTHON_FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Query:
     def functions(self) -> dict[str, str]:
         """The digests of its Python functions and declared monoids by their names; of several with one name all."""
         found = dict[str, str]()
-        for name, digest in sorted(set(FUNCTION.findall(fingerprint_text(self.plan)))):
+        for name, digest in sorted(set(PYTHON_FUNCTION.findall(fingerprint_text(self.plan)))):
             found[name] = f"{found[name]} {digest}" if name in found else digest
         groups = (node for node in walk(self.plan) if isinstance(node, Aggregate))
         declared = (call.declared for node in groups for call in node.calls)

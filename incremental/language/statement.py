@@ -13,15 +13,15 @@ from incremental.algebra.errors import QueryError
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 
-COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-CLOCK = re.compile(
+SQL_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+CLOCK_CALL = re.compile(
     r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*(['\"])\s*(?:now|today|tomorrow|yesterday)\s*\1", re.IGNORECASE
 )
 
 
 def check_statement(spark: SparkSession, text: str) -> None:
     """Raise QueryError for a statement other than a query. Text that cannot be parsed is left to Spark."""
-    if found := CLOCK.search(COMMENT.sub(" ", text)):
+    if found := CLOCK_CALL.search(SQL_COMMENT.sub(" ", text)):
         raise QueryError(
             f"clock in the query: {found[0]} differs from run to run. Compare with a column or a constant instead."
         )

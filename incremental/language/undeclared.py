@@ -32,11 +32,11 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"}
-DELTA = "org.apache.spark.sql.delta."
+DELTA_PACKAGE = "org.apache.spark.sql.delta."
 PLAIN = re.compile(r"\w+", re.ASCII)
 MOST_PATHS = 3  # the most paths in a sentence
 STREAM = "declare it with Stream(format, schema), which lands it in a Delta table"
-COPY = "write {} to a Delta table and declare that with Delta(path)"
+COPY_INSTEAD = "write {} to a Delta table and declare that with Delta(path)"
 
 
 def check_declared(spark: SparkSession, plan: J, relations: Collection[int], missing: Mapping[str, str]) -> None:
@@ -114,7 +114,7 @@ def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
             return f"table {shown}", (
                 f"declare it with Delta(table={json.dumps(shown, ensure_ascii=False)}) and read it by the source's name"
             )
-        return f"table {shown}", COPY.format(f"what it holds ({format_ or 'not a Delta table'})")
+        return f"table {shown}", COPY_INSTEAD.format(f"what it holds ({format_ or 'not a Delta table'})")
     match catalyst.kind(leaf):
         case "LogicalRelation":
             return describe_relation(spark, leaf.relation())
@@ -123,26 +123,26 @@ def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
                 "write constant rows as VALUES in SQL, and declare the table or the files that others come from"
             )
         case "DataSourceV2Relation":
-            return f"{leaf.table().name()}", COPY.format("its rows")
+            return f"{leaf.table().name()}", COPY_INSTEAD.format("its rows")
         case "StreamingRelation" | "StreamingRelationV2":
             return "a stream", STREAM
         case kind:
-            return f"what Spark's {kind} gives", COPY.format("it")
+            return f"what Spark's {kind} gives", COPY_INSTEAD.format("it")
 
 
 def describe_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
     """Return the description of a relation that is not a catalog table, and its fix."""
     files = catalyst.jvm(spark).java.lang.Class.forName("org.apache.spark.sql.execution.datasources.HadoopFsRelation")
     if not files.isInstance(relation):
-        return f"what {catalyst.kind(relation)} reads", COPY.format("it")
+        return f"what {catalyst.kind(relation)} reads", COPY_INSTEAD.format("it")
     location, format_ = relation.location(), str(relation.fileFormat().toString()).lower()
     paths = [mask_secrets(str(path)).removeprefix("file:") for path in catalyst.sequence(location.rootPaths())]
     named = ", ".join(paths[:MOST_PATHS]) + (", …" if len(paths) > MOST_PATHS else "")
-    if str(location.getClass().getName()).startswith(DELTA):
+    if str(location.getClass().getName()).startswith(DELTA_PACKAGE):
         return f"the Delta table {named}", f"declare it with Delta({json.dumps(paths[0], ensure_ascii=False)})"
     if format_ in get_args(Format):
         return f"the {format_} data in {named}", f'declare its folder with Files(path, "{format_}", schema)'
-    return f"the {format_} data in {named}", COPY.format("it")
+    return f"the {format_} data in {named}", COPY_INSTEAD.format("it")
 
 
 def table_name(leaf: J) -> tuple[str, ...]:

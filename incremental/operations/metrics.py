@@ -34,7 +34,7 @@ from incremental.spark.cache import SetupError
 from incremental.store.snapshot import status_of
 from incremental.store.view_store import Store
 
-VARIABLE = "DELTAFOLD_METRICS"
+METRICS_VARIABLE = "DELTAFOLD_METRICS"
 FAMILIES = {
     "epoch": "Number of the last finished epoch.",
     "generation": "Generation of the last finished epoch; a rebuild starts a new one.",
@@ -98,12 +98,14 @@ class Metrics:
 
 def metrics_of(store: Store) -> Metrics | None:
     """Return the metrics of a view, None if disabled; raises SetupError for a folder that is not writable."""
-    configured = os.environ.get(VARIABLE)
+    configured = os.environ.get(METRICS_VARIABLE)
     if not configured:
         return None
-    folder = local_path(VARIABLE, configured, SetupError)
+    folder = local_path(METRICS_VARIABLE, configured, SetupError)
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise SetupError(f"{VARIABLE} names {folder}, which is not a writable folder. Create it, or name another.")
+        raise SetupError(
+            f"{METRICS_VARIABLE} names {folder}, which is not a writable folder. Create it, or name another."
+        )
     return Metrics(folder, store)
 
 

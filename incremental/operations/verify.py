@@ -26,7 +26,7 @@ from incremental.telemetry.events import log_work
 DIGITS = 9
 SAMPLE = 5
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of one grid's rounding edge agree on the other
-ROW = "__row"
+COMPARED_ROW = "__row"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Disc
         ).first()
         assert counted is not None
         sample = [
-            f"{word} {row[ROW].asDict()}"
+            f"{word} {row[COMPARED_ROW].asDict()}"
             for word, condition in (("missing", f"{WEIGHT} > 0"), ("extra", f"{WEIGHT} < 0"))
             for row in left.where(condition).take(most)
         ]
@@ -61,19 +61,19 @@ def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Disc
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:
     """Return each row as a struct with its weight."""
-    row = F.struct(*(quoted(name) for name in rows.columns)).alias(ROW)
+    row = F.struct(*(quoted(name) for name in rows.columns)).alias(COMPARED_ROW)
     return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
 def cancel_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
     """Sum the weights of rows equal on a rounding grid; return those that do not cancel, with the surplus."""
-    keys = [comparison_key(F.col(ROW)[field.name], field.dataType, grid) for field in schema]
-    of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(ROW)), ignorenulls=True) for sign in (1, -1)]
+    keys = [comparison_key(F.col(COMPARED_ROW)[field.name], field.dataType, grid) for field in schema]
+    of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(COMPARED_ROW)), ignorenulls=True) for sign in (1, -1)]
     summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
         F.sum(WEIGHT).alias(WEIGHT), of_sign[0].alias("__more"), of_sign[1].alias("__less")
     )
     heavier = F.when(F.col(WEIGHT) > 0, F.col("__more")).otherwise(F.col("__less"))
-    return summed.where(F.col(WEIGHT) != 0).select(heavier.alias(ROW), WEIGHT)
+    return summed.where(F.col(WEIGHT) != 0).select(heavier.alias(COMPARED_ROW), WEIGHT)
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:

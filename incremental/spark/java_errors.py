@@ -25,7 +25,9 @@ DISK = {
     errno.EPERM: ("Operation not permitted", "Let this user read and write there"),
 }  # fmt: skip
 """The operating system's errors by number, with its words: an exception of Java has these words alone."""
-DATA = re.compile(r"SQLSTATE: (2[12]|P0001)")  # invalid values, several rows for a scalar subquery, raise_error
+DATA_SQLSTATE = re.compile(
+    r"SQLSTATE: (2[12]|P0001)"
+)  # invalid values, several rows for a scalar subquery, raise_error
 ONE_VERSION_FIX = "Correct the data, or let the expression give NULL (try_divide, try_cast)."
 RUN_AGAIN = "Run it again; if it fails again, look for the error in Spark's log."
 NEVER_TOGETHER = (
@@ -118,7 +120,7 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
             ) from error
         reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
         kind = CONDITION.match(reason)
-        data = DATA.search(reason)
+        data = DATA_SQLSTATE.search(reason)
         fix = ONE_VERSION_FIX if data else RUN_AGAIN
         raise (SourceError if data else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",

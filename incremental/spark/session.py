@@ -33,7 +33,7 @@ from incremental.spark.jvm.jars import delta_coordinate, delta_jars
 from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.lost import forget_spark
 from incremental.spark.session_settings import (
-    DELTA,
+    DELTA_SETTINGS,
     EVERYWHERE,
     EXTENSIONS,
     MEMORY,
@@ -117,7 +117,7 @@ def _use_submitted(given: Mapping[str, str]) -> SparkSession:
     conf = SparkConf()  # what spark-submit was given
     extensions = with_delta(",".join(filter(None, [conf.get(EXTENSIONS), given.get(EXTENSIONS)])))
     conf.setAll([*given.items(), (EXTENSIONS, extensions)])
-    for name, value in {**DELTA, **EVERYWHERE}.items():
+    for name, value in {**DELTA_SETTINGS, **EVERYWHERE}.items():
         conf.setIfMissing(name, value)
     SparkContext.getOrCreate(conf)
     return SparkSession.builder.getOrCreate()

@@ -23,7 +23,7 @@ from incremental.spark.local_files import replace_file
 
 EXTENSIONS = "spark.sql.extensions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-DELTA = {
+DELTA_SETTINGS = {
     EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -40,7 +40,7 @@ EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
 }
-LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 Warm = Literal["auto", "off", "required"]
 """Whether a Spark that a host keeps for the same settings is used: if there is one, never, or always."""
 
@@ -68,9 +68,9 @@ def session_settings(
 ) -> dict[str, str]:
     """Return all settings of a Spark that is to be started; given: the caller's; brief: see `session.start`."""
     master = given.get("spark.master", master)
-    settings = {"spark.app.name": app_name, "spark.master": master, **DELTA, **EVERYWHERE}
+    settings = {"spark.app.name": app_name, "spark.master": master, **DELTA_SETTINGS, **EVERYWHERE}
     if is_loopback(master):
-        settings |= LOOPBACK
+        settings |= LOOPBACK_SETTINGS
     if is_laptop(master):
         settings |= laptop_settings()
     if memory or is_laptop(master):
@@ -94,7 +94,7 @@ def is_loopback(master: str) -> bool:
 def with_delta(extensions: str | None) -> str:
     """Return a list of Spark's extensions with Delta's."""
     known = [each.strip() for each in (extensions or "").split(",") if each.strip()]
-    return ",".join(known if DELTA[EXTENSIONS] in known else [DELTA[EXTENSIONS], *known])
+    return ",".join(known if DELTA_SETTINGS[EXTENSIONS] in known else [DELTA_SETTINGS[EXTENSIONS], *known])
 
 
 def laptop_settings() -> dict[str, str]:

@@ -32,7 +32,7 @@ from incremental.algebra.secrets import mask_secrets
 from incremental.spark.cache import SetupError
 from incremental.telemetry.clock import now
 
-VARIABLE, FORM = "DELTAFOLD_LOG", "json"
+LOG_VARIABLE, FORM = "DELTAFOLD_LOG", "json"
 LOGGER = logging.getLogger("deltafold")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python would print failures to standard error
 
@@ -56,20 +56,22 @@ class Work:
 
 def switch_on() -> None:
     """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises SetupError for an invalid value."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted or any(handler.get_name() == VARIABLE for handler in LOGGER.handlers):
+    wanted = os.environ.get(LOG_VARIABLE)
+    if not wanted or any(handler.get_name() == LOG_VARIABLE for handler in LOGGER.handlers):
         return
     form, _, path = wanted.partition(":")
     if form != FORM:
-        raise SetupError(f"invalid {VARIABLE} {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file.")
+        raise SetupError(
+            f"invalid {LOG_VARIABLE} {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file."
+        )
     try:
-        file = local_path(f"the file of {VARIABLE}", path, SetupError) if path else None
+        file = local_path(f"the file of {LOG_VARIABLE}", path, SetupError) if path else None
         handler = logging.StreamHandler() if file is None else logging.FileHandler(file, encoding="utf-8")
     except OSError as error:
         raise SetupError(
-            f"cannot write the file {path} of {VARIABLE}: {error.strerror}. Set {VARIABLE} to another file."
+            f"cannot write the file {path} of {LOG_VARIABLE}: {error.strerror}. Set {LOG_VARIABLE} to another file."
         ) from error
-    handler.set_name(VARIABLE)
+    handler.set_name(LOG_VARIABLE)
     handler.setFormatter(JsonFormatter())
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)

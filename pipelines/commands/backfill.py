@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PARTITIONS_AT_ONCE = 32
 
 
-def backfill(
+def land_range(
     pipeline: Pipeline, warehouse: Warehouse, first: str, last: str, say: Callable[[str], None]
 ) -> tuple[Landing, ...]:
     """Land every partition of a range that has files, or was landed before and has none; one landing per group.

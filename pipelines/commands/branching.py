@@ -16,7 +16,7 @@ import yaml
 
 from pipelines import catalogue
 from pipelines.declaration import parsing
-from pipelines.declaration.values import NAME, NAME_RULE
+from pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from incremental.api import View
 
 
-def branch(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
+def branch_pipeline(pipeline: catalogue.Pipeline, new: str, spark: SparkSession) -> View:
     """Create the pipeline `new` beside this one; its view starts from this one's last finished epoch.
 
     Raises DeclarationError for a name that is taken or invalid, StateError if there is no finished epoch.
     """
-    if not NAME.match(new):
+    if not PIPELINE_NAME.match(new):
         raise parsing.DeclarationError(f"invalid pipeline name `{new}`. {NAME_RULE}.")
     home = pipeline.folder.with_name(new)
     if home.exists():

@@ -66,6 +66,6 @@ def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
 def _complain(error: Exception) -> int:
     """Print the error on standard error, and return its exit code."""
     known = isinstance(error, errors.DeltafoldError)
-    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line(error)} (--debug prints the traceback)"
+    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line_of(error)} (--debug prints the traceback)"
     print(str(error) if known else unexpected, file=sys.stderr)
     return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from incremental.algebra.errors import StateError
 from pipelines import catalogue, descriptions
 from pipelines.commands import backfill, branching, orchestrator
-from pipelines.commands.orchestrator import Landed, Refreshed, Verified, Work
+from pipelines.commands.orchestrator import Landed, Refreshed, ReportedWork, Verified
 from pipelines.commands.progress import Say, show_progress
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Opened:
     warehouse: Warehouse
     view: View
     say: Say
-    works: list[Work] = field(default_factory=list[Work])
+    works: list[ReportedWork] = field(default_factory=list[ReportedWork])
 
     def step(self, text: str) -> None:
         """Show a step of the work as progress."""
@@ -46,7 +46,7 @@ class Opened:
     def backfill(self, first: str, last: str) -> tuple[Landing, ...]:
         """Land a range of partitions."""
         return self._record_landings(
-            self.pipeline, backfill.backfill(self.pipeline, self.warehouse, first, last, self.say)
+            self.pipeline, backfill.land_range(self.pipeline, self.warehouse, first, last, self.say)
         )
 
     def replay(self, source: str | None, allow_loss: bool) -> tuple[Landing, ...]:
@@ -66,9 +66,9 @@ class Opened:
 
     def branch(self, new: str) -> None:
         """Create a branch of this pipeline."""
-        view = branching.branch(self.pipeline, new, self.warehouse.spark)
+        view = branching.branch_pipeline(self.pipeline, new, self.warehouse.spark)
         made = catalogue.load(new, self.pipeline.folder.parent)
-        descriptions.describe(made, view, self.step)
+        descriptions.save_descriptions(made, view, self.step)
         self.works.append(Refreshed(made, view, view.history()[-1]))
 
     def verify(self, share: float) -> Verification:
@@ -93,7 +93,7 @@ def open_pipeline(name: str, brief: bool = False) -> Iterator[Opened]:
     from incremental.spark.lost import explain_lost_spark
 
     with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():
-        spark = catalogue.start(pipeline, brief and _is_loaded(pipeline))
+        spark = catalogue.start_spark(pipeline, brief and _is_loaded(pipeline))
         say(f"{name}: compiling the query")
         found = Opened(pipeline, *catalogue.open(pipeline, spark), say)
         try:

@@ -9,13 +9,13 @@ import typer
 from pipelines.commands.exit_codes import value
 from pipelines.declaration import sizes
 
-Partition = Annotated[
+PartitionOption = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),
 ]
 
 
-Chunk = Annotated[
+ChunkOption = Annotated[
     str | None,
     typer.Option(
         "--chunk", metavar="SIZE", callback=value(sizes.check_size), help="Split changes into chunks of SIZE (2g)."
@@ -23,10 +23,10 @@ Chunk = Annotated[
 ]
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 
 
-Sample = Annotated[
+SampleOption = Annotated[
     str,
     typer.Option(
         "--sample", metavar="SHARE", callback=value(sizes.check_share), help="Verify this share of the keys (1%)."
@@ -34,4 +34,4 @@ Sample = Annotated[
 ]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -52,7 +52,7 @@ class Verified:
     verification: Verification
 
 
-Work = Landed | Refreshed | Verified
+ReportedWork = Landed | Refreshed | Verified
 
 
 def report_refresh(pipeline: Pipeline, view: View, report: Report) -> list[Refreshed]:
@@ -65,7 +65,7 @@ def report_refresh(pipeline: Pipeline, view: View, report: Report) -> list[Refre
     return [*first, Refreshed(pipeline, view, report)]
 
 
-def send(works: Sequence[Work], progress: Callable[[str], None] | None = None) -> bool:
+def send(works: Sequence[ReportedWork], progress: Callable[[str], None] | None = None) -> bool:
     """Report to Dagster, and return whether it succeeded; a failure is one line on standard error."""
     home = os.environ.get(HOME_VARIABLE)
     if not works or not home:
@@ -75,7 +75,7 @@ def send(works: Sequence[Work], progress: Callable[[str], None] | None = None) -
     try:
         importlib.import_module(REPORTER).report(works)
     except Exception as error:  # no failure of the orchestrator may fail the command: its work is done
-        why = f"{type(error).__name__}: {rendering.first_line(error)}".rstrip(".")
+        why = f"{type(error).__name__}: {rendering.first_line_of(error)}".rstrip(".")
         print(
             f"not reported to Dagster in {home}: {why}. The data is complete; the next command reports again, "
             f"or unset {HOME_VARIABLE}.",

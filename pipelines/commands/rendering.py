@@ -40,7 +40,7 @@ def cell(value: object) -> str:
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
-def landing(done: Landing) -> str:
+def render_landing(done: Landing) -> str:
     """Render a landing as one line: partitions landed, removed and unchanged, and rows in quarantine."""
     total = sum(done.quarantined.values())
     held = [f"{format_count(total, 'row')} in quarantine"] if total else []
@@ -61,12 +61,12 @@ def landing(done: Landing) -> str:
     return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
 
 
-def replay(done: Landing) -> str:
+def render_replay(done: Landing) -> str:
     """Render a replay as one line: partitions landed, and rows that stay in quarantine."""
-    return landing(done) if done.landed or done.removed else f"{done.source}: no rows in quarantine"
+    return render_landing(done) if done.landed or done.removed else f"{done.source}: no rows in quarantine"
 
 
-def report(done: Report) -> str:
+def render_report(done: Report) -> str:
     """Render a report: its sentence, the versions of the sources, and the seconds of each phase."""
     lines = [done.sentence, *(f"  because: {reason}" for reason in done.because)]
     if done.versions:
@@ -77,12 +77,12 @@ def report(done: Report) -> str:
     return "\n".join(lines)
 
 
-def run(landings: Iterable[Landing], reports: Iterable[Report]) -> str:
+def render_run(landings: Iterable[Landing], reports: Iterable[Report]) -> str:
     """Render a run of one pipeline: its landings, then its refreshes."""
-    return "\n".join([*map(landing, landings), *map(report, reports)])
+    return "\n".join([*map(render_landing, landings), *map(render_report, reports)])
 
 
-def history(reports: Sequence[Report]) -> str:
+def render_history(reports: Sequence[Report]) -> str:
     """Render one row per refresh, the oldest first."""
     if not reports:
         return "never refreshed"
@@ -95,12 +95,12 @@ def _past(done: Report) -> tuple[object, ...]:
     return (done.generation, done.epoch, done.verdict, *counts, f"{done.seconds:.1f}", done.finished)
 
 
-def verification(found: Verification) -> str:
+def render_verification(found: Verification) -> str:
     """Render the sentence of a verification, and a few of the rows that differ."""
     return "\n".join([found.sentence, *(f"  {cell(row)}" for row in found.sample)])
 
 
-def catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
+def render_catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
     """Render one row per pipeline; for an invalid one the reason."""
     headers = ("pipeline", "policy", "sources", "schedule", "description")
     return table(headers, (_describe(name, found) for name, found in pipelines.items()))
@@ -108,7 +108,7 @@ def catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
 
 def _describe(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
     if isinstance(found, Exception):
-        return (name, "-", "-", "-", first_line(found))
+        return (name, "-", "-", "-", first_line_of(found))
     declared = found.declaration
     return (
         name,
@@ -119,7 +119,7 @@ def _describe(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
     )
 
 
-def status(rows: Iterable[Mapping[str, Any]]) -> str:
+def render_status(rows: Iterable[Mapping[str, Any]]) -> str:
     """Render one row per pipeline, from the facts of `deltafold status --json`."""
     sizes = ("state size", "view size")
     headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "quarantine", *sizes, "problem")
@@ -159,7 +159,7 @@ def duration(seconds: float) -> str:
     return format_count(int(seconds), "second")
 
 
-def upkeep(done: Upkeep) -> str:
+def render_upkeep(done: Upkeep) -> str:
     """Render the sentence, a line for each changed table, and the retention."""
     lines = [done.sentence]
     for name, each in done.tables.items():
@@ -172,11 +172,11 @@ def upkeep(done: Upkeep) -> str:
     return "\n".join([*lines, *(f"  kept: {kept}" for kept in done.keeps)])
 
 
-def findings(found: Iterable[Finding]) -> str:
+def render_findings(found: Iterable[Finding]) -> str:
     """Render one line per check of the doctor: ok or FAIL, and its sentence."""
     return "\n".join(f"{'ok  ' if each.ok else 'FAIL'}  {each.sentence}" for each in found)
 
 
-def first_line(error: Exception) -> str:
+def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipelines.declaration.parsing import DeclarationError
-from pipelines.declaration.values import NAME, NAME_RULE
+from pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
 
 _DECLARATION = """\
 description: Sales per shop and product
@@ -59,7 +59,7 @@ def make(name: str, folder: Path, mrql: bool = False) -> Path:
 
     mrql: the query is a program of MRQL, else SQL. Existing files are not changed: a name that is taken is refused.
     """
-    if not NAME.match(name):
+    if not PIPELINE_NAME.match(name):
         raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
     home = folder / name
     if home.exists() or (folder / f"{name}.py").exists():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
+CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -23,11 +23,11 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
 _ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?\Z")
 
 
-def check_schedule(text: str) -> str:
+def check_cron(text: str) -> str:
     """Return the schedule; raises ValueError, with a fix, if it is invalid."""
     if text.startswith("@"):
-        if text not in NAMES:
-            raise ValueError(f"`{text}` is not a schedule. Use one of {', '.join(NAMES)}, or five cron fields")
+        if text not in CRON_NAMES:
+            raise ValueError(f"`{text}` is not a schedule. Use one of {', '.join(CRON_NAMES)}, or five cron fields")
         return text
     fields = text.lower().split()
     if len(fields) != len(_FIELDS):

@@ -68,10 +68,10 @@ from pydantic import AfterValidator, Field, StrictBool, model_validator
 from pipelines.declaration import cron, sizes
 from pipelines.declaration.constraints import check_references
 from pipelines.declaration.monoids import MonoidName, MonoidPart
-from pipelines.declaration.places import CONTROL, Folder, SqlName
+from pipelines.declaration.places import CONTROL, LocalFolder, SqlName
 from pipelines.declaration.program import ProgramPart, check_paths
 from pipelines.declaration.sources import Source
-from pipelines.declaration.values import Amount, Day, Part, Settings, SourceName, day_of
+from pipelines.declaration.values import Amount, Day, Part, SourceName, SparkSettings, day_of
 
 
 class Partitions(Part):
@@ -115,7 +115,7 @@ class Check(Part):
     """The share of a view that Dagster compares with the batch query after a refresh, and a schedule for all."""
 
     sample: Annotated[str, AfterValidator(sizes.check_share)] = "100%"
-    schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
+    schedule: Annotated[str, AfterValidator(cron.check_cron)] | None = None
 
 
 class SparkPart(Part):
@@ -123,7 +123,7 @@ class SparkPart(Part):
 
     memory: Amount | None = None
     master: str | None = None
-    settings: Settings = Field(default={})
+    settings: SparkSettings = Field(default={})
     warm: Literal["auto", "off", "required"] = "auto"
 
 
@@ -139,11 +139,11 @@ class Declaration(ProgramPart):
     on_change: Literal["refuse", "rebuild"] = "refuse"
     monoids: dict[MonoidName, MonoidPart] = Field(default={})
     chunk: Amount | None = None
-    schedule: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
-    maintain: Annotated[str, AfterValidator(cron.check_schedule)] | None = None
+    schedule: Annotated[str, AfterValidator(cron.check_cron)] | None = None
+    maintain: Annotated[str, AfterValidator(cron.check_cron)] | None = None
     check: Check = Check()
     show_rows_in_errors: StrictBool = False
-    warehouse: Folder | None = None
+    warehouse: LocalFolder | None = None
     spark: SparkPart = SparkPart()
 
     @property

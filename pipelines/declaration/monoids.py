@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from pipelines.declaration.values import Part
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
+MONOID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
 
 def _as_sql(value: object) -> object:
@@ -20,12 +20,12 @@ def _as_sql(value: object) -> object:
 
 
 def _as_name(name: str) -> str:
-    if not NAME.match(name):
+    if not MONOID_NAME.match(name):
         raise ValueError("invalid monoid name. Use a letter followed by letters, digits and _, at most 63 in all")
     return name
 
 
-Sql = Annotated[str, BeforeValidator(_as_sql)]
+SqlText = Annotated[str, BeforeValidator(_as_sql)]
 MonoidName = Annotated[str, AfterValidator(_as_name)]
 
 
@@ -33,10 +33,10 @@ class MonoidPart(Part):
     """A merge of values in SQL, as in `Warehouse.monoid`; Spark checks it when the pipeline is opened."""
 
     type: str
-    zero: Sql
-    plus: Sql
-    unit: Sql | None = None
-    inverse: Sql | None = None
+    zero: SqlText
+    plus: SqlText
+    unit: SqlText | None = None
+    inverse: SqlText | None = None
     of: str | None = None
 
     @model_validator(mode="after")

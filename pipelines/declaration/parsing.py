@@ -67,7 +67,7 @@ def declares(path: Path, key: str) -> Any:
         return None
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest_nearest(word: str, known: Iterable[str]) -> str:
     """Return a half sentence that suggests the most similar known word, or lists them all."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
@@ -132,7 +132,7 @@ def _what(place: _Place, mistake: Any) -> str:
         key = str(place[-1])
         if len(place) == 1 and key in _ELSEWHERE:
             return _ELSEWHERE[key]
-        return f"unknown key: {nearest(key, _keys(place[:-1]))}"
+        return f"unknown key: {suggest_nearest(key, _keys(place[:-1]))}"
     if kind == "literal_error":
         return f"`{mistake['input']}` is not one of {context['expected']}. Choose one of them"
     if kind == "value_error":

@@ -19,7 +19,7 @@ from incremental.algebra.secrets import INSTEAD, has_password
 from incremental.algebra.table_name import table_name_fault
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+VARIABLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 
 
 def locate(path: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -43,7 +43,7 @@ def locate(path: str, folder: Path, environment: Mapping[str, str]) -> str:
 
 def substitute(text: str, environment: Mapping[str, str]) -> str:
     """Substitute the variables in a text; raises ValueError for one that is not set."""
-    filled = VARIABLE.sub(lambda found: _variable(found, environment), text)
+    filled = VARIABLE_REFERENCE.sub(lambda found: _variable(found, environment), text)
     if "${" in filled:
         raise ValueError("`${` opens a variable that is not closed or not a name. Write ${NAME} or ${NAME:-default}")
     return filled
@@ -83,6 +83,6 @@ def _check_sql_name(name: str) -> str:
 
 
 Location = Annotated[str, AfterValidator(_check_location)]
-Folder = Annotated[Location, AfterValidator(_check_local)]
+LocalFolder = Annotated[Location, AfterValidator(_check_local)]
 TableName = Annotated[str, AfterValidator(_check_table_name)]
 SqlName = Annotated[str, AfterValidator(_check_sql_name)]

@@ -38,12 +38,12 @@ def mapping_to_ddl(columns: Mapping[str, str]) -> str:
 
 def schema_columns(ddl: str) -> tuple[str, ...]:
     """Return the column names of a DDL string such as "id INT, tags MAP<STRING, INT>", in order; raises as `fields`."""
-    return tuple(name for name, _ in fields(ddl))
+    return tuple(name for name, _ in ddl_fields(ddl))
 
 
 def check_types(ddl: str) -> str:
     """Return the DDL; raises ValueError, with the fix, for a column whose type Spark does not have."""
-    for name, kind in fields(ddl):
+    for name, kind in ddl_fields(ddl):
         if fault := types.type_fault(kind):
             raise ValueError(f"column `{name}` has {fault}")
     return ddl
@@ -56,7 +56,7 @@ def check_names_column(key: str, column: str | None, ddl: str) -> None:
         raise ValueError(f"`{key}` names `{column}`, not a column of the schema ({', '.join(columns)}). Correct it")
 
 
-def fields(ddl: str) -> list[tuple[str, str]]:
+def ddl_fields(ddl: str) -> list[tuple[str, str]]:
     """Return the name and type of each column of a DDL string, in order.
 
     Raises ValueError, with the fix, if a column has no name or no type, or a name occurs twice.

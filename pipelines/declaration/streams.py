@@ -9,13 +9,13 @@ from pydantic import AfterValidator, Field, StrictInt, model_validator
 from incremental.algebra.secrets import is_secret
 from incremental.algebra.sources import Malformed, key_fault, stream_fault
 from pipelines.declaration import schema
-from pipelines.declaration.places import VARIABLE, Location
-from pipelines.declaration.values import Part, Text, limit_fault
+from pipelines.declaration.places import VARIABLE_REFERENCE, Location
+from pipelines.declaration.values import Part, YamlText, limit_fault
 
 
 def _no_secret(options: dict[str, str]) -> dict[str, str]:
     for name, value in options.items():
-        if is_secret(name, value) and not VARIABLE.fullmatch(value):
+        if is_secret(name, value) and not VARIABLE_REFERENCE.fullmatch(value):
             raise ValueError(
                 f"`{name}` looks like a secret, which does not belong in this file. Write ${{NAME}}, and set that "
                 "environment variable"
@@ -31,7 +31,7 @@ class StreamSource(Part):
     format: str
     path: Location | None = None
     schema_ddl: schema.Ddl = Field(alias="schema")
-    options: Annotated[dict[str, Text], AfterValidator(_no_secret)] = Field(default={})
+    options: Annotated[dict[str, YamlText], AfterValidator(_no_secret)] = Field(default={})
     key: str | None = None
     malformed: Malformed = "fail"
     quarantine_limit: StrictInt = 1000

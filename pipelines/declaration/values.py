@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from incremental.algebra.secrets import INSTEAD, is_secret
 from pipelines.declaration import sizes
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "Use a small letter followed by small letters, digits and _, at most 63 in all"
 
 
@@ -41,13 +41,13 @@ def day_of(text: str) -> datetime.date | None:
 
 
 def _as_source_name(name: str) -> str:
-    if not NAME.match(name):
+    if not PIPELINE_NAME.match(name):
         raise ValueError(f"invalid source name. {NAME_RULE}")
     return name
 
 
 def _as_pipeline_name(name: str) -> str:
-    if not NAME.match(name):
+    if not PIPELINE_NAME.match(name):
         raise ValueError(f"invalid pipeline name `{name}`. {NAME_RULE}")
     return name
 
@@ -65,11 +65,11 @@ def _no_secret(settings: dict[str, str]) -> dict[str, str]:
     return settings
 
 
-Text = Annotated[str, BeforeValidator(_as_text)]
+YamlText = Annotated[str, BeforeValidator(_as_text)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
-Options = Annotated[dict[str, Text], AfterValidator(_no_secret)]
-Settings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], Text], AfterValidator(_no_secret)]
+Options = Annotated[dict[str, YamlText], AfterValidator(_no_secret)]
+SparkSettings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], YamlText], AfterValidator(_no_secret)]
 Amount = Annotated[str, AfterValidator(sizes.check_size)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 

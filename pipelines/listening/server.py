@@ -212,14 +212,14 @@ def address_of(text: str, remote: bool) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         raise DeclarationError(f"{text!r} is not an address. Write HOST:PORT, such as 127.0.0.1:9999.")
-    if not remote and not is_loopback(host):
+    if not remote and not is_loopback_host(host):
         raise DeclarationError(
             f"other machines reach {host}, and whoever connects can write. Listen on 127.0.0.1, or add --remote."
         )
     return host, int(port)
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Return whether only this machine reaches an address."""
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
@@ -240,7 +240,7 @@ def storing(folder: Path) -> Generator[None]:
         ) from error
 
 
-def listen(address: str, folder: Path, remote: bool, ready: Callable[[str], None]) -> None:
+def serve(address: str, folder: Path, remote: bool, ready: Callable[[str], None]) -> None:
     """Take lines into a folder until this process is asked to end (SIGINT, SIGTERM)."""
     host, port = address_of(address, remote)
     with storing(folder):

@@ -21,9 +21,9 @@ from incremental.algebra.errors import BusyError
 from incremental.spark.local_files import flush_folder
 
 COLUMN = "minute"
-LARGEST_FILE = 64 << 20
+LARGEST_SPOOL_FILE = 64 << 20
 HIDDEN_SUFFIX, SUFFIX = ".part", ".txt"
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 
 def minute_of(seconds: float) -> str:
@@ -60,7 +60,7 @@ class Spool:
     Raises BusyError if another listener writes there, and OSError if a line cannot be written.
     """
 
-    def __init__(self, folder: Path, largest: int = LARGEST_FILE) -> None:
+    def __init__(self, folder: Path, largest: int = LARGEST_SPOOL_FILE) -> None:
         self.folder, self._largest = folder, largest
         self._part: SpoolPart | None = None
         self._made = 0
@@ -87,14 +87,14 @@ class Spool:
             return
         self._part = None
         os.close(part.descriptor)
-        complete(part.path)
+        complete_file(part.path)
 
     def recover(self) -> int:
         """Complete the files that a crash left hidden; returns their number."""
         left = sorted(self.folder.glob(f"{COLUMN}=*/.*{HIDDEN_SUFFIX}"))
         for path in left:
             cut_incomplete_line(path)
-            complete(path)
+            complete_file(path)
         return len(left)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Spool:
         return SpoolPart(minute, path, descriptor)
 
 
-def complete(path: Path) -> None:
+def complete_file(path: Path) -> None:
     """Rename a hidden file to its visible name; one without lines is removed."""
     if path.stat().st_size:
         path.rename(path.with_name(path.name.removeprefix(".").removesuffix(HIDDEN_SUFFIX) + SUFFIX))
@@ -130,7 +130,7 @@ def cut_incomplete_line(path: Path) -> None:
     with path.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         while end:
-            start = max(0, end - BLOCK)
+            start = max(0, end - BLOCK_BYTES)
             file.seek(start)
             found = file.read(end - start).rfind(b"\n")
             if found >= 0:

@@ -12,7 +12,7 @@ from pipelines.catalogue import Pipeline
 
 def built(*pipelines: Pipeline) -> dg.Definitions:
     """The definitions of pipelines with the descriptions that were written for them, as the code location has them."""
-    described = {each.name: found for each in pipelines if (found := descriptions.load(each))}
+    described = {each.name: found for each in pipelines if (found := descriptions.load_description(each))}
     return factory.build({each.name: each for each in pipelines}, described, SparkResource())
 
 

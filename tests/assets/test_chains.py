@@ -75,7 +75,7 @@ def test_a_run_refreshes_what_lies_below(tmp_path: Path, low: catalogue.Pipeline
     catalogue.open(low, spark)[0].land("sales")
     instance = dg.DagsterInstance.ephemeral()
     top = catalogue.load("top", tmp_path)
-    descriptions.describe(top, catalogue.open(top, spark)[1], print)
+    descriptions.save_descriptions(top, catalogue.open(top, spark)[1], print)
     defined = shown.built(low, top)
     assert defined.resolve_job_def("top_refresh").execute_in_process(instance=instance).success
     assert told(instance, LOW)[metadata.CONSUMED].value == {"sales": 0}

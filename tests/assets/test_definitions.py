@@ -55,7 +55,7 @@ def load(folder: Path) -> dict[str, object]:
 
 
 def built(pipeline: catalogue.Pipeline) -> dg.Definitions:
-    described = descriptions.load(pipeline)
+    described = descriptions.load_description(pipeline)
     return factory.build({"sales": pipeline}, {"sales": described} if described else {}, SparkResource())
 
 
@@ -100,7 +100,7 @@ def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alon
 
 def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: Path) -> None:
     pipeline = sales.declare(tmp_path)
-    descriptions.save(pipeline, DESCRIPTION)
+    descriptions.save_description(pipeline, DESCRIPTION)
     graph = built(pipeline).resolve_asset_graph()
     by_shop = keys.state("sales", "by_shop")
     assert graph.get(keys.view("sales")).parent_keys == {by_shop}
@@ -108,7 +108,7 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
     assert not graph.has(keys.state("sales"))
     (pipeline.folder / "query.sql").write_text("SELECT count(*) AS n FROM sales")
     changed = catalogue.load("sales", tmp_path)
-    assert descriptions.load(changed) is None
+    assert descriptions.load_description(changed) is None
     assert built(changed).resolve_asset_graph().has(keys.state("sales"))
 
 
@@ -124,10 +124,10 @@ def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) 
 @pytest.mark.parametrize("text", ["{", "[]", '{"digest": "DIGEST", "description": "{}"}'])
 def test_a_description_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     pipeline = sales.declare(tmp_path)
-    descriptions.save(pipeline, DESCRIPTION)
+    descriptions.save_description(pipeline, DESCRIPTION)
     [file] = (tmp_path / "sales" / "warehouse").iterdir()
     file.write_text(text.replace("DIGEST", descriptions.digest(pipeline)))
-    assert descriptions.load(pipeline) is None
+    assert descriptions.load_description(pipeline) is None
 
 
 def test_every_step_of_a_view_is_in_its_pool(tmp_path: Path) -> None:

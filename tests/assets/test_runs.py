@@ -132,7 +132,7 @@ def test_the_second_load_of_the_code_knows_the_state_tables(quick: DagsterSandbo
 
     sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
     assert quick.run("update", partition_key="2013-01-01").success
-    described = descriptions.load(quick.pipeline)
+    described = descriptions.load_description(quick.pipeline)
     assert described is not None
     again = factory.build({"sales": quick.pipeline}, {"sales": described}, SparkResource())
     assert again.resolve_job_def("sales_refresh").execute_in_process(instance=quick.instance).success

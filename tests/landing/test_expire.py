@@ -74,7 +74,7 @@ def test_late_rows_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
     path = drop.put(OLD, 1, 1, 1, 7, "x")
     done = drop.land((1, OLD), (1, OLD), (3, NEW))
     assert (done.late, done.kept, done.quarantined) == (2, 0, {OLD: 3})
-    assert "2 late rows left out, 1 malformed row left out" in rendering.landing(done)
+    assert "2 late rows left out, 1 malformed row left out" in rendering.render_landing(done)
     rows = [
         (row["row"][:7], row["reason"].startswith("its day is before"))
         for row in drop.warehouse.quarantine("t").collect()
@@ -96,7 +96,7 @@ def test_landed_rows_stay_without_their_files(spark: SparkSession, tmp_path: Pat
     other.unlink()
     done = drop.land((1, OLD), (2, OLD), (4, "2024-07-01"))
     assert (done.removed, done.kept) == ((OLD, NEW), 2)
-    assert "2 closed rows kept" in rendering.landing(done)
+    assert "2 closed rows kept" in rendering.render_landing(done)
     (tmp_path / "warehouse" / "landed" / "t" / "manifest.json").unlink()
     assert drop.land((1, OLD), (2, OLD), (4, "2024-07-01")).kept == 2
 

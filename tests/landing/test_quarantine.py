@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import ChangedQueryError, SourceError
 from incremental.api import Files, Warehouse
-from incremental.landing.formats import DEFAULTS
+from incremental.landing.formats import FORMAT_DEFAULTS
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
 from tests.night import night
@@ -63,7 +63,7 @@ class Dropped:
 
     def fitting(self) -> Rows:
         """What Spark itself reads of the files where it may drop what does not fit."""
-        options = {**DEFAULTS.get(self.declared["format"], {}), "mode": "DROPMALFORMED"}
+        options = {**FORMAT_DEFAULTS.get(self.declared["format"], {}), "mode": "DROPMALFORMED"}
         reader = self.spark.read.format(self.declared["format"]).schema(self.whole_schema).options(**options)
         return counted(reader.load(str(self.folder / "drop")).select(*self._columns))
 

@@ -94,7 +94,7 @@ def backfill(world: SoakSandbox, view: str, draw: Random) -> str:
     """A range of days, two with each commit."""
     pipeline = catalogue.load("days", world.folder / "pipelines")
     with mock.patch.object(ranges, "PARTITIONS_AT_ONCE", 2):
-        done = ranges.backfill(pipeline, world.warehouse("days"), "2024-05-01", "2024-05-06", lambda _: None)
+        done = ranges.land_range(pipeline, world.warehouse("days"), "2024-05-01", "2024-05-06", lambda _: None)
     return ", ".join(str(each.landed) for each in done)
 
 

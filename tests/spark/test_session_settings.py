@@ -12,7 +12,13 @@ import pytest
 from incremental.spark.cache import cache_folder
 from incremental.spark.jvm.jars import delta_jars
 from incremental.spark.jvm.java import launch_environment, provide_java
-from incremental.spark.session_settings import DELTA, EXTENSIONS, LOOPBACK, is_laptop, session_settings
+from incremental.spark.session_settings import (
+    DELTA_SETTINGS,
+    EXTENSIONS,
+    LOOPBACK_SETTINGS,
+    is_laptop,
+    session_settings,
+)
 from tests.night import night
 from tests.spark.machine import PROJECT
 
@@ -32,7 +38,7 @@ OF_A_LAPTOP = (
 def test_a_laptop(master: str) -> None:
     found = session_settings("a", master, None, {})
     assert is_laptop(master)
-    assert not {*OF_A_LAPTOP, *DELTA, *LOOPBACK} - found.keys()
+    assert not {*OF_A_LAPTOP, *DELTA_SETTINGS, *LOOPBACK_SETTINGS} - found.keys()
     assert found["spark.driver.memory"] == "2g"
 
 
@@ -42,13 +48,13 @@ def test_a_cluster_keeps_its_settings(master: str) -> None:
     found = session_settings("a", master, None, {})
     assert not is_laptop(master)
     assert not found.keys() & {*OF_A_LAPTOP}
-    assert bool(found.keys() & LOOPBACK.keys()) == master.startswith("local")
-    assert DELTA.items() <= found.items()
+    assert bool(found.keys() & LOOPBACK_SETTINGS.keys()) == master.startswith("local")
+    assert DELTA_SETTINGS.items() <= found.items()
     assert session_settings("a", master, "3g", {})["spark.driver.memory"] == "3g"
 
 
 def test_a_cluster_on_this_machine() -> None:
-    assert LOOPBACK.items() <= session_settings("a", "spark://127.0.0.1:7077", None, {}).items()
+    assert LOOPBACK_SETTINGS.items() <= session_settings("a", "spark://127.0.0.1:7077", None, {}).items()
 
 
 def test_given_settings_win() -> None:
@@ -60,8 +66,8 @@ def test_given_settings_win() -> None:
 
 def test_extensions_are_added_to_deltas() -> None:
     """Protects from a session without Delta where the user has an extension of another kind."""
-    assert session_settings("a", "yarn", None, {EXTENSIONS: "x.Y"})[EXTENSIONS] == f"{DELTA[EXTENSIONS]},x.Y"
-    both = f"x.Y,{DELTA[EXTENSIONS]}"
+    assert session_settings("a", "yarn", None, {EXTENSIONS: "x.Y"})[EXTENSIONS] == f"{DELTA_SETTINGS[EXTENSIONS]},x.Y"
+    both = f"x.Y,{DELTA_SETTINGS[EXTENSIONS]}"
     assert session_settings("a", "yarn", None, {EXTENSIONS: both})[EXTENSIONS] == both
 
 
@@ -99,7 +105,7 @@ def submitted(folder: Path, *options: str, session: str = "none") -> subprocess.
 @pytest.mark.parametrize("session", ["none", "session"])
 def test_spark_submit_keeps_its_spark(tmp_path: Path, session: str) -> None:
     """Protects from a second Spark beside the platform's, or from other settings than the platform gave."""
-    extended = [option for name, value in DELTA.items() for option in ("--conf", f"{name}={value}")]
+    extended = [option for name, value in DELTA_SETTINGS.items() for option in ("--conf", f"{name}={value}")]
     jars = ",".join(map(str, delta_jars()))
     done = submitted(tmp_path, "--jars", jars, *(extended if session == "session" else []), session=session)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -28,9 +28,9 @@ SAMPLE = re.compile(r'deltafold_(\w+)\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} (\S+)'
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "events.jsonl"
-    monkeypatch.setenv(events.VARIABLE, f"json:{path}")
+    monkeypatch.setenv(events.LOG_VARIABLE, f"json:{path}")
     yield path
-    for handler in [handler for handler in events.LOGGER.handlers if handler.get_name() == events.VARIABLE]:
+    for handler in [handler for handler in events.LOGGER.handlers if handler.get_name() == events.LOG_VARIABLE]:
         events.LOGGER.removeHandler(handler)
         handler.close()
     events.LOGGER.setLevel(logging.NOTSET)
@@ -40,7 +40,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "collector"
     folder.mkdir()
-    monkeypatch.setenv(metrics.VARIABLE, str(folder))
+    monkeypatch.setenv(metrics.METRICS_VARIABLE, str(folder))
     return folder
 
 
@@ -131,10 +131,10 @@ def test_no_row_is_told(sandbox: MemorySandbox, log: Path, numbers: Path) -> Non
 def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from an operator who believes that something is told, and nothing is."""
     for wanted, says in (("yaml", "Use json"), (f"json:{tmp_path}/none/log", "cannot write")):
-        monkeypatch.setenv(events.VARIABLE, wanted)
+        monkeypatch.setenv(events.LOG_VARIABLE, wanted)
         with pytest.raises(SetupError, match=says):
             events.switch_on()
-    monkeypatch.setenv(metrics.VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(metrics.METRICS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(SetupError, match="not a writable folder"):
         metrics.metrics_of(Store(cast(Any, None), tmp_path, "v", DELTA))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from incremental.algebra.loops import NUMBER, STEP, Clusters
+from incremental.algebra.loops import POSITION, STEP, Clusters
 from incremental.algebra.monoids.family import infer_accumulator
 from incremental.algebra.monoids.kinds import Group
 from incremental.algebra.plan import (
@@ -34,7 +34,7 @@ from incremental.compiler.loops.places import reads_loop, rewrite_side_inputs
 SUBTRACTED = {"sum", "avg"}  # accumulators that recompute groups only for values which are out of range
 UNSTORED = ("interval", "void")
 DIFFERENCE = re.compile(r"CAST\(\((\w+) - namedlambdavariable\(\)\.`(\w+)`\) AS DOUBLE\)")
-FIELD = re.compile(r"[<,] ?`?(\w+)`?: ")
+FIELD_NAME = re.compile(r"[<,] ?`?(\w+)`?: ")
 ATOM = r"\((?:{0} IS NOT NULL|NOT isnan\((?:CAST\({0} AS DOUBLE\)|{0})\))\)"
 
 
@@ -108,9 +108,9 @@ def _find_clusters(loop: Loop) -> Clusters:
         raise UnlikeKMeansError("an aggregate uses the center of a point")
     if any(word in column.type.lower() for column in points.columns for word in UNSTORED):
         raise UnlikeKMeansError("an aggregate uses a value of a type that no table stores")
-    groups = Given(f"{loop.name}_groups", (STEP, NUMBER, *(call.column for call in grouped.calls)))
+    groups = Given(f"{loop.name}_groups", (STEP, POSITION, *(call.column for call in grouped.calls)))
     answer = _carry_number(loop.step, groups, key)
-    if answer.columns != (STEP, NUMBER, *loop.step.columns):
+    if answer.columns != (STEP, POSITION, *loop.step.columns):
         raise UnlikeKMeansError("the next centers are computed from the last ones")
     return Clusters(side, points, coordinates, grouped.calls, groups, answer)
 
@@ -155,7 +155,7 @@ def _find_inputs(join: Join, loop: Loop) -> tuple[Given, dict[str, Column]]:
     if not isinstance(side, Given) or reads_loop(side, loop.name):
         raise UnlikeKMeansError("the points are no side input")
     names = [column.name for column in below.columns]
-    fields = FIELD.findall(one.type)
+    fields = FIELD_NAME.findall(one.type)
     as_listed = call.function == "collectset" and call.arguments == (one,) and not call.distinct
     as_they_are = row.text == f"struct({', '.join(names)})" and len(fields) == len(names)
     if not as_listed or not as_they_are or ordered.text != f"sort_array({call.column.name}, true)":
@@ -210,7 +210,7 @@ def _carry_number(plan: Plan, groups: Given, key: str) -> Plan:
     """Return what makes centers of groups, with STEP and NUMBER as its first columns."""
     match plan:
         case Project(child=child, items=items) if not any(key in item.scalar.columns for item in items):
-            own = tuple(Item(column, Reference(column)) for column in (STEP, NUMBER))
+            own = tuple(Item(column, Reference(column)) for column in (STEP, POSITION))
             return Project(_carry_number(child, groups, key), (*own, *items))
         case Filter(child=child, condition=condition) if key not in condition.columns:
             return Filter(_carry_number(child, groups, key), condition)

@@ -21,7 +21,7 @@ from incremental.algebra.traversal import replace_children
 from incremental.compiler.draft import Draft
 from incremental.compiler.loops.stages import loop_stage
 
-LISTS = {"collectlist", "listagg"}
+LIST_MONOIDS = {"collectlist", "listagg"}
 
 
 def split_states(draft: Draft) -> Draft:
@@ -62,7 +62,7 @@ def _tie_rules(states: list[State]) -> tuple[str, ...]:
 
 def _tie_rule(slot: Slot) -> str | None:
     """Return which of several equally good answers of an aggregate is taken; None if there is only one."""
-    if slot.call.function in LISTS and not slot.call.distinct:
+    if slot.call.function in LIST_MONOIDS and not slot.call.distinct:
         return "sorted; the lists of a group-by are columns of its rows in one order"
     return slot.accumulator.tie_rule if isinstance(slot.accumulator, Monoid) else None
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from incremental.spark.checkpoint import compute_measures
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
+INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")
 EPOCH = date(1970, 1, 1).toordinal()
 EXACT_DECIMAL = Context(prec=100)
 
@@ -67,7 +67,7 @@ class Range:
 
 def scale(type_: str) -> Scale | None:
     """Return the scale of a type; None for one whose values cannot be numbered exactly."""
-    if type_ in INTEGERS:
+    if type_ in INTEGER_TYPES:
         return Scale(int, str, lambda key: key.cast("decimal(38,0)"))
     if type_ == "date":
         return Scale(

@@ -17,7 +17,7 @@ from incremental.lake.protocol import PartitionFiles
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-ROWS = "CAST(get_json_object(stats, '$.numRecords') AS BIGINT)"
+ROWS_OF_FILE = "CAST(get_json_object(stats, '$.numRecords') AS BIGINT)"
 DELETED = "coalesce(deletionVector.cardinality, 0)"
 
 
@@ -41,7 +41,11 @@ def row_count(spark: SparkSession, snapshot: J) -> int | None:
     if known is not None:
         rows = [data_file(action).rows for action in from_java(spark, java_list(spark, known))]
         return None if None in rows else sum(each or 0 for each in rows)
-    totals = "count(*) AS files", f"count({ROWS}) AS counted", f"coalesce(sum({ROWS} - {DELETED}), 0) AS total"
+    totals = (
+        "count(*) AS files",
+        f"count({ROWS_OF_FILE}) AS counted",
+        f"coalesce(sum({ROWS_OF_FILE} - {DELETED}), 0) AS total",
+    )
     found = rows_of_actions(spark, snapshot).selectExpr(*totals).collect()[0]
     return int(found["total"]) if found["files"] == found["counted"] else None
 
@@ -65,7 +69,7 @@ def partition_files(spark: SparkSession, snapshot: J, small_bytes: int) -> tuple
         return count_by_partition(from_java(spark, java_list(spark, known)), small_bytes)
     value = F.expr("get(map_values(partitionValues), 0)").alias("value")
     found = rows_of_actions(spark, snapshot).groupBy(value)
-    totals = "count(*)", f"count_if(size < {small_bytes})", f"coalesce(sum({ROWS}), 0)", f"sum({DELETED})"
+    totals = "count(*)", f"count_if(size < {small_bytes})", f"coalesce(sum({ROWS_OF_FILE}), 0)", f"sum({DELETED})"
     rows = found.agg(*map(F.expr, totals)).collect()
     return tuple(PartitionFiles(row[0], row[1], row[2], row[3], row[4]) for row in rows)
 

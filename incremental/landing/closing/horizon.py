@@ -26,10 +26,10 @@ from incremental.algebra.sqltext import literal, quoted
 from incremental.lake.protocol import Table
 from incremental.landing.reader import FILE, PARTITION, PLACE
 
-ROW, IN_FILES, LANDED = "__row", "__in_files", "__landed"
+FILE_ROW, IN_FILES, LANDED = "__row", "__in_files", "__landed"
 WITH_ZONE = "yyyy-MM-dd HH:mm:ss.SSSSSSXXX"
 MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-JSON = {
+JSON_OPTIONS = {
     "ignoreNullFields": "false", "timestampFormat": f"{MICROSECONDS}XXX", "timestampNTZFormat": MICROSECONDS
 }  # fmt: skip
 
@@ -81,20 +81,20 @@ class Horizon:
     def lateness(self, rows: DataFrame) -> Lateness:
         """Count late and kept rows, by one job; rows: all that fit in the files."""
         counts = [
-            self._as_text(frame).groupBy(ROW).agg(F.count(F.lit(1)).alias(name))
+            self._as_text(frame).groupBy(FILE_ROW).agg(F.count(F.lit(1)).alias(name))
             for frame, name in ((rows.where(self.closed), IN_FILES), (self.closed_rows(), LANDED))
         ]
-        both = counts[0].join(counts[1], ROW, "full").na.fill(0)
+        both = counts[0].join(counts[1], FILE_ROW, "full").na.fill(0)
         more, fewer = (F.greatest(F.col(a) - F.col(b), F.lit(0)) for a, b in ((IN_FILES, LANDED), (LANDED, IN_FILES)))
         (found,) = both.agg(F.sum(more).alias("late"), F.sum(fewer).alias("kept")).collect()
         return Lateness(found["late"] or 0, found["kept"] or 0)
 
     def late(self, rows: DataFrame) -> DataFrame:
         """Return the late rows of files, the last ones among equal rows: their columns, FILE, PLACE and ROW."""
-        landed = self._as_text(self.closed_rows()).groupBy(ROW).agg(F.count(F.lit(1)).alias(LANDED))
-        order = Window.partitionBy(ROW).orderBy(FILE, PLACE)
+        landed = self._as_text(self.closed_rows()).groupBy(FILE_ROW).agg(F.count(F.lit(1)).alias(LANDED))
+        order = Window.partitionBy(FILE_ROW).orderBy(FILE, PLACE)
         numbered = self._as_text(rows.where(self.closed)).withColumn(IN_FILES, F.row_number().over(order))
-        joined = numbered.join(landed, ROW, "left")
+        joined = numbered.join(landed, FILE_ROW, "left")
         return joined.where(F.col(IN_FILES) > F.coalesce(F.col(LANDED), F.lit(0))).drop(IN_FILES, LANDED)
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
@@ -102,7 +102,7 @@ class Horizon:
         columns = {
             "partition": F.col(PARTITION),
             "file": F.col(FILE),
-            "row": F.col(ROW),
+            "row": F.col(FILE_ROW),
             "reason": F.lit(self.sentence),
         }
         return self.late(rows).select(*(value.alias(name) for name, value in columns.items()), PLACE)
@@ -125,4 +125,4 @@ class Horizon:
         return [quoted(name) for name in self.schema.names]
 
     def _as_text(self, rows: DataFrame) -> DataFrame:
-        return rows.withColumn(ROW, F.to_json(F.struct(*self._columns), JSON))
+        return rows.withColumn(FILE_ROW, F.to_json(F.struct(*self._columns), JSON_OPTIONS))

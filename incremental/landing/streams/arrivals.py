@@ -28,7 +28,7 @@ from incremental.algebra.sources.streams import KAFKA
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Table
-from incremental.landing.formats import DEFAULTS
+from incremental.landing.formats import FORMAT_DEFAULTS
 from incremental.landing.malformed.parse_errors import reason_of
 from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE
 from incremental.landing.reader import FILE
@@ -105,7 +105,7 @@ class Intake:
         stream, format = self.stream, self.stream.format
         if not stream.of_files:
             return reader.format(format).options(**stream.options).load()
-        options = {**DEFAULTS.get(format, {}), **stream.options, "maxFileAge": EVER}
+        options = {**FORMAT_DEFAULTS.get(format, {}), **stream.options, "maxFileAge": EVER}
         if format in TEXTS:
             lines = {name: value for name, value in options.items() if name not in parsing_options(stream.options)}
             return reader.format("text").options(**lines).load(stream.path)

@@ -16,8 +16,8 @@ from incremental.spark.jvm import jars
 
 RECORD, KEY, OFFSET = "__record", "_key", "_offset"
 # Spark's own defaults are the end of the topics, and messages of transactions that were never committed
-DEFAULTS = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
-PLACE = ("topic", "partition", "offset", "timestamp")
+KAFKA_DEFAULTS = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+KAFKA_PLACE = ("topic", "partition", "offset", "timestamp")
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -26,9 +26,9 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """
     add_connector(spark)
     given = {name.lower() for name in options}
-    defaults = {name: value for name, value in DEFAULTS.items() if name.lower() not in given}
+    defaults = {name: value for name, value in KAFKA_DEFAULTS.items() if name.lower() not in given}
     read = spark.readStream.format(KAFKA).options(**defaults, **options).load()
-    place = [F.col(name).alias(f"_{name}") for name in PLACE]
+    place = [F.col(name).alias(f"_{name}") for name in KAFKA_PLACE]
     origin = F.concat_ws("/", "topic", "partition").alias(FILE)
     return read.select(F.col("value").alias(RECORD), F.col("key").alias(KEY), *place, origin)
 

@@ -27,7 +27,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Stream
 from incremental.algebra.sources.streams import KAFKA, PARSED_FORMATS, ParsedFormat
 from incremental.algebra.sqltext import quoted
-from incremental.landing.formats import DEFAULTS
+from incremental.landing.formats import FORMAT_DEFAULTS
 from incremental.landing.malformed.parse_errors import NO_RECORD, shorten
 from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE, MalformedReason
 from incremental.landing.reader import FILE
@@ -39,7 +39,7 @@ SEVERAL_VALUES = "text follows its JSON value"
 NOT_UTF8 = "it is not UTF-8"
 IN_FOLDER = "its file is in a folder that names a column, as Files(…, partition_by=…) reads it"
 NO_KEY, NO_VALUE = "it has no key", "it has no value"
-ROWS, MALFORMED = "rows", "malformed"
+GOOD_ROWS, MALFORMED = "rows", "malformed"
 
 Fault = tuple[Column, str]
 """A condition of a malformed record, and the reason."""
@@ -84,9 +84,9 @@ class Split:
     def counts(self) -> tuple[int, int]:
         """Return the number of records that fit and of malformed ones."""
         fits = F.col(CORRUPT).isNull()
-        found = self._read().agg(F.count_if(fits).alias(ROWS), F.count_if(~fits).alias(MALFORMED)).first()
+        found = self._read().agg(F.count_if(fits).alias(GOOD_ROWS), F.count_if(~fits).alias(MALFORMED)).first()
         assert found is not None
-        return int(found[ROWS]), int(found[MALFORMED])
+        return int(found[GOOD_ROWS]), int(found[MALFORMED])
 
     def _latest(self) -> DataFrame:
         assert self.stream.key is not None
@@ -194,7 +194,7 @@ class Split:
 
     def _reason(self) -> Column:
         format = self._format
-        options = {**DEFAULTS.get(format, {}), **parsing_options(self.stream.options, format)}
+        options = {**FORMAT_DEFAULTS.get(format, {}), **parsing_options(self.stream.options, format)}
         match format:
             case "text":
                 return F.lit(NOT_UTF8)

@@ -18,7 +18,7 @@ from incremental.language.determinism.orderability import is_orderable, make_str
 from incremental.language.determinism.row_order import (
     ANY_ROW,
     COLLECTIONS,
-    LISTS,
+    LIST_AGGREGATES,
     NO_ORDER,
     RowOrder,
     position_of,
@@ -121,7 +121,7 @@ class OrderSensitiveAggregates:
     def _sort_collection(self, node: J, order: RowOrder) -> J:
         """Return a sorted collection; of several lists in a group-by, a column of the group's rows in their order."""
         function, values = node.aggregateFunction(), order.list_values(node)
-        if len(values) == 1 or catalyst.kind(function) not in LISTS:
+        if len(values) == 1 or catalyst.kind(function) not in LIST_AGGREGATES:
             return self._expressions.SortArray(node)
         rows, position = make_struct(self._spark, values), position_of(function.child(), values)
         field = rows.dataType().fields()[position]

@@ -19,7 +19,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 COLLECTIONS = {"CollectList", "CollectSet"}
-LISTS = {"CollectList", "ListAgg"}
+LIST_AGGREGATES = {"CollectList", "ListAgg"}
 ANY_ROW = {"First", "Last", "AnyValue"}
 # functions of an array whose result does not depend on the order of its elements
 ORDER_BLIND = {"SortArray", "Size", "ArrayMin", "ArrayMax", "ArrayContains"}
@@ -53,7 +53,7 @@ def row_order(spark: SparkSession, outputs: Sequence[J]) -> RowOrder:
     """Return the order of the rows of a group-by; outputs: its keys and aggregates."""
     calls = [call for output in outputs for call in _order_sensitive_calls(output)]
     calls = [call for call in calls if is_orderable(spark, aggregated_value(call))]
-    lists = [call for call in calls if catalyst.kind(call.aggregateFunction()) in LISTS]
+    lists = [call for call in calls if catalyst.kind(call.aggregateFunction()) in LIST_AGGREGATES]
     rest = [call for call in calls if catalyst.kind(call.aggregateFunction()) in ANY_ROW]
     return RowOrder(calls, different_values(lists), different_values([*lists, *rest]))
 
@@ -89,5 +89,5 @@ def _order_sensitive_calls(expression: J, above: str = "") -> Iterator[J]:
         return
     function = catalyst.kind(expression.aggregateFunction())
     is_blind = function in COLLECTIONS and above in ORDER_BLIND
-    if function in LISTS | ANY_ROW and not is_blind and not expression.isDistinct():
+    if function in LIST_AGGREGATES | ANY_ROW and not is_blind and not expression.isDistinct():
         yield expression

@@ -21,7 +21,7 @@ from pyspark.serializers import CloudPickleSerializer
 
 from incremental.spark.catalyst import J
 
-FUNCTIONS = {"PythonUDF", "PythonUDAF", "PythonUDTF"}
+PYTHON_EXPRESSIONS = {"PythonUDF", "PythonUDAF", "PythonUDTF"}
 LIBRARIES = tuple({Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")})
 IGNORED_MEMBERS = {
     "__doc__", "__module__", "__qualname__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__",

@@ -19,15 +19,15 @@ from incremental.algebra.loops import contracts, show_residuals
 from incremental.algebra.plan import Norm
 from incremental.algebra.sqltext import quoted
 from incremental.language.determinism.tie_breaking import break_ties
-from incremental.language.loops.options import LoopOptions, Step
+from incremental.language.loops.options import LoopOptions, StepFunction
 
-BEST, KNOWN = "__best", "__known"
+BEST, KNOWN_ROW = "__best", "__known"
 
 
 class Definition:
     """Evaluates loops by their definition, from the start."""
 
-    def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    def evaluate(self, start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         """Return the answer of a loop; raises NotConvergedError beyond its limit."""
         names = start.columns
 
@@ -48,7 +48,7 @@ class Definition:
                 assert_never(options.kind)
 
 
-def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+def least_set(start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
     """Return the rows of init and of step(found), until no round adds a row."""
     found = compute_once(start.distinct())
     size, rounds = found.count(), 1
@@ -61,7 +61,7 @@ def least_set(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
         check_rounds(rounds, options)
 
 
-def best_rows(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+def best_rows(start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
     """Return the best row of each key, among the rows that were better than all before when they were found."""
     accepted = compute_once(best_of(start, options))
     answer, rounds = accepted, 1
@@ -87,16 +87,16 @@ def best_of(rows: DataFrame, options: LoopOptions) -> DataFrame:
 def improvements(candidates: DataFrame, answer: DataFrame, options: LoopOptions) -> DataFrame:
     """Return the candidates that are better than the answer's row of their key, or whose key it does not have."""
     others = [name for name in answer.columns if name not in options.keys]
-    keys = [F.col(quoted(name)).alias(f"{KNOWN}_{i}") for i, name in enumerate(options.keys)]
-    known = answer.select(*keys, F.struct(*map(quoted, others)).alias(KNOWN))
-    same = [F.col(quoted(name)).eqNullSafe(F.col(f"{KNOWN}_{i}")) for i, name in enumerate(options.keys)]
-    value, best = F.struct(*map(quoted, others)), F.col(KNOWN)
+    keys = [F.col(quoted(name)).alias(f"{KNOWN_ROW}_{i}") for i, name in enumerate(options.keys)]
+    known = answer.select(*keys, F.struct(*map(quoted, others)).alias(KNOWN_ROW))
+    same = [F.col(quoted(name)).eqNullSafe(F.col(f"{KNOWN_ROW}_{i}")) for i, name in enumerate(options.keys)]
+    value, best = F.struct(*map(quoted, others)), F.col(KNOWN_ROW)
     better = value < best if options.keep == "least" else value > best
     joined = candidates.join(known, reduce(Column.__and__, same), "left").where(best.isNull() | better)
     return joined.select(*map(quoted, answer.columns))
 
 
-def repeat(start: DataFrame, step: Step, times: int) -> DataFrame:
+def repeat(start: DataFrame, step: StepFunction, times: int) -> DataFrame:
     """Return the rows after `times` steps."""
     rows = compute_once(start)
     for _ in range(times):
@@ -105,7 +105,7 @@ def repeat(start: DataFrame, step: Step, times: int) -> DataFrame:
     return rows
 
 
-def converge(start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+def converge(start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
     """Return the first point that one more step changes by no more than the tolerance, with the same keys."""
     assert options.tolerance is not None
     point, residuals = compute_once(start), list[float]()

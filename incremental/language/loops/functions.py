@@ -22,7 +22,7 @@ from incremental.language.loops.options import LoopOptions, evaluator
 from incremental.language.loops.parts import LOOP_PART, Parts
 
 Frames = tuple[DataFrame, ...]
-Names = str | Sequence[str]
+ColumnNames = str | Sequence[str]
 MOST_LEVELS, MOST_STEPS = 1000, 100
 CENTER = "center"
 _CENTERS = "__centers"
@@ -30,14 +30,14 @@ _CENTERS = "__centers"
 
 @overload
 def fixpoint(
-    init: DataFrame, step: Callable[[DataFrame], DataFrame], key: Names | None = None, keep: Keep | None = None,
+    init: DataFrame, step: Callable[[DataFrame], DataFrame], key: ColumnNames | None = None, keep: Keep | None = None,
     limit: int | None = None,
 ) -> DataFrame: ...  # fmt: skip
 
 
 @overload
 def fixpoint(
-    init: Frames, step: Callable[..., Frames], key: Names | None = None, keep: Keep | None = None,
+    init: Frames, step: Callable[..., Frames], key: ColumnNames | None = None, keep: Keep | None = None,
     limit: int | None = None,
 ) -> Frames: ...  # fmt: skip
 
@@ -45,7 +45,7 @@ def fixpoint(
 def fixpoint(
     init: DataFrame | Frames,
     step: Callable[..., Any],
-    key: Names | None = None,
+    key: ColumnNames | None = None,
     keep: Keep | None = None,
     limit: int | None = None,
 ) -> DataFrame | Frames:
@@ -66,15 +66,16 @@ def fixpoint(
 
 @overload
 def iterate(
-    start: DataFrame, step: Callable[[DataFrame], DataFrame], times: int | None = None, *, key: Names | None = None,
-    residual: float | None = None, error: float | None = None, contraction: float | None = None, norm: Norm = "max",
+    start: DataFrame, step: Callable[[DataFrame], DataFrame], times: int | None = None, *,
+    key: ColumnNames | None = None, residual: float | None = None, error: float | None = None,
+    contraction: float | None = None, norm: Norm = "max",
     limit: int = MOST_STEPS,
 ) -> DataFrame: ...  # fmt: skip
 
 
 @overload
 def iterate(
-    start: Frames, step: Callable[..., Frames], times: int | None = None, *, key: Names | None = None,
+    start: Frames, step: Callable[..., Frames], times: int | None = None, *, key: ColumnNames | None = None,
     residual: float | None = None, error: float | None = None, contraction: float | None = None, norm: Norm = "max",
     limit: int = MOST_STEPS,
 ) -> Frames: ...  # fmt: skip
@@ -85,7 +86,7 @@ def iterate(
     step: Callable[..., Any],
     times: int | None = None,
     *,
-    key: Names | None = None,
+    key: ColumnNames | None = None,
     residual: float | None = None,
     error: float | None = None,
     contraction: float | None = None,
@@ -121,7 +122,7 @@ def iterate(
     return _evaluate(start, step, LoopOptions("iterate", "converged", limit, _names(key), None, tolerance))
 
 
-def nearest(points: DataFrame, centers: DataFrame, on: Names) -> DataFrame:
+def nearest(points: DataFrame, centers: DataFrame, on: ColumnNames) -> DataFrame:
     """Return each point with the struct `center` of the center that is nearest in the columns `on` (Euclidean).
 
     Of several equally near centers the least is taken, column by column. A point or a center with a NULL or NaN among
@@ -204,5 +205,5 @@ def _check_keys(start: DataFrame, options: LoopOptions) -> None:
         raise QueryError("the key of fixpoint has all columns, so nothing is left to compare. Leave the key out.")
 
 
-def _names(given: Names | None) -> tuple[str, ...]:
+def _names(given: ColumnNames | None) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from incremental.algebra.results.report import MeasuredPoint
 from incremental.language.loops.definition import Definition, compute_once, distance
-from incremental.language.loops.options import LoopOptions, Step
+from incremental.language.loops.options import LoopOptions, StepFunction
 
 
 class MeasuredPoints:
@@ -23,7 +23,7 @@ class MeasuredPoints:
         self._stored, self._calls, self._depth = stored, count(), 0
         self.measured: list[MeasuredPoint] = []
 
-    def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    def evaluate(self, start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         """Return the stored answer of a loop to a tolerance, and the batch answer of any other."""
         stored = None if self._depth else self._stored.get(next(self._calls))
         self._depth += 1
@@ -34,7 +34,7 @@ class MeasuredPoints:
         finally:
             self._depth -= 1
 
-    def _measure(self, point: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    def _measure(self, point: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         assert options.tolerance is not None
         point = compute_once(point)
         moved = compute_once(step(point).toDF(*point.columns))

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from incremental.algebra.plan import Keep, LoopKind, Tolerance
 
-Step = Callable[[DataFrame], DataFrame]
+StepFunction = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LoopOptions:
 class LoopEvaluator(Protocol):
     """Whatever `fixpoint` and `iterate` hand a loop to."""
 
-    def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    def evaluate(self, start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         """Return the answer of a loop; step gives columns of the start's number and types, under any names."""
         ...
 

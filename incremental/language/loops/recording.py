@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from incremental.language.loops.options import LoopOptions, Step
+from incremental.language.loops.options import LoopOptions, StepFunction
 from incremental.language.unread import relation_number, unread
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -58,7 +58,7 @@ class LoopRecorder:
     def __init__(self, spark: SparkSession, recorded: RecordedLoops) -> None:
         self._spark, self._recorded, self._depth = spark, recorded, 0
 
-    def evaluate(self, start: DataFrame, step: Step, options: LoopOptions) -> DataFrame:
+    def evaluate(self, start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         """Record a loop and return a relation that stands for its answer."""
         schema = StructType([StructField(each.name, each.dataType) for each in start.schema])
         answer, rows = unread(self._spark, schema), unread(self._spark, schema)

@@ -11,7 +11,7 @@ from incremental.algebra.monoids.declared import MARK, DeclaredMonoid
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-FUNCTION = "SQLScalarFunction"  # Spark's node around the body of a SQL function
+SQL_FUNCTION_NODE = "SQLScalarFunction"  # Spark's node around the body of a SQL function
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def find_fold(node: J, monoids: Mapping[str, DeclaredMonoid]) -> FoldedCall | No
 
 def folds_in_any_order(node: J) -> bool:
     """Return whether an expression is a call of a monoid's function over a list of the group."""
-    if catalyst.kind(node) != FUNCTION:
+    if catalyst.kind(node) != SQL_FUNCTION_NODE:
         return False
     comment = catalyst.option(node.function().comment())
     inside = ("Cast", "ArrayAggregate", "ArrayTransform", "Cast")
@@ -59,7 +59,7 @@ def folds_in_any_order(node: J) -> bool:
 
 def find_monoid(node: J, monoids: Mapping[str, DeclaredMonoid]) -> DeclaredMonoid | None:
     """Return the monoid whose function an expression calls, with whatever values."""
-    if not monoids or catalyst.kind(node) != FUNCTION:
+    if not monoids or catalyst.kind(node) != SQL_FUNCTION_NODE:
         return None
     return monoids.get(str(node.function().name().funcName()).lower())
 

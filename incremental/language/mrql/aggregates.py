@@ -18,11 +18,10 @@ from incremental.language.mrql.rows.collecting import aggregate, filter_clause
 from incremental.language.mrql.rows.frames import SUBQUERY
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, GroupedValues, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, RelationValue, ScalarValue, Value
 from incremental.language.mrql.syntax.spans import Span
 
-NAMES = ("count", "sum", "avg", "min", "max", "some", "all")
-NAN = "CAST('NaN' AS DOUBLE)"
+AGGREGATE_NAMES = ("count", "sum", "avg", "min", "max", "some", "all")
 
 
 def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
@@ -48,7 +47,7 @@ def translate_aggregate(name: str, value: Value, scope: Scope, span: Span) -> Va
     match value:
         case Array(item=item):
             type_ = result_type(name, item, span, t.write_type(item))
-            return Scalar(of_array(name, value, type_, scope), type_)
+            return ScalarValue(of_array(name, value, type_, scope), type_)
         case RelationValue():
             return of_relation(name, value, scope, span)
         case GroupedValues():
@@ -66,7 +65,7 @@ def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
     """Translate an aggregate of an array."""
     total, each, sql = scope.fresh.fresh("s"), scope.fresh.fresh("x"), array.sql
     if array.item == t.NOTHING:
-        return {"count": "0L", "sum": "0L", "avg": NAN, "some": "false", "all": "true"}.get(name, "NULL")
+        return {"count": "0L", "sum": "0L", "avg": t.NAN, "some": "false", "all": "true"}.get(name, "NULL")
     match name:
         case "count":
             return f"CAST(size({sql}) AS BIGINT)"
@@ -78,7 +77,7 @@ def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
         case "avg":
             rows = f"filter({sql}, {each} -> {each} IS NOT NULL)"
             step = f"({total}, {each}) -> named_struct('s', {total}.s + CAST({each} AS DOUBLE), 'n', {total}.n + 1D)"
-            start, end = "named_struct('s', 0D, 'n', 0D)", f"if({total}.n = 0, {NAN}, {total}.s / {total}.n)"
+            start, end = "named_struct('s', 0D, 'n', 0D)", f"if({total}.n = 0, {t.NAN}, {total}.s / {total}.n)"
             return f"aggregate({rows}, {start}, {step}, {total} -> {end})"
         case "min" | "max":
             return f"array_{name}({sql})"
@@ -105,11 +104,11 @@ def over_rows(name: str, x: str, where: str = "") -> str:
 
 def of_none(name: str, type_: Type, sql: str) -> str:
     """Translate an aggregate with its value for no elements."""
-    zero = {"sum": zero_of(type_), "avg": NAN, "some": "false", "all": "true"}.get(name)
+    zero = {"sum": zero_of(type_), "avg": t.NAN, "some": "false", "all": "true"}.get(name)
     return f"coalesce({sql}, {zero})" if zero else sql
 
 
-def of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) -> Scalar:
+def of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) -> ScalarValue:
     """Translate an aggregate of a relation's rows."""
     frame = scope.frame.child()
     value = relation.add_to(frame).value
@@ -119,7 +118,7 @@ def of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) ->
         type_ = result_type(name, v.type_of(value), span, describe(value, scope))
         x = frame.local(v.pack(value), v.hint(value))
     sql = of_none(name, type_, over_rows(name, x))
-    return Scalar(scope.subquery(f"{SUBQUERY}{sql}{frame.text()})", span), type_)
+    return ScalarValue(scope.subquery(f"{SUBQUERY}{sql}{frame.text()})", span), type_)
 
 
 def of_group(name: str, group: GroupedValues, scope: Scope, span: Span) -> Value:
@@ -127,14 +126,14 @@ def of_group(name: str, group: GroupedValues, scope: Scope, span: Span) -> Value
     rows = group.grouped.rows
     where = filter_clause(group)
     if name == "count" and not group.nested:
-        return Scalar(aggregate(group, over_rows(name, "1", where), "n"), t.LONG)
+        return ScalarValue(aggregate(group, over_rows(name, "1", where), "n"), t.LONG)
     value = scope.at(rows).inside(group.value, span)
     if group.nested:
         assert isinstance(value, Array)
         return of_nested(name, value, group, scope, span)
     type_ = result_type(name, v.type_of(value), span, describe(value, scope))
     x = rows.local(v.pack(value), v.hint(value))
-    return Scalar(of_none(name, type_, aggregate(group, over_rows(name, x, where), v.hint(value))), type_)
+    return ScalarValue(of_none(name, type_, aggregate(group, over_rows(name, x, where), v.hint(value))), type_)
 
 
 def of_nested(name: str, array: Array, group: GroupedValues, scope: Scope, span: Span) -> Value:
@@ -149,28 +148,30 @@ def of_nested(name: str, array: Array, group: GroupedValues, scope: Scope, span:
     match name:
         case "count" | "sum":
             summed = f"coalesce({total('sum', name, type_)}, {zero_of(type_)})"
-            return Scalar(f"CAST({summed} AS {t.sql_type(type_)})" if isinstance(type_, t.Foreign) else summed, type_)
+            return ScalarValue(
+                f"CAST({summed} AS {t.sql_type(type_)})" if isinstance(type_, t.Foreign) else summed, type_
+            )
         case "avg":
             present = Array(f"filter({array.sql}, _x -> _x IS NOT NULL)", array.item, True)
             count = rows.local(of_array("count", present, t.LONG, scope), "n")
             n = aggregate(group, over_rows("sum", count, where), "n")
             s = total("sum", "sum", t.DOUBLE)
-            return Scalar(f"if(coalesce({n}, 0) = 0, {NAN}, CAST({s} AS DOUBLE) / {n})", type_)
+            return ScalarValue(f"if(coalesce({n}, 0) = 0, {t.NAN}, CAST({s} AS DOUBLE) / {n})", type_)
         case _:
-            return Scalar(of_none(name, type_, total(name, name, type_)), type_)
+            return ScalarValue(of_none(name, type_, total(name, name, type_)), type_)
 
 
-def exists(value: Value, scope: Scope, span: Span) -> Scalar:
+def exists(value: Value, scope: Scope, span: Span) -> ScalarValue:
     """Return whether a collection has an element."""
     match value:
         case Array(sql):
-            return Scalar(f"(size({sql}) > 0)", t.BOOL)
+            return ScalarValue(f"(size({sql}) > 0)", t.BOOL)
         case GroupedValues():
             count = translate_aggregate("count", value, scope, span)
-            return Scalar(f"({v.pack(count)} > 0)", t.BOOL)
+            return ScalarValue(f"({v.pack(count)} > 0)", t.BOOL)
         case RelationValue():
             frame = scope.frame.child()
             value.add_to(frame)
-            return Scalar(scope.subquery(f"EXISTS (SELECT 1{frame.text()})", span), t.BOOL)
+            return ScalarValue(scope.subquery(f"EXISTS (SELECT 1{frame.text()})", span), t.BOOL)
         case _:
             raise span.error(f"exists: expected a collection, found {describe(value, scope)}. Compare it instead.")

@@ -18,10 +18,18 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.collecting import sort_values
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, GroupedValues, Order, RecordValue, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import (
+    Array,
+    GroupedValues,
+    Order,
+    RecordValue,
+    RelationValue,
+    ScalarValue,
+    Value,
+)
 from incremental.language.mrql.syntax import tree as T
 
-Leaf = Callable[[Scope, Bound], tuple[str, Type]]
+LeafSql = Callable[[Scope, Bound], tuple[str, Type]]
 """What each combination of elements gives: one element, and the type of its value."""
 
 
@@ -51,7 +59,7 @@ def nest_generators(
     bindings: list[T.Binding],
     scope: Scope,
     bound: Bound,
-    leaf: Leaf,
+    leaf: LeafSql,
     first: Value | None = None,
 ) -> tuple[str, Type]:
     """Return the array of the heads of all combinations of elements that fulfil the conditions."""
@@ -86,7 +94,7 @@ def generator(value: Value, binding: T.Binding, scope: Scope) -> Array:
         value = scope.inside(value, binding.domain.span)
     if isinstance(value, RelationValue):
         raise NotAnArrayError
-    if isinstance(value, Scalar) and value.type == t.JSON:
+    if isinstance(value, ScalarValue) and value.type == t.JSON:
         return Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
     if not isinstance(value, Array):
         shown = describe(value, scope)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from incremental.language.mrql import relations
-from incremental.language.mrql.aggregates import NAMES, exists, translate_aggregate
+from incremental.language.mrql.aggregates import AGGREGATE_NAMES, exists, translate_aggregate
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
@@ -21,7 +21,7 @@ from incremental.language.mrql.rows.values import (
     Function,
     GroupedValues,
     RelationValue,
-    Scalar,
+    ScalarValue,
     Value,
 )
 from incremental.language.mrql.scalars import casts, functions, indexing, operators
@@ -31,7 +31,7 @@ from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 TRUE = "is true"  # the name of no function that anybody can write: whether a condition is true, and not NULL
-UNSUPPORTED: dict[type[Node], str] = {
+UNSUPPORTED_NODES: dict[type[Node], str] = {
     T.XPath: "xpath is not supported yet. Land such files as a source with columns",
     T.Trace: "trace writes to a log while a query runs. Leave it out, and look at explain",
     T.TypeValue: "type(…) is an argument of source. Use `as` for another type",
@@ -40,7 +40,7 @@ UNSUPPORTED: dict[type[Node], str] = {
 
 def refuse_form(node: Node) -> Exception:
     """Return the error for a form that is not supported."""
-    sentence = UNSUPPORTED.get(type(node), "this form is not supported. Write it another way")
+    sentence = UNSUPPORTED_NODES.get(type(node), "this form is not supported. Write it another way")
     return node.span.error(f"{sentence}.")
 
 
@@ -110,7 +110,7 @@ def construct(data: t.Data, node: T.FunctionCall, scope: Scope) -> Value:
         f"'{name}', {v.pack(value) if name == node.name else f'CAST(NULL AS {t.sql_type(item)})'}"
         for name, item in zip(data.constructors, data.items, strict=True)
     ]
-    return Scalar(f"named_struct('tag', '{node.name}', {', '.join(fields)})", data)
+    return ScalarValue(f"named_struct('tag', '{node.name}', {', '.join(fields)})", data)
 
 
 def fold(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span: Span) -> Value:
@@ -147,12 +147,12 @@ def apply_function(function: Node, values: Sequence[Value], scope: Scope, span: 
 def builtin(node: T.FunctionCall, scope: Scope) -> Value:
     """Translate an aggregate or a function that MRQL has."""
     name, span = node.name, node.span
-    if name in NAMES and len(node.arguments) == 1:
+    if name in AGGREGATE_NAMES and len(node.arguments) == 1:
         return translate_aggregate(name, scope.value(node.arguments[0]), scope, span)
-    if name in functions.FUNCTIONS or name in functions.REFUSED:
+    if name in functions.FUNCTIONS or name in functions.REFUSED_FUNCTIONS:
         return functions.apply_scalar(name, [scope.value(a) for a in node.arguments], scope, span)
     if name == TRUE:
-        return Scalar(f"coalesce({scope.condition(node.arguments[0])}, false)", t.BOOL)
+        return ScalarValue(f"coalesce({scope.condition(node.arguments[0])}, false)", t.BOOL)
     match name:
         case "member":
             x, c = exactly(node, 2)
@@ -173,7 +173,7 @@ def is_member(value: Value, collection: Value, scope: Scope, span: Span) -> Valu
         value = scope.once(value)
         each = scope.fresh.fresh("x")
         equal = operators.equal(v.unpack(each, collection.item), value, scope.within(each), span)
-        return Scalar(f"exists({collection.sql}, {each} -> coalesce({equal}, false))", t.BOOL)
+        return ScalarValue(f"exists({collection.sql}, {each} -> coalesce({equal}, false))", t.BOOL)
     relation = relations.lift(collection, scope, span)
 
     def add_to(frame: Frame) -> FrameRows:

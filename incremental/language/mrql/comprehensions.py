@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from incremental.language.mrql import arrays, groups, patterns, relations
 from incremental.language.mrql.patterns import Bound
-from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
+from incremental.language.mrql.rows.frames import FRAME_COLUMN, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.values import FrameRows, GroupedValues, Order, RelationValue, Value
 from incremental.language.mrql.syntax import tree as T
@@ -36,7 +36,7 @@ def translate_select(select: T.Select, scope: Scope) -> Value:
 def limit(node: Node, scope: Scope) -> str:
     """Return the number of a limit, which is the same for all rows."""
     sql, _ = scope.pack(node)
-    if SUBQUERY in sql or NAME.search(sql):
+    if SUBQUERY in sql or FRAME_COLUMN.search(sql):
         raise node.span.error("a limit is a constant. Write a number, or an element of `args`.")
     return f"CAST({sql} AS INT)"
 

@@ -15,7 +15,7 @@ from incremental.language.mrql.rows.values import (
     GroupedValues,
     RecordValue,
     RelationValue,
-    Scalar,
+    ScalarValue,
     Value,
 )
 from incremental.language.mrql.scalars import casts, indexing, markup, operators
@@ -88,19 +88,19 @@ def resolve_name(node: T.Name, scope: Scope) -> Value:
         items = ", ".join(map(v.string_literal, scope.definitions.arguments))
         return Array(f"CAST(array({items}) AS ARRAY<STRING>)", t.STRING, False)
     if node.name in ("true", "false"):
-        return Scalar(node.name, t.BOOL)
+        return ScalarValue(node.name, t.BOOL)
     raise node.span.error(f"{node.name} is not defined. Define it, or declare it as a source.")
 
 
 def translate_literal(value: str | int | float, node: Node) -> Value:
     """Translate a constant."""
     if isinstance(value, str):
-        return Scalar(v.string_literal(value), t.STRING)
+        return ScalarValue(v.string_literal(value), t.STRING)
     if isinstance(value, float):
-        return Scalar(f"{value!r}D" if value < float("inf") else "CAST('Infinity' AS DOUBLE)", t.DOUBLE)
+        return ScalarValue(f"{value!r}D" if value < float("inf") else "CAST('Infinity' AS DOUBLE)", t.DOUBLE)
     if value >= 2**63:
         raise node.span.error("the number does not fit into a long. Write it as a double, such as 1e20.")
-    return Scalar(str(value), t.INT) if value < 2**31 else Scalar(f"{value}L", t.LONG)
+    return ScalarValue(str(value), t.INT) if value < 2**31 else ScalarValue(f"{value}L", t.LONG)
 
 
 def build_collection(node: Node, bag: bool, items: tuple[Node, ...], scope: Scope) -> Value:
@@ -118,7 +118,7 @@ def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
     """Translate an operator."""
     match node:
         case T.Binary(operator=("and" | "or") as word, left=left, right=right):
-            return Scalar(f"({scope.condition(left)} {word.upper()} {scope.condition(right)})", t.BOOL)
+            return ScalarValue(f"({scope.condition(left)} {word.upper()} {scope.condition(right)})", t.BOOL)
         case T.Binary(operator=operator, left=left, right=right):
             a, b = scope.value(left), scope.value(right)
             if operator == "+" and all(isinstance(side, Array | RelationValue | GroupedValues) for side in (a, b)):
@@ -127,7 +127,7 @@ def operation(node: T.Binary | T.Unary | T.SetOperation, scope: Scope) -> Value:
                 return operators.compare_values(operator, a, b, scope, node.span)
             return operators.arithmetic(operator, a, b, scope, node.span)
         case T.Unary(operator="not", value=value):
-            return Scalar(f"(NOT {scope.condition(value)})", t.BOOL)
+            return ScalarValue(f"(NOT {scope.condition(value)})", t.BOOL)
         case T.Unary(operator="exists", value=value):
             return exists(scope.value(value), scope, node.span)
         case T.Unary(operator=operator, value=value):
@@ -178,7 +178,7 @@ def translate_part(node: T.Member | T.TupleComponent | T.Index | T.Slice, scope:
 def constant_argument(node: Node, at: int, scope: Scope) -> Value:
     """Translate `args[at]`: a constant, so that it can be a limit or a path."""
     if at < len(scope.definitions.arguments):
-        return Scalar(v.string_literal(scope.definitions.arguments[at]), t.STRING)
+        return ScalarValue(v.string_literal(scope.definitions.arguments[at]), t.STRING)
     count = len(scope.definitions.arguments)
     raise node.span.error(
         f"args[{at}]: there is no such argument: {count} are passed, and the first is args[0]. "
@@ -216,7 +216,7 @@ def quantify(select: T.Select, every: bool, scope: Scope) -> Value:
     true = T.FunctionCall(span, calls.TRUE, (condition,))
     where = T.Unary(span, "not", true) if every else true
     found = exists(comprehensions.translate_select(replace(select, where=where), scope), scope, span)
-    return Scalar(f"(NOT {found.sql})", t.BOOL) if every else found
+    return ScalarValue(f"(NOT {found.sql})", t.BOOL) if every else found
 
 
 def translate_case(value: Value, branches: tuple[T.Branch, ...], scope: Scope, node: Node) -> Value:
@@ -236,5 +236,5 @@ def translate_case(value: Value, branches: tuple[T.Branch, ...], scope: Scope, n
 
 def complete(value: Value, tags: set[str], conditions: tuple[str, ...]) -> bool:
     """Return whether the branches have all constructors of a data type, and the last one asks for its tag alone."""
-    data = value.type if isinstance(value, Scalar) else None
+    data = value.type if isinstance(value, ScalarValue) else None
     return isinstance(data, t.Data) and set(data.constructors) == tags and len(conditions) == 1

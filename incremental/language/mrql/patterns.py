@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, RecordValue, Scalar, Value
+from incremental.language.mrql.rows.values import Array, RecordValue, ScalarValue, Value
 from incremental.language.mrql.scalars import casts, operators
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.tree import Node
@@ -96,8 +96,8 @@ def bind_constructor(
     pattern: Node, name: str, items: Sequence[Node], value: Value, scope: Scope, bound: Bound
 ) -> Bound:
     """Bind patterns to what a constructor holds, where the value has its tag."""
-    if not (isinstance(value, Scalar) and isinstance(value.type, t.Data) and name in value.type.constructors):
-        data = value.type if isinstance(value, Scalar) and isinstance(value.type, t.Data) else None
+    if not (isinstance(value, ScalarValue) and isinstance(value.type, t.Data) and name in value.type.constructors):
+        data = value.type if isinstance(value, ScalarValue) and isinstance(value.type, t.Data) else None
         instead = f"Use {' or '.join(data.constructors)}" if data else "Match a value of a data type"
         raise pattern.span.error(f"{name} is not a constructor of {describe(value, scope)}. {instead}.")
     held = value.type.items[value.type.constructors.index(name)]

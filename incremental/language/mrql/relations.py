@@ -12,7 +12,15 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, FrameRows, GroupedValues, Order, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import (
+    Array,
+    FrameRows,
+    GroupedValues,
+    Order,
+    RelationValue,
+    ScalarValue,
+    Value,
+)
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
@@ -53,7 +61,7 @@ def lift(value: Value, scope: Scope, span: Span) -> RelationValue:
             return value
         case GroupedValues():
             return lift(scope.inside(value, span), scope, span)
-        case Scalar(sql, t.JSON):
+        case ScalarValue(sql, t.JSON):
             return lift(Array(f"CAST({sql} AS ARRAY<VARIANT>)", t.JSON, False), scope, span)
         case Array():
             return RelationValue(lambda frame: FrameRows(explode(value, frame)), not value.bag)

@@ -24,7 +24,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import FrameRows, RecordValue, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import FrameRows, RecordValue, RelationValue, ScalarValue, Value
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
@@ -124,7 +124,7 @@ def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, compute
     if whole is not None and t.common_type(type_, whole) is not None:
         return body
     flag = row.parts[1]
-    if not (isinstance(flag, Scalar) and flag.sql == "true") and not computed:
+    if not (isinstance(flag, ScalarValue) and flag.sql == "true") and not computed:
         raise node.span.error(
             "a repeat cannot end by a flag that its step computes from the rows. Write true as the flag, with "
             "`limit n`, or end the repeat by a residual: loops: {name: {key: …, residual: 1e-4}}."
@@ -180,7 +180,7 @@ def steps(node: Node, scope: Scope) -> int:
             return number
         case T.FunctionCall(name="toInt" | "toLong", arguments=(argument,)):
             found = scope.value(argument)
-            if isinstance(found, Scalar) and found.sql.strip("'").isdigit():
+            if isinstance(found, ScalarValue) and found.sql.strip("'").isdigit():
                 return int(found.sql.strip("'"))
         case _:
             pass

@@ -23,8 +23,8 @@ from incremental.language.translation.subqueries import has_subquery
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-INTEGERS = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
-WITHOUT_ORDER = {"First", "Last", "NthValue"}  # they take the first row that they see
+INTEGER_CLASSES = {"ByteType$", "ShortType$", "IntegerType$", "LongType$"}
+FIRST_SEEN = {"First", "Last", "NthValue"}  # they take the first row that they see
 MOMENTS = {"StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "CovSample", "CovPopulation", "Corr"}
 
 
@@ -147,7 +147,7 @@ class Aggregates:
 
     def _forbid_order_sensitive(self, name: str, text: str, expressions: list[J], types: tuple[str, ...]) -> None:
         """Record the reason against an aggregate whose answer no rule makes deterministic."""
-        if name in WITHOUT_ORDER:
+        if name in FIRST_SEEN:
             self._scalars.forbid(text, "its value depends on the order of the rows", "use min, max, min_by or max_by")
         if name in EXTREMES_BY and orderable_equivalent(self._spark, expressions[0]) is None:
             because = f"which of several {types[0]} it returns depends on the order of the rows"
@@ -192,7 +192,7 @@ class Aggregates:
         """Undo the widening of integers to double for moments: the integers can be summed exactly."""
         if name in MOMENTS and catalyst.kind(expression) == "Cast":
             child = expression.child()
-            if catalyst.kind(child.dataType()) in INTEGERS:
+            if catalyst.kind(child.dataType()) in INTEGER_CLASSES:
                 return child
         return expression
 

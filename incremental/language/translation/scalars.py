@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Opaque, Reference, Scalar
 from incremental.language.fingerprint.details import FingerprintDetails
-from incremental.language.fingerprint.python_functions import FUNCTIONS, function_digest
+from incremental.language.fingerprint.python_functions import PYTHON_EXPRESSIONS, function_digest
 from incremental.language.names import Names, type_text
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
+CLOCK_EXPRESSIONS = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
 CLOCK_WORDS = {"now", "today", "tomorrow", "yesterday"}
 PLACEMENT = {
     "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "SparkPartitionID", "MonotonicallyIncreasingID",
 }  # fmt: skip
 SESSION = {"CurrentUser", "CurrentDatabase", "CurrentCatalog"}
 # Spark numbers these across queries
-NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
+ATTRIBUTE_NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
 
 
 # PySpark numbers the variables of its lambdas within a process: x_1, x_2
@@ -92,7 +92,7 @@ class Scalars:
         details, seen = "", Counter[str]()
         for node in catalyst.subexpressions(expression):
             kind = catalyst.kind(node)
-            if kind in FUNCTIONS:
+            if kind in PYTHON_EXPRESSIONS:
                 details += f" ~ python {node.name()} {function_digest(node)}"
             elif kind == "AttributeReference" and "#" in text:
                 text = without_number(text, str(node.toString()), str(node.name()))
@@ -116,7 +116,7 @@ def find_undetermined(expression: J) -> tuple[J, str, str] | None:
     """Return the first part of an expression whose value is not a function of the row, the reason, and the fix."""
     for node in catalyst.subexpressions(expression):
         name = catalyst.kind(node)
-        if name in CLOCK or (name == "Cast" and casts_clock(node)):
+        if name in CLOCK_EXPRESSIONS or (name == "Cast" and casts_clock(node)):
             return node, "its value changes with the clock", "pass the date as a column or a literal"
         if name in SESSION:
             return node, "its value depends on who runs the query, and where", "write it as a literal"
@@ -152,4 +152,4 @@ def casts_clock(cast: J) -> bool:
 def renumber(text: str) -> str:
     """Return Spark's text of a plan or an expression with expressions and recursions numbered by first occurrence."""
     seen: dict[str, str] = {}
-    return NUMBER.sub(lambda m: seen.setdefault(m[0].rstrip("L"), f"#{len(seen)}"), text)
+    return ATTRIBUTE_NUMBER.sub(lambda m: seen.setdefault(m[0].rstrip("L"), f"#{len(seen)}"), text)

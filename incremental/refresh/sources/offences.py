@@ -14,7 +14,7 @@ from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.pruning.key_ranges import SKIPPABLE
 
-NAMED = 3  # offending rows in an error
+SHOWN_ROWS = 3  # offending rows in an error
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def measure_keys(suspect: int, keys: DataFrame, width: int) -> DataFrame:
 def sample_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return the first few rows as arrays of texts."""
     shown = rows.select(F.array(*(F.col(column).cast("string") for column in columns)).alias("row"))
-    return shown.orderBy("row").limit(NAMED)
+    return shown.orderBy("row").limit(SHOWN_ROWS)
 
 
 def raise_offences(offences: Sequence[Offence]) -> None:

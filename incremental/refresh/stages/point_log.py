@@ -9,7 +9,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.loops import NUMBER, STEP
+from incremental.algebra.loops import POSITION, STEP
 from incremental.algebra.plan import Plan
 from incremental.algebra.program import BUCKET, ROWS
 from incremental.algebra.sqltext import quoted
@@ -144,5 +144,5 @@ class PointLog:
 
     def _by_place(self, references: DataFrame) -> dict[tuple[int, int], tuple[object, ...]]:
         """Return the references by step and number, without the sums of their points."""
-        rows = references.select(STEP.name, NUMBER.name, *map(quoted, self.sums.table.row)).collect()
+        rows = references.select(STEP.name, POSITION.name, *map(quoted, self.sums.table.row)).collect()
         return {(row[0], row[1]): tuple[object, ...](row) for row in rows}

@@ -19,7 +19,7 @@ from incremental.spark.host.wanted import find_hosts_folder
 from incremental.spark.local_files import replace_file
 
 COMMAND = "python -m incremental.spark.host"
-LARGEST_FILE = 1 << 16  # bytes
+LARGEST_HOST_FILE = 1 << 16  # bytes
 OTHERS = 0o077
 
 
@@ -64,7 +64,7 @@ def read_host(file: Path) -> Host:
             os.close(folder)
         with os.fdopen(opened, "rb") as content:
             _check_private(file, os.fstat(content.fileno()))
-            known = json.loads(content.read(LARGEST_FILE))
+            known = json.loads(content.read(LARGEST_HOST_FILE))
         whole = [int(known[name]) for name in ("process", "port", "keeper", "most_guests")]
         started, secret, spark = (str(known[name]) for name in ("started", "secret", "spark"))
         return Host(whole[0], started, whole[1], secret, whole[2], whole[3], spark, float(known["idle_seconds"]))

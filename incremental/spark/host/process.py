@@ -14,7 +14,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 PROC = Path("/proc")
-LOOPBACK = ip_address("127.0.0.1")
+LOOPBACK_ADDRESS = ip_address("127.0.0.1")
 LISTENING = "0A"
 ENDED = "ZX"  # states of a process that has ended, though its number is still taken
 
@@ -71,7 +71,7 @@ def _takes_loopback(address: str) -> bool:
     found = ip_address(struct.pack(f"={len(words)}I", *words))
     if isinstance(found, IPv6Address):
         found = found.ipv4_mapped or found
-    return found.is_unspecified or found == LOOPBACK
+    return found.is_unspecified or found == LOOPBACK_ADDRESS
 
 
 def _start_by_ps(process: int) -> str | None:

@@ -23,7 +23,7 @@ def test_the_longest_pause_is_found(schedule: str, pause: timedelta) -> None:
     assert longest_pause(schedule) == pause
 
 
-@pytest.mark.parametrize("schedule", [*cron.NAMES, "* * * * *", "0 0 29 2 *"])
+@pytest.mark.parametrize("schedule", [*cron.CRON_NAMES, "* * * * *", "0 0 29 2 *"])
 def test_every_schedule_that_may_be_declared_has_a_policy(schedule: str) -> None:
     assert isinstance(freshness_of(schedule), dg.FreshnessPolicy)
 

@@ -142,6 +142,6 @@ class PretendedView:
 def pretend(monkeypatch: pytest.MonkeyPatch) -> PretendedView:
     """Puts a PretendedView where the catalogue would open a real pipeline."""
     world = PretendedView()
-    monkeypatch.setattr(catalogue, "start", lambda pipeline, brief=False: None)
+    monkeypatch.setattr(catalogue, "start_spark", lambda pipeline, brief=False: None)
     monkeypatch.setattr(catalogue, "open", world.opened)
     return world

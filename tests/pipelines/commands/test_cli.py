@@ -217,7 +217,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
 def test_spark_starts_briefly_for_little_work(world: PretendedView, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not where all rows are read: by a first load, a large change in parts, a rebuild, a verification."""
     started: list[bool] = []
-    monkeypatch.setattr(catalogue, "start", lambda pipeline, brief: started.append(brief))
+    monkeypatch.setattr(catalogue, "start_spark", lambda pipeline, brief: started.append(brief))
     call("run", "shop")
 
     def address(pipeline: object) -> object:

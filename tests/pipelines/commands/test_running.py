@@ -169,12 +169,14 @@ def test_the_demo_ends_equal(
     assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "kept.txt").exists()
     assert "Dagster shows these refreshes: make ui" in said
-    defined = built(*(catalogue.load(each, demo.PROJECT / "pipelines") for each in ("flights", *demo_loops.NAMES)))
+    defined = built(
+        *(catalogue.load(each, demo.PROJECT / "pipelines") for each in ("flights", *demo_loops.LOOP_PIPELINES))
+    )
     with dg.DagsterInstance.get() as instance:
         assert outdated(defined, instance) == {}
         assert len(instance.get_materialized_partitions(keys.landed("flights", "flights"))) == 5
         assert len(instance.fetch_materializations(keys.view("flights"), limit=9).records) == 5
-        for name in demo_loops.NAMES:
+        for name in demo_loops.LOOP_PIPELINES:
             shown = instance.fetch_materializations(keys.view(name), limit=9).records
             materialised = [each.asset_materialization for each in shown]
             assert len(shown) == 2 and all(each and "rounds of loops" in each.metadata for each in materialised)

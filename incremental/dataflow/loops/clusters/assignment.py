@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.loops import NUMBER, STEP
+from incremental.algebra.loops import POSITION, STEP
 from incremental.algebra.plan import Column as PlanColumn
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import quoted
@@ -43,7 +43,7 @@ class Assignment:
         now, then = in_one_task(centers, references)
         pairs = [(f"c.{quoted(center.name)}", f"r.{quoted(center.name)}") for _, center in self._coordinates]
         distance = " + ".join(f"({one} - {other}) * ({one} - {other})" for one, other in pairs)
-        same = F.expr(f"c.{STEP.name} = r.{STEP.name} AND c.{NUMBER.name} = r.{NUMBER.name}")
+        same = F.expr(f"c.{STEP.name} = r.{STEP.name} AND c.{POSITION.name} = r.{POSITION.name}")
         joined = now.alias("c").join(then.alias("r"), same)
         moved = joined.select("c.*", F.expr(f"sqrt({distance}) * {SLACK}D").alias(NEED))
         return moved.groupBy(STEP.name).agg(self._listed.alias(CENTERS), F.max(NEED).alias(NEED))
@@ -51,7 +51,7 @@ class Assignment:
     @property
     def _listed(self) -> Column:
         fields = [F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(self.table.row)]
-        return F.sort_array(F.collect_list(F.struct(*fields, F.col(NUMBER.name).alias("n"))))
+        return F.sort_array(F.collect_list(F.struct(*fields, F.col(POSITION.name).alias("n"))))
 
     def assign(self, points: DataFrame, centers: DataFrame) -> DataFrame:
         """Return each point once for each step, with the number of its nearest center and its margin."""
@@ -59,7 +59,9 @@ class Assignment:
 
     def _assign(self, points: DataFrame) -> DataFrame:
         measured = points.withColumn(FAR, F.expr(f"transform({CENTERS}, __c -> {self._square})"))
-        ranked = measured.withColumn(NUMBER.name, F.expr(nearest_sql(CENTERS, FAR))).withColumn(FAR, F.sort_array(FAR))
+        ranked = measured.withColumn(POSITION.name, F.expr(nearest_sql(CENTERS, FAR))).withColumn(
+            FAR, F.sort_array(FAR)
+        )
         return ranked.withColumn(MARGIN, F.expr(margin_sql(FAR))).drop(CENTERS, FAR)
 
     def log(self, points: DataFrame, references: DataFrame) -> DataFrame:
@@ -86,10 +88,10 @@ class Assignment:
         """
         near = logged.crossJoin(F.broadcast(moved)).where(f"CAST({MARGINS}[{STEP.name}] AS DOUBLE) <= {NEED}")
         reference = f"{NEAR}[{STEP.name}]"
-        sides = f"array(struct({reference} AS n, -{WEIGHT} AS w), struct({NUMBER.name} AS n, {WEIGHT} AS w))"
-        elsewhere = self._assign(near).where(f"{reference} <> {NUMBER.name}")
+        sides = f"array(struct({reference} AS n, -{WEIGHT} AS w), struct({POSITION.name} AS n, {WEIGHT} AS w))"
+        elsewhere = self._assign(near).where(f"{reference} <> {POSITION.name}")
         signed = elsewhere.select(*self._point, STEP.name, F.expr(f"explode({sides})").alias("__side"))
-        weighted = {NUMBER.name: "__side.n", WEIGHT: "__side.w", MARGIN: "CAST(NULL AS DOUBLE)"}
+        weighted = {POSITION.name: "__side.n", WEIGHT: "__side.w", MARGIN: "CAST(NULL AS DOUBLE)"}
         return signed.select(*self._point, STEP.name, *(F.expr(v).alias(n) for n, v in weighted.items()))
 
     @property
@@ -127,7 +129,7 @@ class Assignment:
         weight = quoted(WEIGHT) if weighted else "1L"
         coordinates = [quoted(column.name) for column, _ in self._coordinates]
         strange = " OR ".join(f"{name} IS NULL OR isnan({name})" for name in coordinates)
-        return points.groupBy(STEP.name, NUMBER.name).agg(
+        return points.groupBy(STEP.name, POSITION.name).agg(
             F.expr(f"CAST(coalesce(sum({weight}), 0) AS BIGINT)").alias(ROWS),
             F.count(F.lit(1)).alias(TOUCHED),
             F.count_if(F.expr(strange)).alias(STRANGE),

@@ -17,7 +17,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.loops import NUMBER, STEP
+from incremental.algebra.loops import POSITION, STEP
 from incremental.algebra.plan import Column, Plan
 from incremental.algebra.program import BUCKET, ROWS
 from incremental.algebra.sqltext import quoted
@@ -81,14 +81,14 @@ class ClusterSums:
     def number_start(self, start: DataFrame) -> DataFrame:
         """Return the centers of the start, numbered by their order."""
         listed = F.sort_array(F.collect_set(F.struct(*map(quoted, self.table.row))))
-        numbered = start.agg(listed.alias("all")).select(F.posexplode("all").alias(NUMBER.name, "center"))
-        return numbered.select(F.lit(0).alias(STEP.name), NUMBER.name, "center.*")
+        numbered = start.agg(listed.alias("all")).select(F.posexplode("all").alias(POSITION.name, "center"))
+        return numbered.select(F.lit(0).alias(STEP.name), POSITION.name, "center.*")
 
     def coordinates(self, centers: DataFrame) -> dict[int, dict[int, Point]]:
         """Return the coordinates of few centers by step and number."""
         names = [quoted(column.name) for _, column in self.table.clusters.coordinates]
         found = defaultdict[int, dict[int, Point]](dict)
-        for row in centers.select(STEP.name, NUMBER.name, *names).collect():
+        for row in centers.select(STEP.name, POSITION.name, *names).collect():
             found[row[0]][row[1]] = tuple(row[2:])
         return dict(found)
 
@@ -109,9 +109,9 @@ class ClusterSums:
         """Return references with sums added to theirs."""
         layout = self.table.layout
         stored, added = in_one_task(references, sums)
-        same = F.expr(f"t.{STEP.name} = u.{STEP.name} AND t.{NUMBER.name} = u.{NUMBER.name}")
+        same = F.expr(f"t.{STEP.name} = u.{STEP.name} AND t.{POSITION.name} = u.{POSITION.name}")
         joined = stored.alias("t").join(added.alias("u"), same, "left")
-        values = {name: f"t.{quoted(name)}" for name in (*self.table.row, STEP.name, NUMBER.name, BUCKET)}
+        values = {name: f"t.{quoted(name)}" for name in (*self.table.row, STEP.name, POSITION.name, BUCKET)}
         values |= {ROWS: f"t.{ROWS} + coalesce(u.{ROWS}, 0L)", MARGIN: f"least(t.{MARGIN}, u.{MARGIN})"}
         for slot, part, name in layout.parts:
             sides = {
@@ -147,11 +147,11 @@ class ClusterSums:
         items = [(call.column, values[call.column.name]) for call in clusters.calls]
         items = [
             (STEP, catalyst.parse_expression(spark, f"{STEP.name} + 1")),
-            (NUMBER, catalyst.parse_expression(spark, NUMBER.name)),
+            (POSITION, catalyst.parse_expression(spark, POSITION.name)),
             *items,
         ]
         groups = self.lowering.compute(references.where(f"{ROWS} > 0"), items)
-        names = (STEP.name, NUMBER.name, *self.table.row)
+        names = (STEP.name, POSITION.name, *self.table.row)
         named = list(zip(clusters.answer.columns, names, strict=True))
         return self.lowering.frame(self._evaluate(clusters.answer, groups), named)
 

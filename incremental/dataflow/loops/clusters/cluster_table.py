@@ -32,7 +32,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.loops import NUMBER, STEP, Clusters, LoopState
+from incremental.algebra.loops import POSITION, STEP, Clusters, LoopState
 from incremental.algebra.monoids.family import infer_accumulator
 from incremental.algebra.plan import Column
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT, Slot, State
@@ -84,7 +84,7 @@ class ClusterTable:
     @property
     def columns(self) -> tuple[str, ...]:
         """The table's columns in order."""
-        return (*self.row, STEP.name, NUMBER.name, *self.sums, MARGIN, BUCKET)
+        return (*self.row, STEP.name, POSITION.name, *self.sums, MARGIN, BUCKET)
 
     @property
     def stored(self) -> StoredTable:
@@ -107,19 +107,19 @@ class ClusterTable:
 
     def start(self, table: DataFrame) -> DataFrame:
         """Return the centers of the start, which those of the first step are references of, by their number."""
-        numbered = table.where(f"{STEP.name} = {START}").select(NUMBER.name, *map(quoted, self.row))
+        numbered = table.where(f"{STEP.name} = {START}").select(POSITION.name, *map(quoted, self.row))
         return numbered.select(F.lit(0).alias(STEP.name), "*")
 
     def start_rows(self, start: DataFrame) -> DataFrame:
         """Return numbered centers of the start as rows of the table."""
-        return self._without_sums(start, START, NUMBER.name)
+        return self._without_sums(start, START, POSITION.name)
 
     def answer_rows(self, answer: DataFrame) -> DataFrame:
         """Return an answer as rows of the table; without numbers all are of one cluster."""
-        return self._without_sums(answer, self.loop.limit, NUMBER.name if NUMBER.name in answer.columns else "0")
+        return self._without_sums(answer, self.loop.limit, POSITION.name if POSITION.name in answer.columns else "0")
 
     def _without_sums(self, rows: DataFrame, step: int, number: str) -> DataFrame:
-        own = {STEP.name: (f"{step}", "int"), NUMBER.name: (number, "int")}
+        own = {STEP.name: (f"{step}", "int"), POSITION.name: (number, "int")}
         own |= {name: (zero, type_) for name, (type_, zero) in self.sums.items()}
         own |= {MARGIN: ("NULL", "double"), BUCKET: ("0", "int")}
         values = [F.expr(f"CAST({value} AS {type_})").alias(name) for name, (value, type_) in own.items()]

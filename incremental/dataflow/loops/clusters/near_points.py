@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from incremental.dataflow.loops.clusters.cluster_table import MARGIN, MARGINS
 from incremental.spark.checkpoint import Checkpoints, compute_measures
 
-OLD = "__old"
+OLD_POINT = "__old"
 AHEAD = 2.0  # how much more the centers of further steps may have moved than it seems before near points are taken back
 ROUNDED_UP = 1 + 1e-6  # so that a bound in FLOAT is not smaller
 
@@ -54,17 +54,17 @@ class NearPoints:
         """Return how many old points were near in each of some steps."""
         if self._rows is None or not needs:
             return dict.fromkeys(needs, 0)
-        measures = [F.count_if(F.col(OLD) & within(step, need)).alias(str(step)) for step, need in needs.items()]
+        measures = [F.count_if(F.col(OLD_POINT) & within(step, need)).alias(str(step)) for step, need in needs.items()]
         found = compute_measures(self._rows.coalesce(1), measures)
         return {step: int(found[str(step)]) for step in needs}
 
     def _read(self) -> DataFrame | None:
         least = F.lit(max(self.bounds.values()) * ROUNDED_UP).cast("float")
         near = reduce(Column.__or__, (within(step, bound) for step, bound in self.bounds.items()))
-        rows = self.log.withColumn(OLD, F.lit(True)).where((F.col(MARGIN) <= least) & near)
+        rows = self.log.withColumn(OLD_POINT, F.lit(True)).where((F.col(MARGIN) <= least) & near)
         if self.changed is not None:
-            rows = rows.unionByName(self.changed.withColumn(OLD, F.lit(False)).where(near))
-        held, found = self.checkpoints.measure(rows, [F.count_if(OLD).alias("old")], True)
+            rows = rows.unionByName(self.changed.withColumn(OLD_POINT, F.lit(False)).where(near))
+        held, found = self.checkpoints.measure(rows, [F.count_if(OLD_POINT).alias("old")], True)
         self.read = max(self.read, int(found["old"]))
         return held if self.read <= self.most else None
 

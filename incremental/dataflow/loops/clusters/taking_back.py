@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.loops import NUMBER, STEP
+from incremental.algebra.loops import POSITION, STEP
 from incremental.dataflow.loops.clusters.cluster_sums import ClusterSums
 from incremental.spark.checkpoint import LocalPlan, in_one_task
 from incremental.spark.local_rows import is_local
@@ -46,7 +46,7 @@ class TakingBack:
 
     def _add(self, points: DataFrame, centers: DataFrame) -> DataFrame:
         """Return the references of the step of the centers, with sums by these."""
-        assignment, keys = self.sums.assignment, [STEP.name, NUMBER.name]
+        assignment, keys = self.sums.assignment, [STEP.name, POSITION.name]
         moved = assignment.take_back(points.coalesce(1), assignment.list_moved(centers, self.references))
         references, own = in_one_task(self.references, centers.select(*keys))
         return self.sums.add(references.join(own, keys, "left_semi"), assignment.sum_points(moved))

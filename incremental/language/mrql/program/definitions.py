@@ -34,7 +34,7 @@ from incremental.language.mrql.syntax.parse import parse
 from incremental.language.mrql.syntax.spans import Span, Text
 from incremental.language.mrql.syntax.tree import Node, names_in
 
-REFUSED = {
+REFUSED_STATEMENTS = {
     "import": "import loads Java code. Give a Python function of DataFrames as the query instead",
     "parser": "parser loads Java code. Land the files as a source instead",
     "lineage": "lineage is not kept for single rows. Use explain, which shows the lineage keys of the states",
@@ -47,7 +47,7 @@ def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> 
     """Return the items of a text, with those of included files in their places. Raises QueryError."""
     for item in parse(text):
         if isinstance(item, I.UnsupportedItem):
-            raise item.span.error(f"{REFUSED[item.what]}.")
+            raise item.span.error(f"{REFUSED_STATEMENTS[item.what]}.")
         if not isinstance(item, I.Include):
             yield item
             continue

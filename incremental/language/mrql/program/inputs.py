@@ -27,7 +27,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import FrameRows, RecordValue, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import FrameRows, RecordValue, RelationValue, ScalarValue, Value
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
@@ -173,7 +173,7 @@ def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, sp
         line = v.pack(row.parts[0])
         fields = frame.column(f"split({line}, {v.string_literal(escape_separator(separator))})", "fields")
         found = [
-            (i, Scalar(parse_field(f"trim({fields}[{i}])", line, item, span), item))
+            (i, ScalarValue(parse_field(f"trim({fields}[{i}])", line, item, span), item))
             for i, item in enumerate(items)
             if item != t.ANY
         ]
@@ -190,9 +190,11 @@ def documents(relation: RelationValue, form: str) -> RelationValue:
         row = relation.add_to(frame).value
         assert isinstance(row, RecordValue)
         match row.parts:
-            case (Scalar(sql, t.STRING),):
-                return FrameRows(Scalar(f"parse_json({sql})", t.JSON) if form == "json" else Scalar(sql, t.XML))
-            case (Scalar(_, t.JSON) as value,) if form == "json":
+            case (ScalarValue(sql, t.STRING),):
+                return FrameRows(
+                    ScalarValue(f"parse_json({sql})", t.JSON) if form == "json" else ScalarValue(sql, t.XML)
+                )
+            case (ScalarValue(_, t.JSON) as value,) if form == "json":
                 return FrameRows(value)
             case _:
                 return FrameRows(row)

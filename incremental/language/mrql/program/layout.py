@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from incremental.language.mrql.program.definitions import Translated
 from incremental.language.mrql.repeats import RepeatLoop
 
-OPENING = "(SELECT "
+OPENING_SELECT = "(SELECT "
 WORDS = (
     " FROM ",
     " LATERAL VIEW ",
@@ -58,7 +58,7 @@ def indent(sql: str) -> str:
             quote = "" if character == quote else quote
         elif character in "'`":
             quote = character
-        elif sql.startswith(OPENING, at):
+        elif sql.startswith(OPENING_SELECT, at):
             depths.append(depth)
             made.append("(\n" + "  " * len(depths))
         elif character == ")" and depths and depths[-1] == depth - 1:
@@ -69,7 +69,7 @@ def indent(sql: str) -> str:
             at += len(word) + 1
             continue
         depth += {"(": 1, ")": -1}.get(character, 0) if not quote else 0
-        if not sql.startswith(OPENING, at) or quote:
+        if not sql.startswith(OPENING_SELECT, at) or quote:
             made.append(character)
         at += 1
     return "".join(made)

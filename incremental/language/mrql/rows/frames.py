@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-NAME = re.compile(r"(?<!\w)_\w+")
+FRAME_COLUMN = re.compile(r"(?<!\w)_\w+")
 SUBQUERY = "(SELECT "
 
 
@@ -29,7 +29,7 @@ class FreshNames:
 
 def uses_columns(sql: str, names: Iterable[str]) -> bool:
     """Return whether an expression uses one of these columns or elements."""
-    return not set(NAME.findall(sql)).isdisjoint(names)
+    return not set(FRAME_COLUMN.findall(sql)).isdisjoint(names)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Frame:
 
         Spark lets a subquery refer to the rows of the query just around it alone.
         """
-        for name in sorted(self.outer & set(NAME.findall(sql))):
+        for name in sorted(self.outer & set(FRAME_COLUMN.findall(sql))):
             if name not in self.imported:
                 self.imported[name] = self.column(name, name.strip("_").rstrip("0123456789"))
             sql = re.sub(rf"(?<!\w){name}(?!\w)", self.imported[name], sql)
@@ -107,7 +107,7 @@ class Frame:
     def local(self, sql: str, hint: str) -> str:
         """Return an expression over columns of this frame alone, without a subquery; else a column of it."""
         known = self.columns
-        plain = SUBQUERY not in sql and set(NAME.findall(sql)) <= known
+        plain = SUBQUERY not in sql and set(FRAME_COLUMN.findall(sql)) <= known
         return sql if plain else self.column(sql, hint)
 
     def explode(self, array: str, hint: str) -> str:

@@ -11,7 +11,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.collecting import collecting_aggregate, gather
 from incremental.language.mrql.rows.frames import SUBQUERY, Frame, FreshNames, uses_columns
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Array, GroupedValues, RecordValue, RelationValue, Scalar, Value
+from incremental.language.mrql.rows.values import Array, GroupedValues, RecordValue, RelationValue, ScalarValue, Value
 from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
@@ -23,11 +23,11 @@ class DeferredExpression:
     """An expression that is translated wherever its name is used; names: those around it."""
 
     node: Node
-    names: Mapping[str, Known]
+    names: Mapping[str, KnownValue]
     calls: tuple[str, ...] = ()
 
 
-Known = Value | DeferredExpression
+KnownValue = Value | DeferredExpression
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Definitions:
     functions: dict[str, I.FunctionDefinition] = field(default_factory=dict[str, I.FunctionDefinition])
     macros: dict[str, I.MacroDefinition] = field(default_factory=dict[str, I.MacroDefinition])
     aggregations: dict[str, I.AggregationDefinition] = field(default_factory=dict[str, I.AggregationDefinition])
-    names: dict[str, Known] = field(default_factory=dict[str, Known])
+    names: dict[str, KnownValue] = field(default_factory=dict[str, KnownValue])
     arguments: tuple[str, ...] = ()
     loops: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
@@ -62,7 +62,7 @@ class Scope:
 
     translate: Callable[[Node, Scope], Value]
     definitions: Definitions
-    names: Mapping[str, Known]
+    names: Mapping[str, KnownValue]
     frame: Frame
     elements: frozenset[str] = frozenset()
     repeated: tuple[tuple[Node, Value], ...] = ()
@@ -77,7 +77,7 @@ class Scope:
         """Return the value of an expression."""
         return self.translate(node, self)
 
-    def binding(self, names: Mapping[str, Known]) -> Scope:
+    def binding(self, names: Mapping[str, KnownValue]) -> Scope:
         """Return the scope with more names."""
         hidden = set(names)
         repeated = tuple(each for each in self.repeated if hidden.isdisjoint(names_in(each[0])))
@@ -113,7 +113,7 @@ class Scope:
             case GroupedValues():
                 rows = value.grouped.rows
                 return gather(value, self.at(rows).inside(value.value, span))
-            case Scalar() | Array():
+            case ScalarValue() | Array():
                 return value
             case _:
                 raise span.error("a function cannot be a value of a row. Call it.")
@@ -132,8 +132,8 @@ class Scope:
         match value:
             case RecordValue(names, parts, positional):
                 return RecordValue(names, tuple(map(self.once, parts)), positional)
-            case Scalar(sql, type_) if SUBQUERY in sql:
-                return Scalar(self.frame.column(sql, v.hint(value)), type_)
+            case ScalarValue(sql, type_) if SUBQUERY in sql:
+                return ScalarValue(self.frame.column(sql, v.hint(value)), type_)
             case Array(sql, item, bag) if SUBQUERY in sql:
                 return Array(self.frame.column(v.pack(value), v.hint(value)), item, bag, bag)
             case _:
@@ -153,7 +153,7 @@ class Scope:
     def condition(self, node: Node) -> str:
         """Return an expression that has to be a bool."""
         found = self.value(node)
-        if isinstance(found, Scalar) and found.type in (t.BOOL, t.NOTHING):
+        if isinstance(found, ScalarValue) and found.type in (t.BOOL, t.NOTHING):
             return found.sql
         raise node.span.error(f"condition: expected a bool, found {describe(found, self)}. Compare it with something.")
 

@@ -72,12 +72,13 @@ INT, LONG, FLOAT, DOUBLE = Basic("int"), Basic("long"), Basic("float"), Basic("d
 UNIT, JSON = Tuple(()), Foreign("VARIANT")
 NUMBERS = ("byte", "short", "int", "long", "float", "double")
 INTEGERS = NUMBERS[:4]
+NAN = "CAST('NaN' AS DOUBLE)"
 SQL = {
     "bool": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "int": "INT", "long": "BIGINT", "float": "FLOAT",
     "double": "DOUBLE", "string": "STRING", "nothing": "VOID", "XML": "STRING",
 }  # fmt: skip
 SPARK = {sql.lower(): Basic(name) for name, sql in SQL.items() if name != "XML"}
-NAMED: dict[str, Type] = {
+NAMED_TYPES: dict[str, Type] = {
     **{name: Basic(name) for name in SQL if name != "nothing"},
     "char": STRING, "any": ANY, "JSON": JSON, "date": Foreign("DATE"), "timestamp": Foreign("TIMESTAMP"),
 }  # fmt: skip

@@ -24,7 +24,7 @@ from incremental.language.mrql.syntax.tree import Node, Parameter
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarValue:
     """An expression that has no parts of its own."""
 
     sql: str
@@ -107,8 +107,8 @@ class Function:
     names: Mapping[str, Any]
 
 
-Value = Scalar | RecordValue | Array | RelationValue | GroupedValues | Function
-NULL = Scalar("NULL", t.NOTHING)
+Value = ScalarValue | RecordValue | Array | RelationValue | GroupedValues | Function
+NULL = ScalarValue("NULL", t.NOTHING)
 
 
 def unpack(sql: str, type_: Type, packed: bool = True) -> Value:
@@ -121,7 +121,7 @@ def unpack(sql: str, type_: Type, packed: bool = True) -> Value:
         case t.Collection(bag, item):
             return Array(sql, item, bag, bag and packed)
         case _:
-            return Scalar(sql, type_)
+            return ScalarValue(sql, type_)
 
 
 def product(
@@ -140,7 +140,7 @@ def product(
 def type_of(value: Value) -> Type | None:
     """Return the type of a value that is inside a row; None for others."""
     match value:
-        case Scalar(_, type_):
+        case ScalarValue(_, type_):
             return type_
         case RecordValue(names, parts, positional):
             types = tuple(found for found in map(type_of, parts) if found is not None)
@@ -156,7 +156,7 @@ def type_of(value: Value) -> Type | None:
 def pack(value: Value) -> str:
     """Return the one expression of a value that is inside a row; equal values are equal expressions' values."""
     match value:
-        case Scalar(sql):
+        case ScalarValue(sql):
             return sql
         case Array(sql, _, bag, in_order):
             return f"sort_array({sql})" if bag and not in_order else sql
@@ -193,8 +193,8 @@ def rebuild(value: Value, columns: Sequence[str]) -> Value:
                 return RecordValue(names, tuple(map(rebuild_part, parts)), positional)
             case Array(_, item, bag):
                 return Array(remaining.pop(0), item, bag, bag)
-            case Scalar(_, type_):
-                return Scalar(remaining.pop(0), type_)
+            case ScalarValue(_, type_):
+                return ScalarValue(remaining.pop(0), type_)
             case _:
                 raise TypeError(part)
 
@@ -203,7 +203,7 @@ def rebuild(value: Value, columns: Sequence[str]) -> Value:
 
 def hint(value: Value, default: str = "v") -> str:
     """Return a part of a name for a column that holds a value: the last name in its expression."""
-    if isinstance(value, Scalar | Array):
+    if isinstance(value, ScalarValue | Array):
         last = value.sql.rsplit(".", 1)[-1].strip("`").strip("_").rstrip("0123456789")
         if last.isalnum() and not last[0].isdigit():
             return last
@@ -213,12 +213,12 @@ def hint(value: Value, default: str = "v") -> str:
 def convert(value: Value, wanted: Type) -> Value:
     """Return the value with a type that it is unified with."""
     match value, wanted:
-        case Scalar(sql, type_), _ if type_ != wanted:
+        case ScalarValue(sql, type_), _ if type_ != wanted:
             if type_ == t.NOTHING and not t.is_scalar(wanted):
                 return unpack(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
             if sql.isdigit() and wanted in (t.LONG, t.DOUBLE):
-                return Scalar(f"{sql}{'L' if wanted == t.LONG else 'D'}", wanted)
-            return Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
+                return ScalarValue(f"{sql}{'L' if wanted == t.LONG else 'D'}", wanted)
+            return ScalarValue(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
         case RecordValue(_, parts), t.Tuple(items):
             return convert_parts(value, None, parts, items)
         case RecordValue(_, parts, positional), t.Record(names, items):

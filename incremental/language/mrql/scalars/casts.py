@@ -12,7 +12,7 @@ from incremental.language.mrql.rows.values import (
     GroupedValues,
     RecordValue,
     RelationValue,
-    Scalar,
+    ScalarValue,
     Value,
 )
 from incremental.language.mrql.syntax import tree as T
@@ -41,9 +41,9 @@ def find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Typ
         return found
     if len(arguments) == 1 and name.lower() in ("list", "bag", "set"):
         return t.Collection(name.lower() != "list", arguments[0])
-    if name in t.NAMED and not arguments:
-        return t.NAMED[name]
-    raise span.error(f"{name} is not a type. Use one of {', '.join(t.NAMED)}, or define it with `type`.")
+    if name in t.NAMED_TYPES and not arguments:
+        return t.NAMED_TYPES[name]
+    raise span.error(f"{name} is not a type. Use one of {', '.join(t.NAMED_TYPES)}, or define it with `type`.")
 
 
 def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
@@ -54,11 +54,11 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
     if wanted == t.ANY:
         return value
     match value, wanted:
-        case Scalar(sql, type_), t.Basic() | t.Foreign():
+        case ScalarValue(sql, type_), t.Basic() | t.Foreign():
             if type_ != wanted and not isinstance(type_, t.Basic | t.Foreign):
                 raise refuse_cast(value, wanted, scope, span)
-            return value if type_ == wanted else Scalar(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
-        case Scalar(_, type_), t.Data() if type_ == wanted:
+            return value if type_ == wanted else ScalarValue(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
+        case ScalarValue(_, type_), t.Data() if type_ == wanted:
             return value
         case RecordValue(_, parts, positional), t.Tuple(items) if len(parts) == len(items) and (
             value.names is None or positional

@@ -13,7 +13,7 @@ from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
-from incremental.language.mrql.rows.values import Scalar, Value
+from incremental.language.mrql.rows.values import ScalarValue, Value
 from incremental.language.mrql.syntax.spans import Span
 
 NUMBER, TEXT, SAME, ONE, ELEMENT = "number", "string", "same", "scalar", "XML"
@@ -71,7 +71,7 @@ FUNCTIONS = {
     "toFloat": Signature((ONE,), "CAST({0} AS FLOAT)", t.FLOAT),
     "toDouble": Signature((ONE,), "CAST({0} AS DOUBLE)", t.DOUBLE),
 }
-REFUSED = {
+REFUSED_FUNCTIONS = {
     "random": "random numbers differ from run to run. Derive a number from a column, such as hash_code(x) mod 10",
     "replaceFirst": "replaceFirst is not supported. Use replaceAll with a pattern that matches the first one alone",
     "inv": "inv is a key of `order by` alone. Write it there, or use desc",
@@ -80,7 +80,7 @@ REFUSED = {
 
 def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span) -> Value:
     """Apply a scalar function to arguments. Raises QueryError for another number or other types of them."""
-    if sentence := REFUSED.get(name):
+    if sentence := REFUSED_FUNCTIONS.get(name):
         raise span.error(f"{sentence}.")
     signature = FUNCTIONS[name]
     count = len(signature.arguments)
@@ -101,10 +101,10 @@ def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span
     return v.unpack(signature.sql.format(*(value.sql for value in values)), result)
 
 
-def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> Scalar:
+def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> ScalarValue:
     """Return an argument of a kind."""
     value = scope.inside(value, span)
-    if isinstance(value, Scalar):
+    if isinstance(value, ScalarValue):
         wanted = {NUMBER: t.DOUBLE, "int": t.INT, TEXT: t.STRING}.get(kind)
         fits = {
             NUMBER: t.is_number(value.type),
@@ -120,8 +120,8 @@ def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span)
     raise span.error(f"{name}: expected a {expected}, found {describe(value, scope)}. Cast it, or take a part of it.")
 
 
-def cast_scalar(value: Scalar, wanted: Type) -> Scalar:
+def cast_scalar(value: ScalarValue, wanted: Type) -> ScalarValue:
     """Return a scalar of a type that it can be promoted to."""
     found = v.convert(value, wanted)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, ScalarValue)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from incremental.language.mrql import relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
-from incremental.language.mrql.rows.frames import NAME, SUBQUERY, Frame
+from incremental.language.mrql.rows.frames import FRAME_COLUMN, SUBQUERY, Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import (
@@ -18,21 +18,21 @@ from incremental.language.mrql.rows.values import (
     GroupedValues,
     RecordValue,
     RelationValue,
-    Scalar,
+    ScalarValue,
     Value,
 )
 from incremental.language.mrql.scalars import operators
 from incremental.language.mrql.syntax.spans import Span
 
 SEVERAL = "raise_error('MRQL: several pairs of a bag have the key that is looked up')"
-OUT_OF_RANGE = "raise_error('MRQL: the index is out of the range of its list')"
+INDEX_OUT_OF_RANGE = "raise_error('MRQL: the index is out of the range of its list')"
 
 
 def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
     """Translate `value[index]`."""
     if isinstance(value, GroupedValues):
         value = scope.inside(value, span)
-    if isinstance(value, Scalar) and value.type == t.JSON:
+    if isinstance(value, ScalarValue) and value.type == t.JSON:
         value = Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
     if isinstance(value, Array):
         if value.bag and not (isinstance(value.item, t.Tuple) and len(value.item.items) == 2):
@@ -49,7 +49,7 @@ def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
 
 def position(index: Value, scope: Scope, span: Span) -> str:
     """Return an index as an INT."""
-    if isinstance(index, Scalar) and t.is_integer(index.type):
+    if isinstance(index, ScalarValue) and t.is_integer(index.type):
         return index.sql if index.type == t.INT else f"CAST({index.sql} AS INT)"
     raise span.error(f"index of a list: expected an int, found {describe(index, scope)}. Cast it with `as int`.")
 
@@ -58,7 +58,7 @@ def in_list(array: Array, at: str) -> Value:
     """Return an element of a list; a position out of range is an error, where Spark's `get` gives NULL."""
     sql, size = v.pack(array), f"size({v.pack(array)})"
     below = "" if at.isdigit() else f"{at} < 0 OR "
-    checked = f"if({below}{at} >= {size}, {OUT_OF_RANGE}, {at})"
+    checked = f"if({below}{at} >= {size}, {INDEX_OUT_OF_RANGE}, {at})"
     return v.unpack(f"get({sql}, {checked})", array.item)
 
 
@@ -109,7 +109,7 @@ def at_position(relation: RelationValue, at: str, scope: Scope, span: Span) -> V
     keys = [f"'k{i}', {frame.local(key.sql, 'k')}" for i, key in enumerate(added.order)]
     least = f"min(named_struct({', '.join(keys)}, 'v', {sql}))"
     best = share_subquery(f"{SUBQUERY}{least}{frame.text()})", scope, span)
-    return v.unpack(f"if({best} IS NULL, {OUT_OF_RANGE}, {best}).v", type_)
+    return v.unpack(f"if({best} IS NULL, {INDEX_OUT_OF_RANGE}, {best}).v", type_)
 
 
 def share_subquery(sql: str, scope: Scope, span: Span) -> str:
@@ -145,12 +145,12 @@ def only(value: Value, scope: Scope, span: Span) -> Value:
 def spread(first: Value, last: Value, relation: bool, scope: Scope, span: Span) -> Value:
     """Translate `first .. last`, a list, or `first ... last`, a relation: the numbers from first to last."""
     for value in (first, last):
-        if not (isinstance(value, Scalar) and t.is_integer(value.type)):
+        if not (isinstance(value, ScalarValue) and t.is_integer(value.type)):
             raise span.error(f"range: expected integers, found {describe(value, scope)}. Cast it with `as int`.")
-    type_ = t.common_type(*(each.type for each in (first, last) if isinstance(each, Scalar)))
+    type_ = t.common_type(*(each.type for each in (first, last) if isinstance(each, ScalarValue)))
     assert type_ is not None
     a, b = (v.pack(v.convert(value, type_)) for value in (first, last))
-    if relation and not any(SUBQUERY in sql or NAME.search(sql) for sql in (a, b)):
+    if relation and not any(SUBQUERY in sql or FRAME_COLUMN.search(sql) for sql in (a, b)):
         return RelationValue(lambda frame: numbers(frame, a, b, type_), True)
     array = Array(f"if({b} < {a}, CAST(array() AS ARRAY<{t.sql_type(type_)}>), sequence({a}, {b}))", type_, False)
     return relations.lift(array, scope, span) if relation else array
@@ -161,4 +161,4 @@ def numbers(frame: Frame, first: str, last: str, type_: Type) -> FrameRows:
     name = frame.names.fresh("i")
     rows = f"(SELECT CAST(id AS {t.sql_type(type_)}) AS {name} FROM range({first}, {last} + 1L))"
     frame.add(lambda: rows, (name,))
-    return FrameRows(Scalar(name, type_), (v.Order(name, False),))
+    return FrameRows(ScalarValue(name, type_), (v.Order(name, False),))

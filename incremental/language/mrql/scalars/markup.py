@@ -8,11 +8,11 @@ from __future__ import annotations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
-from incremental.language.mrql.rows.values import Array, Scalar, Value
+from incremental.language.mrql.rows.values import Array, ScalarValue, Value
 from incremental.language.mrql.syntax import tree as T
 
-ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
-MISSING = "raise_error('MRQL: the element has no such attribute')"
+XML_ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
+MISSING_ATTRIBUTE = "raise_error('MRQL: the element has no such attribute')"
 
 
 def translate_template(node: T.Template, scope: Scope) -> Value:
@@ -22,17 +22,17 @@ def translate_template(node: T.Template, scope: Scope) -> Value:
     pieces = [v.string_literal(node.texts[0])]
     for hole, after in zip(node.holes, node.texts[1:], strict=True):
         pieces += [fill_hole(scope.inside(scope.value(hole), hole.span), hole, scope), v.string_literal(after)]
-    return Scalar(f"concat({', '.join(pieces)})", t.XML)
+    return ScalarValue(f"concat({', '.join(pieces)})", t.XML)
 
 
 def fill_hole(value: Value, node: T.Node, scope: Scope) -> str:
     """Return the text of a hole; a missing value is empty."""
     match value:
-        case Scalar(sql, t.XML):
+        case ScalarValue(sql, t.XML):
             return f"coalesce({sql}, '')"
-        case Scalar(sql, type_) if t.is_scalar(type_):
+        case ScalarValue(sql, type_) if t.is_scalar(type_):
             made = f"CAST({sql} AS STRING)"
-            for character, escape in ESCAPES:
+            for character, escape in XML_ESCAPES:
                 made = f"replace({made}, {v.string_literal(character)}, {v.string_literal(escape)})"
             return f"coalesce({made}, '')"
         case Array(item=item):
@@ -50,9 +50,11 @@ def translate_attribute(node: T.Markup, scope: Scope) -> Value:
     value = scope.value(node.value)
     if not node.what.startswith("@") or node.what == "@*":
         raise node.span.error("child elements and all attributes at once are not supported. Use text(x), x.@name.")
-    if not (isinstance(value, Scalar) and value.type == t.XML):
+    if not (isinstance(value, ScalarValue) and value.type == t.XML):
         raise node.span.error(f"attribute: expected XML, found {describe(value, scope)}. Cast a text with `as XML`.")
     path = f"/*/@{node.what[1:]}"
     there = f"xpath_boolean({value.sql}, {v.string_literal(path)})"
     found = f"xpath_string({value.sql}, {v.string_literal(path)})"
-    return Scalar(f"CASE WHEN {there} THEN {found} WHEN {value.sql} IS NOT NULL THEN {MISSING} END", t.STRING)
+    return ScalarValue(
+        f"CASE WHEN {there} THEN {found} WHEN {value.sql} IS NOT NULL THEN {MISSING_ATTRIBUTE} END", t.STRING
+    )

@@ -17,19 +17,18 @@ from incremental.language.mrql.rows.values import (
     GroupedValues,
     RecordValue,
     RelationValue,
-    Scalar,
+    ScalarValue,
     Value,
 )
 from incremental.language.mrql.scalars import casts
 from incremental.language.mrql.syntax.spans import Span
 
 SPARK_COMPARISON = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "<>"}
-NAN = "CAST('NaN' AS DOUBLE)"
 
 
-def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
+def number(value: Value, scope: Scope, span: Span, what: str) -> ScalarValue:
     """Return a value that has to be a number."""
-    if isinstance(value, Scalar) and (t.is_number(value.type) or value.type == t.NOTHING):
+    if isinstance(value, ScalarValue) and (t.is_number(value.type) or value.type == t.NOTHING):
         return value
     raise span.error(
         f"{what}: expected numbers, found {describe(value, scope)}. Cast it with `as`, or take a part of it."
@@ -38,44 +37,44 @@ def number(value: Value, scope: Scope, span: Span, what: str) -> Scalar:
 
 def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Value:
     """Translate `+ - * / mod` of two numbers; `+` of strings joins them."""
-    if operator == "+" and all(isinstance(side, Scalar) and side.type == t.STRING for side in (left, right)):
-        return Scalar(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
+    if operator == "+" and all(isinstance(side, ScalarValue) and side.type == t.STRING for side in (left, right)):
+        return ScalarValue(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
     a, b = number(left, scope, span, operator), number(right, scope, span, operator)
     common = t.common_type(a.type, b.type)
     assert common is not None
     x, y = v.pack(v.convert(a, common)), v.pack(v.convert(b, common))
     if operator not in ("/", "mod"):
-        return Scalar(f"({x} {operator} {y})", common)
+        return ScalarValue(f"({x} {operator} {y})", common)
     if t.is_integer(common):
         sql = f"({x} div {y})" if operator == "/" else f"({x} % {y})"
-        return Scalar(f"CAST({sql} AS {t.sql_type(common)})", common)
-    x, y = (v.pack(scope.once(Scalar(side, common))) for side in (x, y))
-    return Scalar(divide(operator, x, y, t.sql_type(common)), common)
+        return ScalarValue(f"CAST({sql} AS {t.sql_type(common)})", common)
+    x, y = (v.pack(scope.once(ScalarValue(side, common))) for side in (x, y))
+    return ScalarValue(divide(operator, x, y, t.sql_type(common)), common)
 
 
 def divide(operator: str, x: str, y: str, type_: str) -> str:
     """Return a quotient or remainder of doubles, also by zero."""
     if operator == "mod":
-        return f"CASE WHEN {y} = 0 THEN CAST({x} * {NAN} AS {type_}) ELSE {x} % {y} END"
+        return f"CASE WHEN {y} = 0 THEN CAST({x} * {t.NAN} AS {type_}) ELSE {x} % {y} END"
     return f"CASE WHEN {y} = 0 THEN CAST({x} * pow({y}, -1) AS {type_}) ELSE {x} / {y} END"
 
 
 def apply_sign(operator: str, value: Value, scope: Scope, span: Span) -> Value:
     """Translate `+x` and `-x`."""
     found = number(value, scope, span, operator)
-    return found if operator == "+" else Scalar(f"(- {found.sql})", found.type)
+    return found if operator == "+" else ScalarValue(f"(- {found.sql})", found.type)
 
 
-def compare_values(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> Scalar:
+def compare_values(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> ScalarValue:
     """Translate a comparison. Raises QueryError for types that have no order."""
     if operator == "=":
-        return Scalar(equal(left, right, scope, span), t.BOOL)
+        return ScalarValue(equal(left, right, scope, span), t.BOOL)
     if operator == "<>":
-        return Scalar(f"(NOT {equal(left, right, scope, span)})", t.BOOL)
+        return ScalarValue(f"(NOT {equal(left, right, scope, span)})", t.BOOL)
     a, b = casts.unify_values(
         [scope.inside(left, span), scope.inside(right, span)], scope, span, f"the sides of {operator}"
     )
-    return Scalar(f"({v.pack(a)} {operator} {v.pack(b)})", t.BOOL)
+    return ScalarValue(f"({v.pack(a)} {operator} {v.pack(b)})", t.BOOL)
 
 
 def equal(left: Value, right: Value, scope: Scope, span: Span) -> str:
@@ -98,10 +97,10 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
     match value:
         case RecordValue(names, parts) if names is not None and name in names:
             return parts[names.index(name)]
-        case Scalar(_, t.XML):
+        case ScalarValue(_, t.XML):
             raise span.error(f"child elements are not supported: Spark gives their texts alone. Leave .{name} out.")
-        case Scalar(sql, t.JSON):
-            return Scalar(f"variant_get({sql}, {v.string_literal(json_path(name))}, 'variant')", t.JSON)
+        case ScalarValue(sql, t.JSON):
+            return ScalarValue(f"variant_get({sql}, {v.string_literal(json_path(name))}, 'variant')", t.JSON)
         case Array(item=item, bag=bag):
             element = scope.fresh.fresh("x")
             inner = member(v.unpack(element, item), name, scope.within(element), span)
@@ -182,8 +181,8 @@ def choose_parts(conditions: list[str], values: list[Value]) -> Value:
     sql = f"CASE {' '.join(branches)} ELSE {v.pack(values[-1])} END"
     if isinstance(first, Array):
         return Array(sql, first.item, first.bag, first.bag)
-    assert isinstance(first, Scalar)
-    return Scalar(sql, first.type)
+    assert isinstance(first, ScalarValue)
+    return ScalarValue(sql, first.type)
 
 
 def choose_rows(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:

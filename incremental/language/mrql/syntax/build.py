@@ -13,7 +13,7 @@ from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
-ESCAPES = {r"\t": "\t", r"\n": "\n"}
+TEXT_ESCAPES = {r"\t": "\t", r"\n": "\n"}
 PATHS = (
     "here", "child", "root_child", "root_descendant", "child_of", "descendant_of", "nth", "tested", "test", "step",
 )  # fmt: skip
@@ -23,7 +23,7 @@ Build = Callable[[Span, list[Any]], Any]
 def string(token: str) -> str:
     """Return the value of a quoted string."""
     value = token[1:-1]
-    for written, meant in ESCAPES.items():
+    for written, meant in TEXT_ESCAPES.items():
         value = value.replace(written, meant)
     return value
 

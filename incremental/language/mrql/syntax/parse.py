@@ -23,7 +23,7 @@ from incremental.language.mrql.syntax.tree import Node
 
 GRAMMAR = Path(__file__).with_name("mrql.lark")
 OPERANDS = {"NAME", "INTEGER", "DOUBLE", "STRING", "TEMPLATE", "RPAR", "RSQB", "RBRACE", "END"}
-OPENING, CLOSING = {"LPAR", "LSQB", "LBRACE"}, {"RPAR", "RSQB", "RBRACE"}
+OPENING_TOKENS, CLOSING = {"LPAR", "LSQB", "LBRACE"}, {"RPAR", "RSQB", "RBRACE"}
 LONGEST_TOKEN = 40  # characters of a token that an error shows
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 TOO_DEEP = "this is nested too deeply. Define its parts by names of their own."
@@ -38,7 +38,7 @@ class RecordBrackets:
         """Yield the tokens, those that open and close a record as RECORD and END."""
         depths, depth, operand = list[int](), 0, False
         for token in stream:
-            if token.type in OPENING:
+            if token.type in OPENING_TOKENS:
                 depth += 1
             elif token.type in CLOSING:
                 depth -= 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from incremental.algebra.errors import QueryError
 
-LONGEST_LINE = 160  # characters of a line that an error shows
+SHOWN_CHARACTERS = 160  # characters of a line that an error shows
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Span:
         line, column = before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
         lines = self.text.content.split("\n")
         shown, caret = lines[line - 1].replace("\t", " ").rstrip(), column - 1
-        if caret > LONGEST_LINE:
-            shown, caret = "…" + shown[column - LONGEST_LINE // 2 :], LONGEST_LINE // 2
+        if caret > SHOWN_CHARACTERS:
+            shown, caret = "…" + shown[column - SHOWN_CHARACTERS // 2 :], SHOWN_CHARACTERS // 2
         return QueryError(
-            f"{self.text.name}:{line}:{column}: {sentence}\n    {shown[:LONGEST_LINE]}\n    {' ' * caret}^"
+            f"{self.text.name}:{line}:{column}: {sentence}\n    {shown[:SHOWN_CHARACTERS]}\n    {' ' * caret}^"
         )
