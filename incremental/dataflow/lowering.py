@@ -121,9 +121,14 @@ class Lowering:
             case Generate():
                 return Relation(self._generate(node, child), child.weighted)
             case Expand(projections=projections, columns=columns):
-                rows = [self._vector([self.expression(s) for s in projection] + carried) for projection in projections]
-                output = self._vector([self.attribute(column) for column in columns] + carried)
-                return Relation(self._logical.Expand(self._vector(rows), output, child.plan), child.weighted)
+                rows = [
+                    catalyst.vector(self.spark, [self.expression(s) for s in projection] + carried)
+                    for projection in projections
+                ]
+                output = catalyst.vector(self.spark, [self.attribute(column) for column in columns] + carried)
+                return Relation(
+                    self._logical.Expand(catalyst.vector(self.spark, rows), output, child.plan), child.weighted
+                )
             case _:
                 raise TypeError(f"{type(node).__name__} is not linear")
 
@@ -141,9 +146,9 @@ class Lowering:
         for others_columns, other in others:
             given = [self.attribute(column) for column in others_columns]
             plans.append(self._renew(given, other, weighted))
-        return Relation(
-            plans[0] if len(plans) == 1 else self._logical.Union(self._vector(plans), False, False), weighted
-        )
+        if len(plans) == 1:
+            return Relation(plans[0], weighted)
+        return Relation(self._logical.Union(catalyst.vector(self.spark, plans), False, False), weighted)
 
     def negate(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
         """Return rows with weight -1 each, as a term of a union."""
@@ -180,10 +185,8 @@ class Lowering:
         """Return a group-by as Spark itself runs it, over rows."""
         keys = [self.attribute(column) for column in node.keys]
         calls = [catalyst.alias(self.spark, call.handle, self.attribute(call.column)) for call in node.calls]
-        grouped = self._logical.Aggregate(
-            self._vector(keys), self._vector(keys + calls), child.plan, catalyst.none(self.spark)
-        )
-        return Relation(grouped)
+        by, output = catalyst.vector(self.spark, keys), catalyst.vector(self.spark, keys + calls)
+        return Relation(self._logical.Aggregate(by, output, child.plan, catalyst.none(self.spark)))
 
     def over(self, frame: DataFrame, expression: J) -> SparkColumn:
         """Return an expression over a frame whose columns have the names of the plan's."""
@@ -199,7 +202,7 @@ class Lowering:
         plan = child.plan
         for operator in reversed(node.handle):
             rebuilt: J = operator
-            plan = rebuilt.withNewChildren(self._vector([plan]))
+            plan = rebuilt.withNewChildren(catalyst.vector(self.spark, [plan]))
         return Relation(plan)
 
     def rows(self, node: Plan, children: Sequence[Relation]) -> Relation:
@@ -239,8 +242,8 @@ class Lowering:
         return catalyst.rewrite(self.spark, self.expression(scalar), replace)
 
     def _generate(self, node: Generate, child: Relation) -> J:
-        output = self._vector([self.attribute(column) for column in node.produced])
-        nil, none = self._vector([]), catalyst.none(self.spark)
+        output = catalyst.vector(self.spark, [self.attribute(column) for column in node.produced])
+        nil, none = catalyst.vector(self.spark, []), catalyst.none(self.spark)
         return self._logical.Generate(node.generator.handle, nil, node.outer, none, output, child.plan)
 
     def _item(self, item: Item) -> J:
@@ -267,12 +270,9 @@ class Lowering:
 
     def project(self, items: Sequence[J], plan: J) -> J:
         """Return a projection of Catalyst expressions."""
-        return self._logical.Project(self._vector(items), plan)
+        return self._logical.Project(catalyst.vector(self.spark, items), plan)
 
     def fresh(self, name: str, data_type: J) -> J:
         """Return an attribute with a new id."""
         identifier = catalyst.module(self.catalyst.expressions, "NamedExpression").newExprId()
         return catalyst.attribute(self.spark, name, data_type, True, identifier)
-
-    def _vector(self, items: Iterable[J]) -> J:
-        return catalyst.vector(self.spark, items)

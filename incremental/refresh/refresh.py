@@ -50,9 +50,7 @@ class Refresh:
         store = self._store
         locks = lock_chain(store.folder, self.inputs, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
-            self._pointer.begin()
-            rebuild = rebuild or self._replaces(progress)
-            resumed = self._resume(progress, rebuild)
+            rebuild, resumed = self._begin(progress, rebuild)
             done: Done = {}
             targets = self.inputs.targets(versions or {})
             reached = self.inputs.reach(targets, done, progress)
@@ -68,9 +66,7 @@ class Refresh:
         if folder in done:
             self._check_query(done[folder].entry)
             return done[folder]
-        self._pointer.begin()
-        rebuild = self._replaces(progress)
-        resumed = self._resume(progress, rebuild)
+        rebuild, resumed = self._begin(progress)
         last = None if rebuild else self._store.journal.last()
         if last is not None:
             self._check_query(last)
@@ -86,6 +82,12 @@ class Refresh:
         assert entry is not None
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
         return done[folder]
+
+    def _begin(self, progress: Progress | None, rebuild: bool = False) -> tuple[bool, Report | None]:
+        """Point readers to the answer and finish an interrupted epoch; returns whether to rebuild, and its report."""
+        self._pointer.begin()
+        rebuild = rebuild or self._replaces(progress)
+        return rebuild, self._resume(progress, rebuild)
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""

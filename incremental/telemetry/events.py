@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
@@ -47,11 +47,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(event, ensure_ascii=False, default=str)
 
 
+Result = Report | Landing | Verification | Upkeep | None
+"""What some work returns: None where its events have its subject alone."""
+
+
 @dataclass
 class Work:
     """A piece of work in progress; result: its return value, whose numbers its last event has."""
 
-    result: object = None
+    result: Result = None
 
 
 def switch_on() -> None:
@@ -99,7 +103,7 @@ def log(level: int, event: str, fields: Mapping[str, object]) -> None:
     LOGGER.log(level, "%s", event, extra={"fields": dict(fields)})
 
 
-def fields_of(result: object) -> dict[str, Any]:
+def fields_of(result: Result) -> dict[str, Any]:
     """Return the numbers and the verdict of a result as fields of an event."""
     match result:
         case Report():
@@ -119,5 +123,7 @@ def fields_of(result: object) -> dict[str, Any]:
         case Upkeep():
             tables = {name: [table.work, table.partitions, table.removed] for name, table in result.tables.items()}
             return {"seconds": result.seconds, "generations": result.generations, "tables": tables}
-        case _:
+        case None:
             return {}
+        case _:
+            assert_never(result)

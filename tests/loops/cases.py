@@ -21,8 +21,8 @@ Answer = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class World:
-    """What the sources hold: rows with how often they are there."""
+class SourceRows:
+    """The rows of the sources, with their numbers of copies."""
 
     edges: ZSet
     starts: ZSet
@@ -33,7 +33,7 @@ class Case:
     """A query; expected: its answer by an oracle, None where Spark's batch answer is the only one."""
 
     query: Any
-    expected: Callable[[World], Answer] | None = None
+    expected: Callable[[SourceRows], Answer] | None = None
     lengths: bool = False
     acyclic: bool = False
 
@@ -110,34 +110,34 @@ select e.a, count(*) n from edges e where not exists (select 1 from r where r.x 
 """
 
 
-def paths_by_length(world: World) -> Answer:
+def paths_by_length(given: SourceRows) -> Answer:
     """Each node once for each path, whatever its length."""
     found: Answer = Counter()
-    for (node, _), number in levels(world.starts, world.edges).items():
+    for (node, _), number in levels(given.starts, given.edges).items():
         found[(node,)] += number
     return found
 
 
-def lengths_of_paths(world: World) -> Answer:
+def lengths_of_paths(given: SourceRows) -> Answer:
     """Each node once for each length of a path."""
-    return Counter((node,) for node, _ in levels(world.starts, world.edges))
+    return Counter((node,) for node, _ in levels(given.starts, given.edges))
 
 
 CASES = {
-    "reachability": Case(reach, lambda w: Counter((node,) for node in reachable(w.starts, w.edges))),
-    "SQL UNION": Case(UNION, lambda w: Counter((node,) for node in reachable(w.starts, w.edges))),
-    "closure": Case(longer, lambda w: Counter(closure(w.edges))),
-    "closure, squared": Case(squared, lambda w: Counter(closure(w.edges))),
-    "same generation": Case(generations, lambda w: Counter(same_generation(w.edges))),
+    "reachability": Case(reach, lambda g: Counter((node,) for node in reachable(g.starts, g.edges))),
+    "SQL UNION": Case(UNION, lambda g: Counter((node,) for node in reachable(g.starts, g.edges))),
+    "closure": Case(longer, lambda g: Counter(closure(g.edges))),
+    "closure, squared": Case(squared, lambda g: Counter(closure(g.edges))),
+    "same generation": Case(generations, lambda g: Counter(same_generation(g.edges))),
     "paths": Case(PATHS, paths_by_length, acyclic=True),
     "lengths of paths": Case(DISTINCT_PATHS, lengths_of_paths, acyclic=True),
     "parts": Case(PARTS, lengths=True, acyclic=True),
     "shortest paths": Case(
         shortest,
-        lambda w: Counter(distances({node: node % 3 for node in w.starts}, w.edges).items()),
+        lambda g: Counter(distances({node: node % 3 for node in g.starts}, g.edges).items()),
         lengths=True,
     ),
-    "components": Case(labelled, lambda w: Counter(components(w.edges).items())),
+    "components": Case(labelled, lambda g: Counter(components(g.edges).items())),
     "around negation": Case(UNREACHED),
 }
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.api import View
-from tests.loops.cases import CASES, Case, World, rows
+from tests.loops.cases import CASES, Case, SourceRows, rows
 from tests.loops.references.graphs import Graph
 from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
@@ -45,17 +45,17 @@ def history(sandbox: Sandbox, case: Case, seed: int, refreshes: int) -> None:
         with as_if_large(view):
             report = view.refresh()
         try:
-            check(view, case, World(edges, starts), number == refreshes - 1)
+            check(view, case, SourceRows(edges, starts), number == refreshes - 1)
         except AssertionError as error:
             error.add_note(f"seed {seed}, refresh {number}, {report.paths}, {report.rounds}, {edges}, {starts}")
             raise
 
 
-def check(view: View, case: Case, world: World, last: bool) -> None:
+def check(view: View, case: Case, given: SourceRows, last: bool) -> None:
     """Compare with the oracle; in the end, and where there is none, with Spark's batch."""
     if case.expected is not None:
         answer = Counter(tuple(row) for row in view.answer().collect())
-        expected = case.expected(world)
+        expected = case.expected(given)
         assert answer == expected, f"missing {expected - answer}, too many {answer - expected}"
     if last or case.expected is None:
         confirm(view)

@@ -26,7 +26,7 @@ select x % 2 odd, count(*) n, max(x) greatest from r group by x % 2
 """
 
 
-def world(sandbox: Sandbox, edges: list[Any] | None = None, starts: tuple[int, ...] = (1,)) -> None:
+def declare_graph(sandbox: Sandbox, edges: list[Any] | None = None, starts: tuple[int, ...] = (1,)) -> None:
     sandbox.source("edges", "a int, b int", EDGES if edges is None else edges)
     sandbox.source("starts", "x int", [(x,) for x in starts])
 
@@ -44,7 +44,7 @@ def table(view: View, loop: str = "loop_1") -> Path:
 
 def test_a_cycle_goes_with_its_last_entry(sandbox: MemorySandbox) -> None:
     """1 → 2 → 3 → 1 hold each other up; what is left is what a start reaches."""
-    world(sandbox)
+    declare_graph(sandbox)
     view = sandbox.view(reach)
     refreshed(view)
     sandbox.sql("delete from {starts} where true")
@@ -56,7 +56,7 @@ def test_a_cycle_goes_with_its_last_entry(sandbox: MemorySandbox) -> None:
 
 def test_a_parallel_edge_changes_only_counts(sandbox: MemorySandbox) -> None:
     """One of two equal edges goes: the row keeps a derivation, so nothing moves and no round is made."""
-    world(sandbox)
+    declare_graph(sandbox)
     view = sandbox.view(reach)
     refreshed(view)
     kept = [edge for edge in EDGES if edge != (1, 2)]
@@ -70,7 +70,7 @@ def test_a_parallel_edge_changes_only_counts(sandbox: MemorySandbox) -> None:
 
 def test_a_round_is_one_job(sandbox: MemorySandbox) -> None:
     """Protects from jobs for each row, level or side input: a round is one job, and one that sends its frontier."""
-    world(sandbox, [(0, n) for n in range(1, 100)], (0,))
+    declare_graph(sandbox, [(0, n) for n in range(1, 100)], (0,))
     view, reports = sandbox.view(reach), list[Report]()
     view.refresh()
     for edges in ("(1, 500)", "(2, 600), (600, 601), (601, 602), (602, 603)"):
@@ -84,7 +84,7 @@ def test_a_round_is_one_job(sandbox: MemorySandbox) -> None:
 
 def test_negation_and_aggregates_around_a_loop(sandbox: MemorySandbox) -> None:
     """Below, within the step beside it, and above; all inputs change at once."""
-    world(sandbox)
+    declare_graph(sandbox)
     view = sandbox.view(BELOW_AND_ABOVE)
     checked_against(view, sandbox)
     sandbox.insert("starts", "x int", [(1,), (3,), (-4,)], "overwrite")
@@ -128,7 +128,7 @@ def test_mutual_recursion(sandbox: MemorySandbox) -> None:
 @night
 def test_a_loop_above_a_loop(sandbox: MemorySandbox) -> None:
     """The second starts from the answer of the first, and reads it beside its step."""
-    world(sandbox)
+    declare_graph(sandbox)
 
     def twice(edges: DataFrame, starts: DataFrame) -> DataFrame:
         first = fixpoint(starts, lambda r: r.join(edges, r.x == edges.a).select("b"))
@@ -147,7 +147,7 @@ def test_a_loop_above_a_loop(sandbox: MemorySandbox) -> None:
 def test_the_level_limit_is_exact(sandbox: MemorySandbox, limit: int) -> None:
     """Five levels have rows: allowed at 5, refused at 4, when first loaded and when an edge makes the fifth."""
     query = PATHS.replace("r(x) as", f"r(x) max recursion level {limit} as")
-    world(sandbox, [(1, 2), (2, 3), (3, 4)])
+    declare_graph(sandbox, [(1, 2), (2, 3), (3, 4)])
     view = sandbox.view(query)
     refreshed(view)
     sandbox.sql("insert into {edges} values (4, 5)")
@@ -167,7 +167,7 @@ def test_the_level_limit_is_exact(sandbox: MemorySandbox, limit: int) -> None:
 
 def test_a_cycle_that_comes_and_goes_in_one_refresh_ends(sandbox: MemorySandbox) -> None:
     """Of a bag: a → b goes, b and c begin to point at each other; the levels meet and cancel instead of rising."""
-    world(sandbox, [(1, 2)])
+    declare_graph(sandbox, [(1, 2)])
     view = sandbox.view(PATHS)
     refreshed(view)
     sandbox.insert("edges", "a int, b int", [(2, 3), (3, 2)], "overwrite")
@@ -177,7 +177,7 @@ def test_a_cycle_that_comes_and_goes_in_one_refresh_ends(sandbox: MemorySandbox)
 
 def test_a_large_part_of_a_loop_is_computed_from_nothing(sandbox: MemorySandbox) -> None:
     """What is published is the difference of the two answers, and the report says how."""
-    world(sandbox, [(n, n + 1) for n in range(10)], (0,))
+    declare_graph(sandbox, [(n, n + 1) for n in range(10)], (0,))
     sandbox.tune(restart_rows=3)
     view = sandbox.view(reach)
     refreshed(view)
@@ -188,7 +188,7 @@ def test_a_large_part_of_a_loop_is_computed_from_nothing(sandbox: MemorySandbox)
 
 def test_damage_is_found(sandbox: MemorySandbox) -> None:
     """Somebody changed the table of a loop: a count would fall below none."""
-    world(sandbox)
+    declare_graph(sandbox)
     view = sandbox.view(reach)
     checked(view)
     sandbox.lake.written_by_others(sandbox.spark, str(table(view))).update({"__rows": "1L"}, "__rows > 1")  # type: ignore[attr-defined]
@@ -200,7 +200,7 @@ def test_damage_is_found(sandbox: MemorySandbox) -> None:
 @night
 def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox) -> None:
     """A first load and a change that come in parts: each is an epoch with rounds of its own."""
-    world(sandbox, [(1, 2), (2, 3)])
+    declare_graph(sandbox, [(1, 2), (2, 3)])
     for edge in [(3, 4), (4, 1), (4, 9)]:
         sandbox.insert("edges", "a int, b int", [edge])
     view = sandbox.view(UNION)
@@ -217,7 +217,7 @@ def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox) -> None:
 @night
 def test_back_and_forward_again(sandbox: MemorySandbox) -> None:
     """A rollback and a rebuild take the loop's table with them."""
-    world(sandbox)
+    declare_graph(sandbox)
     view, answers = sandbox.view(reach), dict[int, Any]()
     for epoch, change in enumerate(["", "delete from {edges} where a = 3", "insert into {edges} values (1, 7)"], 1):
         if change:
@@ -237,7 +237,7 @@ def test_back_and_forward_again(sandbox: MemorySandbox) -> None:
 @night
 def test_views_below_and_above(sandbox: MemorySandbox) -> None:
     """A loop over a view's answer, and a view over a loop's."""
-    world(sandbox)
+    declare_graph(sandbox)
     low = sandbox.view("select a, b, count(*) n from edges group by a, b having count(*) < 3", "low")
     sandbox.warehouse.source("low", low)
     middle = sandbox.view(UNION.replace("join edges", "join low"), "middle")
@@ -253,7 +253,7 @@ def test_views_below_and_above(sandbox: MemorySandbox) -> None:
 @night
 def test_large_inputs_on_delta(delta: DeltaSandbox) -> None:
     """Delta's MERGE of touched buckets, and a changed answer through a state above the loop."""
-    world(delta)
+    declare_graph(delta)
     delta.tune(rewrite_files=0, bucket_bytes=1, buckets=3, local_bytes=0, local_rows=0)
     view = delta.view(lambda edges, starts: reach(edges, starts).groupBy((F.col("x") % 2).alias("odd")).count())
     refreshed(view)
@@ -265,7 +265,7 @@ def test_large_inputs_on_delta(delta: DeltaSandbox) -> None:
 @night
 def test_all_candidates_of_a_key_are_in_one_bucket(sandbox: MemorySandbox) -> None:
     """Levels of one row are judged together, so the hash is of the row without its level."""
-    world(sandbox)
+    declare_graph(sandbox)
     sandbox.tune(bucket_bytes=1, buckets=3)
     view = sandbox.view(reach)
     checked(view)

@@ -16,6 +16,7 @@ from incremental.api import Delta, Files, View, Warehouse
 from incremental.lake.delta_table import DeltaTable
 from incremental.language.analysis import Analysis
 from incremental.refresh.sources.source_catalog import Declared
+from incremental.resolution import Resolver
 from tests.sandbox import DeltaSandbox, checked
 
 BY_K = "select k, sum(v) v from {} group by k"
@@ -116,8 +117,8 @@ def test_a_diamond_costs_its_views(spark: SparkSession, tmp_path: Path, calls: C
         top = declared(warehouse, f"d{i + 1}", f"select k, l.v - r.v v from left{i} l join right{i} r using (k)")
     assert calls.of(top.explain) == (13, 1, {"s0": 1}, 0)
     # what a refresh looks at before it runs
-    assert calls.of(lambda: top._resolved.refresh) == (0, 12, {"s0": 1}, 0)
-    inputs = top._resolved.inputs
+    assert calls.of(lambda: Resolver().view(top).refresh) == (0, 12, {"s0": 1}, 0)
+    inputs = Resolver().view(top).inputs
     assert (len(inputs.bases), len(inputs.chain)) == (16, 12)
     assert calls.of(lambda: inputs.places) == (0, 0, {}, 1)
 

@@ -66,7 +66,7 @@ class _Distance:
 def find_clusters(loop: Loop) -> Clusters | str:
     """Return how the step of a loop over side inputs groups points by the nearest center; a reason if it does not."""
     try:
-        return _find_clusters(loop)
+        return match_clusters(loop)
     except UnlikeKMeansError as error:
         return str(error)
 
@@ -84,7 +84,8 @@ def is_clustered(loop: Loop) -> bool:
     return isinstance(find_clusters(replace(loop, step=step)), Clusters)
 
 
-def _find_clusters(loop: Loop) -> Clusters:
+def match_clusters(loop: Loop) -> Clusters:
+    """Match a loop with the form of k-means; raises UnlikeKMeansError where it differs."""
     if loop.limit < 1:
         raise UnlikeKMeansError("there is no step")
     grouped = _find_group_by(loop.step)

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -78,6 +78,23 @@ class Translation:
         self._used: set[int] = set()
         recorded = recorded or RecordedLoops()
         self.loops = LoopTranslation(spark, self.names, recorded, self._order_columns, self._translate_ordered)
+        self._rules: Mapping[str, Callable[[J], Plan]] = {
+            "LogicalRDD": self._translate_relation,
+            **dict.fromkeys(("OneRowRelation", "LocalRelation", "Range"), self._translate_values),
+            "Project": self._translate_project,
+            "Filter": self._translate_filter,
+            "Generate": self._translate_generate,
+            "Expand": self._translate_expand,
+            "Union": self._translate_union,
+            "Aggregate": self._translate_aggregate,
+            **dict.fromkeys(("FlatMapGroupsInPandas", "FlatMapGroupsInArrow"), self._translate_grouped_function),
+            "Join": self._translate_join,
+            "Window": self._translate_window,
+            **dict.fromkeys(("GlobalLimit", "LocalLimit", "Offset"), self._translate_limit),
+            "Sample": self._translate_sample,
+            "UnionLoop": self.loops.union_loop,
+            "UnionLoopRef": self.loops.union_loop_rows,
+        }
 
     def translate_query(self, node: J) -> Plan:
         """Return the plan of a query or subquery; its sources have only the columns that it uses."""
@@ -96,12 +113,12 @@ class Translation:
             return self.plan(node.child())
         if name not in WITH_SUBQUERIES and (inner := inner_plans(self._spark, node)):
             return self._refuse(node, "subquery", name, inner)
-        rule = getattr(self, f"_translate_{name.lower()}", None)
+        rule = self._rules.get(name)
         if rule is None:
             return self._refuse(node, "operator", name)
         return rule(node)
 
-    def _translate_logicalrdd(self, node: J) -> Plan:
+    def _translate_relation(self, node: J) -> Plan:
         source = self._relations.get(node.rdd().id())
         if source is None:
             return self.loops.relation(node)
@@ -123,8 +140,6 @@ class Translation:
         binary = catalyst.module(projections, "UnsafeProjection").create(node.schema())
         rows = [str(binary.apply(row)) for row in catalyst.sequence(node.data())]
         return f"{len(rows)} rows {hashlib.sha256(repr(rows).encode()).hexdigest()[:12]}"
-
-    _translate_onerowrelation = _translate_localrelation = _translate_range = _translate_values
 
     def _translate_project(self, node: J) -> Plan:
         child = self.plan(node.child())
@@ -173,11 +188,9 @@ class Translation:
             return self._recompute_groups(node, keys_of_rows, node.aggregateExpressions())
         return self._aggregates.translate(node, self.plan(node.child()), self._join_subqueries)
 
-    def _translate_flatmapgroupsinpandas(self, node: J) -> Plan:
+    def _translate_grouped_function(self, node: J) -> Plan:
         function = catalyst.vector(self._spark, [node.functionExpr()])
         return self._recompute_groups(node, catalyst.sequence(node.groupingAttributes()), function)
-
-    _translate_flatmapgroupsinarrow = _translate_flatmapgroupsinpandas
 
     def _recompute_groups(self, node: J, keys: list[J], computed: J) -> Plan:
         """Return an operator of Spark's on each group, which recomputes touched groups."""
@@ -226,19 +239,11 @@ class Translation:
         child = self.plan(stack[-1].child())
         return limit_op(self._spark, node, stack, child, self.names, self.scalars)
 
-    _translate_globallimit = _translate_locallimit = _translate_offset = _translate_limit
-
     def _translate_sample(self, node: J) -> Plan:
         because = "which rows it returns depends on files and partitions"
         instead = "select by a hash of a key, such as WHERE pmod(xxhash64(id), 100) < 5"
         self.scalars.forbid("TABLESAMPLE", because, instead)
         return self.plan(node.child())
-
-    def _translate_unionloop(self, node: J) -> Plan:
-        return self.loops.union_loop(node)
-
-    def _translate_unionloopref(self, node: J) -> Plan:
-        return self.loops.union_loop_rows(node)
 
     def _refuse(self, node: J, reason: UnsupportedReason, subject: str = "", inner: Sequence[J] = ()) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))

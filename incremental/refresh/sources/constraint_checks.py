@@ -15,12 +15,12 @@ tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import reduce
 from typing import assert_never
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import AppendOnlyFact, Constraint, ForeignKeyFact, PrimaryKeyFact
@@ -31,6 +31,7 @@ from incremental.refresh.sources.offences import (
     Offence,
     Suspect,
     TouchedKeys,
+    find_duplicates,
     key_names,
     measure_keys,
     net_weights,
@@ -47,17 +48,17 @@ def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
     """Check every declared constraint that this epoch's changes can break; raises SourceError."""
     if not constraints:
         return
-    with epoch.measure.phase("check constraints"), ExitStack() as cached:
-        checks = Checks(epoch, lambda frame: cached.enter_context(computed_once(frame)))
+    with epoch.measure.phase("check constraints"), ExitStack() as computed:
+        checks = Checks(epoch, computed)
         if offences := checks.offences([each for fact in constraints for each in checks.suspects(fact)]):
             raise_offences(offences)
 
 
 class Checks:
-    """The checks of one epoch; `hold` caches rows that are used more than once."""
+    """The checks of one epoch; computed: what is computed once until they end."""
 
-    def __init__(self, epoch: Epoch, hold: Callable[[DataFrame], DataFrame]) -> None:
-        self._epoch, self._hold = epoch, hold
+    def __init__(self, epoch: Epoch, computed: ExitStack) -> None:
+        self._epoch, self._computed = epoch, computed
         self._nets: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
 
     def suspects(self, fact: Constraint) -> tuple[Suspect | Offence, ...]:
@@ -79,46 +80,36 @@ class Checks:
         offences: list[Offence] = [each for each in found if isinstance(each, Offence)]
         if not suspects:
             return offences
-        measures = [measure_keys(i, suspect.keys, suspect.width) for i, suspect in enumerate(suspects)]
+        measures = [measure_keys(i, suspect.keys, len(suspect.columns)) for i, suspect in enumerate(suspects)]
         for row in reduce(DataFrame.unionAll, measures).collect():
             suspect = suspects[int(row["suspect"])]
             ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])
             if row["rows"]:
                 few = row["rows"] <= self._epoch.tuning.broadcast_rows
-                offences.append(suspect.look(TouchedKeys(suspect.keys, few, ranges)))
+                offences.append(suspect.find(TouchedKeys(suspect.keys, few, ranges)))
         return offences
 
     def _key(self, fact: PrimaryKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
         if not new and not self._has_changed(fact.source):
             return ()
-        names, width = key_names(fact.columns), len(fact.columns)
-        missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
+        names = key_names(fact.columns)
         sentence = (
             f"source {fact.source} breaks its primary key ({', '.join(fact.columns)}){self._at(fact.source)}: "
             f"duplicate or NULL keys {{rows}}. {DO}"
         )
         added = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
         added = added.where(F.col(WEIGHT) > 0)
-
-        def offence(counted: DataFrame) -> Offence:
-            wrong = counted.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where((F.col(WEIGHT) > 1) | missing)
-            return Offence(sample_texts(wrong, names), fact.columns, sentence)
-
-        def look(touched: TouchedKeys) -> Offence:
-            version = self._epoch.intent.sources[fact.source].before
-            assert version is not None
-            before = touched.among(self._epoch.sources[fact.source].at(version), fact.columns)
-            return offence(added.unionAll(before.withColumn(WEIGHT, F.lit(1).cast("bigint"))))
-
         if new:
-            return (offence(added),)
-        return (Suspect(added.select(*names), width, look),)
+            return (Offence(sample_texts(find_duplicates(added, names), names), fact.columns, sentence),)
+        table, version = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].before
+        assert version is not None
+        return (Suspect(added, "duplicate", table, version, fact.columns, fact.columns, sentence),)
 
     def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
         """Find added references to keys that do not exist."""
         if not new and not self._has_changed(fact.source):
             return ()
-        names, width = key_names(fact.columns), len(fact.columns)
+        names = key_names(fact.columns)
         sentence = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
             f"{self._at(fact.source)}: {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} has no rows for "
@@ -130,31 +121,21 @@ class Checks:
         rest = self._referring(fact, False)
         if self._has_changed(fact.to):
             rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
-        rest = self._hold(rest)
-
-        def look(touched: TouchedKeys) -> Offence:
-            there = touched.among(self._after(fact.to), fact.key)
-            return Offence(sample_texts(rest.join(there, on=names, how="left_anti"), names), fact.columns, sentence)
-
-        return (Suspect(rest, width, look),)
+        there = self._epoch.sources[fact.to], self._epoch.intent.sources[fact.to].after
+        return (Suspect(self._compute_once(rest), "missing", *there, fact.key, fact.columns, sentence),)
 
     def _find_orphans(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
         """Find removed keys that are still referenced."""
         if not self._has_changed(fact.to) or not self._epoch.differences[fact.to].removed:
             return ()
-        names, width = key_names(fact.key), len(fact.key)
-        removed = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*names)
+        removed = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*key_names(fact.key))
         sentence = (
             f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
             f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) were removed{self._at(fact.to)} that "
             f"are still referenced by {{rows}}. {DO}"
         )
-
-        def look(touched: TouchedKeys) -> Offence:
-            still = touched.among(self._after(fact.source), fact.columns).distinct()
-            return Offence(sample_texts(still, names), fact.columns, sentence)
-
-        return (Suspect(removed, width, look),)
+        referring = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].after
+        return (Suspect(removed, "present", *referring, fact.columns, fact.columns, sentence),)
 
     def _append_only(self, fact: AppendOnlyFact) -> tuple[Suspect | Offence, ...]:
         changed = self._epoch.differences[fact.source]
@@ -181,8 +162,13 @@ class Checks:
         if (source, columns) not in self._nets:
             changed = self._epoch.differences[source].frame(columns, False)
             weight = [F.col(WEIGHT)] if WEIGHT in changed.columns else []
-            self._nets[source, columns] = self._hold(net_weights(select_key(changed, columns, *weight), columns))
+            net = net_weights(select_key(changed, columns, *weight), columns)
+            self._nets[source, columns] = self._compute_once(net)
         return self._nets[source, columns]
+
+    def _compute_once(self, rows: DataFrame) -> DataFrame:
+        """Return rows that are used more than once, computed once."""
+        return self._computed.enter_context(computed_once(rows))
 
     def _all(self, source: str, columns: tuple[str, ...]) -> DataFrame:
         """Return net(s, k) of a source whose rows are all new."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Literal, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,8 +14,12 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.pruning.key_ranges import SKIPPABLE
+from incremental.lake.protocol import VersionedTable
 
 SHOWN_ROWS = 3  # offending rows in an error
+
+Fault = Literal["duplicate", "missing", "present"]
+"""What makes a suspect key offend: a second row with it, no row of the table with it, or any."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,34 @@ class TouchedKeys:
 
 @dataclass(frozen=True)
 class Suspect:
-    """The only keys that can break a constraint, as key_0 to key_{width - 1}; look: finds the offending rows."""
+    """The only keys that can break a constraint, as key_0, key_1, …; the rows of a table that have them decide.
+
+    keys: with their net weights if they may be duplicates; fault: what makes one of them offend; columns: the table's,
+    to compare with the keys; shown, sentence: the columns and the sentence of the error.
+    """
 
     keys: DataFrame
-    width: int
-    look: Callable[[TouchedKeys], Offence]
+    fault: Fault
+    table: VersionedTable
+    version: int
+    columns: tuple[str, ...]
+    shown: tuple[str, ...]
+    sentence: str
+
+    def find(self, touched: TouchedKeys) -> Offence:
+        """Return the offending rows; touched: the keys, measured."""
+        names = key_names(self.columns)
+        found = touched.among(self.table.at(self.version), self.columns)
+        match self.fault:
+            case "duplicate":
+                wrong = find_duplicates(self.keys.unionAll(found.withColumn(WEIGHT, F.lit(1).cast("bigint"))), names)
+            case "missing":
+                wrong = self.keys.join(found, on=names, how="left_anti")
+            case "present":
+                wrong = found.distinct()
+            case _:
+                assert_never(self.fault)
+        return Offence(sample_texts(wrong, names), self.shown, self.sentence)
 
 
 def key_names(columns: Sequence[str]) -> list[str]:
@@ -69,6 +97,12 @@ def net_weights(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Sum the weights of equal keys (1 per row if unweighted), and drop keys whose sum is 0."""
     weight = F.sum(WEIGHT) if WEIGHT in rows.columns else F.count(F.lit(1))
     return rows.groupBy(*key_names(columns)).agg(weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+
+
+def find_duplicates(counted: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the keys that more than one row has, or that have a NULL; counted: keys with weights."""
+    missing = reduce(Column.__or__, (F.col(name).isNull() for name in names))
+    return counted.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where((F.col(WEIGHT) > 1) | missing)
 
 
 def measure_keys(suspect: int, keys: DataFrame, width: int) -> DataFrame:
