@@ -18,7 +18,7 @@ from incremental.lake.protocol import VersionedTable
 
 SHOWN_ROWS = 3  # offending rows in an error
 
-Fault = Literal["duplicate", "missing", "present"]
+KeyFault = Literal["duplicate", "missing", "present"]
 """What makes a suspect key offend: a second row with it, no row of the table with it, or any."""
 
 
@@ -59,7 +59,7 @@ class Suspect:
     """
 
     keys: DataFrame
-    fault: Fault
+    fault: KeyFault
     table: VersionedTable
     version: int
     columns: tuple[str, ...]
