@@ -44,6 +44,8 @@ LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress
 Warm = Literal["auto", "off", "required"]
 """Whether a Spark that a host keeps for the same settings is used: if there is one, never, or always."""
 
+LOG_STORE = "spark.delta.logStore.file.impl"
+ANY_LOG_STORE = "spark.delta.logStore.class"  # Delta refuses a session that has both
 MEMORY = "2g"  # the heap of a laptop's Spark
 # Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
 # also reserves too little memory for code
@@ -75,6 +77,8 @@ def session_settings(
         settings |= laptop_settings()
     if memory or is_laptop(master):
         settings["spark.driver.memory"] = memory or MEMORY
+    if ANY_LOG_STORE in given:
+        settings.pop(LOG_STORE, None)
     settings |= {**given, EXTENSIONS: with_delta(given.get(EXTENSIONS))}
     if is_laptop(master):
         settings[JAVA_OPTIONS] = java_options(settings.get(JAVA_OPTIONS, ""), brief)
@@ -102,6 +106,8 @@ def laptop_settings() -> dict[str, str]:
     cores = str(max(2, min(os.cpu_count() or 2, 200)))
     return {
         "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
+        # the default one starts some ten processes (readlink) a commit, and no more excludes a second writer
+        LOG_STORE: "io.delta.storage.LocalLogStore",
         "spark.ui.enabled": "false",
         # all files are written below the cache
         "spark.local.dir": str(scratch_folder()),

@@ -15,6 +15,7 @@ from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.session_settings import (
     DELTA_SETTINGS,
     EXTENSIONS,
+    LOG_STORE,
     LOOPBACK_SETTINGS,
     is_laptop,
     session_settings,
@@ -30,6 +31,7 @@ OF_A_LAPTOP = (
     "spark.sql.catalogImplementation",
     "spark.sql.shuffle.partitions",
     "spark.databricks.delta.snapshotPartitions",
+    LOG_STORE,
     "spark.driver.extraJavaOptions",
 )
 
@@ -62,6 +64,11 @@ def test_given_settings_win() -> None:
     found = session_settings("a", "local[*]", None, given)
     assert given.items() <= found.items()
     assert "spark.local.dir" not in found
+
+
+def test_one_log_store_for_all_schemes() -> None:
+    """Protects from a session that Delta refuses, as it has a log store for each scheme and one for all of them."""
+    assert LOG_STORE not in session_settings("a", "local[2]", None, {"spark.delta.logStore.class": "x.Store"})
 
 
 def test_extensions_are_added_to_deltas() -> None:
