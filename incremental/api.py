@@ -75,10 +75,10 @@ class Warehouse:
         A view, of this or another warehouse, is a source with its answer, for the views that are created after this.
         """
         if not is_name(name):
-            raise SourceError(f"invalid source name {name!r}. Use letters, digits and underscores.")
+            raise SourceError(f"source {name!r}: invalid name. Use letters, digits and underscores.")
         if name.lower() in {known.lower() for known in self._catalog.names}:
             raise SourceError(
-                f"source {name} is declared twice (names that differ only in case are the same). Choose another name."
+                f"source {name}: declared twice (names that differ only in case are the same). Choose another name."
             )
         if isinstance(declaration, View):
             self._catalog.views[name] = declaration
@@ -105,7 +105,7 @@ class Warehouse:
         """
         if name.lower() in self._catalog.monoids:
             raise QueryError(
-                f"monoid {name} is declared twice (names that differ only in case are the same). Choose another name."
+                f"monoid {name}: declared twice (names that differ only in case are the same). Choose another name."
             )
         declared = analyse_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
         register_monoids(self.spark, [declared])
@@ -174,7 +174,9 @@ class Warehouse:
     def _declared_for(self, name: str) -> Declared:
         """Return the declared sources, for one of these names; raises SourceError if the name is a view's."""
         if view := self._catalog.views.get(name):
-            raise SourceError(f"source {name} is the view {view.name}. Refresh that, or what reads it.")
+            raise SourceError(
+                f"source {name}: it is the view {view.name}, which is not landed. Refresh that, or what reads it."
+            )
         return self._catalog.declared
 
 

@@ -244,13 +244,13 @@ class Compilation:
 def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
     """Raise UsageError for an invalid view name or unknown options."""
     if not is_name(name):
-        raise UsageError(f"invalid view name {name!r}. Use letters, digits and underscores.")
+        raise UsageError(f"view {name!r}: invalid name. Use letters, digits and underscores.")
     if policy not in get_args(Policy):
-        raise UsageError(f"unknown policy {policy!r}. Use incremental, auto or definition.")
+        raise UsageError(f"view {name}: unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):
-        raise UsageError(f"unknown publication {publish!r}. Use auto or table.")
+        raise UsageError(f"view {name}: unknown publication {publish!r}. Use auto or table.")
     if on_change not in get_args(OnChange):
-        raise UsageError(f"on_change cannot be {on_change!r}. Use refuse or rebuild.")
+        raise UsageError(f"view {name}: unknown on_change {on_change!r}. Use refuse or rebuild.")
 
 
 def order(key: Ordering) -> SparkColumn:

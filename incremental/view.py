@@ -244,7 +244,7 @@ class View:
             return self.catalog.views[source]._base(rest)
         if rest or source not in self.catalog.declared.sources:
             raise SourceError(
-                f"view {self.name} was last refreshed from source {source}, which is no longer declared. "
+                f"view {self.name}: last refreshed from source {source}, which is no longer declared. "
                 "Rebuild the view, or declare the source again."
             )
         return self.catalog.declared.table(source)
@@ -255,7 +255,7 @@ def check_versions(versions: object) -> None:
     given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
     if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
         raise UsageError(
-            f"invalid versions {versions!r}. Give Delta version numbers by source, such as {{'orders': 12}}."
+            f"versions: {versions!r} is not valid. Give Delta version numbers by source, such as {{'orders': 12}}."
         )
 
 
@@ -263,4 +263,4 @@ def check_chunk(chunk: object) -> int | None:
     """Return the bytes of a chunk; raises UsageError for anything but a number from 1."""
     if chunk is None or (isinstance(chunk, int) and chunk >= 1):
         return chunk
-    raise UsageError(f"invalid chunk {chunk!r}. Give a number of bytes, 1 or more, or None for no limit.")
+    raise UsageError(f"chunk: invalid {chunk!r}. Give a number of bytes, 1 or more, or None for no limit.")

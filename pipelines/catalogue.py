@@ -119,15 +119,15 @@ class _Loader:
 
     def _read_pipeline(self, name: str, above: tuple[str, ...]) -> Pipeline:
         if not PIPELINE_NAME.match(name):
-            raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
+            raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
         home = self.folder / name
         if not (home / DECLARATION_FILE).is_file():
             near = parsing.suggest_nearest(name, self.names)
-            raise DeclarationError(f"There is no pipeline `{name}` in {self.folder}: {near}")
+            raise DeclarationError(f"pipeline `{name}`: not found in {self.folder}: {near}")
         declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
         below = {source: part.view for source, part in declaration.sources.items() if part.view}
         for source, view in below.items():
-            self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view: ", view, (*above, name))
+            self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view", view, (*above, name))
         if declaration.publish_as:
             _check_sql_name_once(home, declaration.publish_as)
         query = queries.find(home, tuple(declaration.sources), declaration)
@@ -138,11 +138,11 @@ class _Loader:
         """Raise DeclarationError for a missing pipeline or a cycle; above: its readers, the last of them itself."""
         if view in above:
             cycle = " → ".join([*above[above.index(view) :], view])
-            raise DeclarationError(f"{place}the pipelines read each other's views in a cycle ({cycle}). Remove one.")
+            raise DeclarationError(f"{place}: the pipelines read each other's views in a cycle ({cycle}). Remove one.")
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
             near = parsing.suggest_nearest(view, others)
-            raise DeclarationError(f"{place}there is no pipeline `{view}` in {self.folder}: {near}")
+            raise DeclarationError(f"{place}: no pipeline `{view}` in {self.folder}: {near}")
 
 
 def start_spark(pipeline: Pipeline, brief: bool = False) -> SparkSession:

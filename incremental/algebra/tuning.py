@@ -47,7 +47,7 @@ class CostRates:
         for each in fields(self):
             check_number("CostRates", each.name, getattr(self, each.name), 0)
         if not (self.scan_bytes and self.operator_bytes):
-            raise ValueError("CostRates.scan_bytes and operator_bytes cannot be 0. Give the bytes of a second.")
+            raise ValueError("CostRates: scan_bytes and operator_bytes cannot be 0. Give the bytes of a second.")
 
 
 @dataclass(frozen=True)
@@ -127,4 +127,4 @@ class Tuning:
 def check_number(record: str, name: str, value: object, least: int) -> None:
     """Raise ValueError for a value that is not a number, or is less than the least one that works."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
-        raise ValueError(f"{record}.{name} cannot be {value!r}. Give a number, {least} or more.")
+        raise ValueError(f"{record}: {name} cannot be {value!r}. Give a number, {least} or more.")

@@ -119,12 +119,16 @@ def location_of(name: str, found: J) -> str:
     entry = found.catalogTable() if kind.endswith(".V1Table") else None
     if entry is not None and str(entry.tableType().name()) == "VIEW":
         if ours := catalyst.option(entry.properties().get(VIEW_PROPERTY)):
-            raise SourceError(f"{name} shows the answer of the view {ours}. Declare the view itself as the source.")
-        raise SourceError(f"{name} is a view of the catalog, which has no versions. Declare the tables that it reads.")
+            raise SourceError(
+                f"table {name}: it shows the answer of the view {ours}. Declare the view itself as the source."
+            )
+        raise SourceError(
+            f"table {name}: it is a view of the catalog, which has no versions. Declare the tables that it reads."
+        )
     provider = None if entry is None else catalyst.option(entry.provider())
     of_format = f" (its format is {provider})" if provider else ""
     raise SourceError(
-        f"table {name} is not a Delta table{of_format}. Declare one that is (CONVERT TO DELTA makes one of Parquet)."
+        f"table {name}: not a Delta table{of_format}. Declare one that is (CONVERT TO DELTA makes one of Parquet)."
     )
 
 

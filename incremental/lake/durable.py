@@ -73,7 +73,7 @@ def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
             held.acquire(timeout=timeout)
         except Timeout as error:
             who = owner.read_text() if owner.exists() else "another process"
-            raise BusyError(f"{what} is being {work} by {who}. Try again when it is done.") from error
+            raise BusyError(f"{what}: it is being {work} by {who}. Try again when it is done.") from error
         try:
             owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}")
             yield

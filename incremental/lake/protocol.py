@@ -55,7 +55,7 @@ class PartitionFiles:
 def unreadable_version(path: str, version: int) -> SourceError:
     """Return the error for a version that does not exist, or no longer exists."""
     return SourceError(
-        f"version {version} of the Delta table {path} can no longer be read "
+        f"Delta table {path}: version {version} can no longer be read "
         "(its log was cleaned up, or the table was replaced). Rebuild the views that read it."
     )
 

@@ -56,7 +56,9 @@ class SqlView:
                 return None
             if condition(error).startswith(NOT_A_VIEW):
                 return CatalogEntry(False, "", "", {})
-            raise CatalogError(f"Spark cannot look it up ({spark_reason(error)}). Fix the catalog") from error
+            raise CatalogError(
+                f"SQL view {self.name}: Spark cannot look it up ({spark_reason(error)}). Fix the catalog"
+            ) from error
         fields = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
         return CatalogEntry(found.get("type") == "VIEW", *fields)
 
@@ -73,7 +75,7 @@ class SqlView:
         try:
             cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {text}").collect()
         except JavaError as error:
-            raise CatalogError(f"{spark_reason(error)}. {self._remedy(error)}") from error
+            raise CatalogError(f"SQL view {self.name}: {spark_reason(error)}. {self._remedy(error)}") from error
 
     def drop(self) -> None:
         """Remove the view."""
@@ -105,13 +107,16 @@ class SqlView:
             known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
         except JavaError as error:
             reason = spark_reason(error)
-            raise CatalogError(f"Spark cannot look up {self._database} ({reason}). Fix the catalog") from error
+            raise CatalogError(
+                f"database {self._database}: Spark cannot look it up ({reason}). Fix the catalog"
+            ) from error
         if known:
             return
         kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
         hint = " (this Spark's catalog is in memory: it has `default` and the databases that this process created)"
         raise CatalogError(
-            f"there is no database {self._database}{hint if kind == 'in-memory' else ''}. Create it, or choose another"
+            f"database {self._database}: it does not exist{hint if kind == 'in-memory' else ''}. "
+            "Create it, or choose another"
         )
 
 

@@ -100,7 +100,7 @@ class FileLander:
         with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds), explain_read_errors(self.name):
             if list_readings(self.folder):
                 raise SourceError(
-                    f"source {self.name} is declared as files, but its landed table was landed from a stream. "
+                    f"source {self.name}: declared as files, but its landed table was landed from a stream. "
                     "Declare the files under another name."
                 )
             reshaped, quarantined = self._is_reshaped(replay), self.quarantine.counts()
@@ -113,9 +113,7 @@ class FileLander:
             self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
             version = self.table.version()
         if version is None:
-            raise SourceError(
-                f"source {self.name} has no files yet in {self.files.path}. Put some there and land again."
-            )
+            raise SourceError(f"source {self.name}: no files yet in {self.files.path}. Put some there and land again.")
         unchanged = tuple(p for p in found.seen if p not in found.changed)
         seconds, counts = time.monotonic() - start, (written.late, written.kept)
         return Landing(
@@ -214,7 +212,7 @@ class FileLander:
         landed = types(self.table.schema(version))
         if landed != declared and not replay:
             raise SourceError(
-                f"source {self.name} is declared with another schema than its landed table has ({landed}). "
+                f"source {self.name}: another schema is declared than its landed table has ({landed}). "
                 "Replay it, so that all its files are landed again, or declare it under another name."
             )
         columns = [] if self.files.partition_by is None else [self.files.partition_by]
@@ -228,7 +226,7 @@ class FileLander:
         for partition in partitions:
             if partition not in present and partition not in known:
                 where = f"{self.files.path}/{self.files.partition_by}={partition}"
-                raise SourceError(f"source {self.name} has no partition {partition!r}. Put its files at {where}.")
+                raise SourceError(f"source {self.name}: no partition {partition!r}. Put its files at {where}.")
         return list(dict.fromkeys(partitions))
 
     def _describe_partition(self, partition: Partition, known: Known | None) -> Known:

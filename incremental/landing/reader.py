@@ -234,5 +234,5 @@ def declared_schema(source: str, files: Files | Stream) -> StructType:
             f"source {source}: invalid schema {files.schema!r}: {reason.rstrip('.')}. Correct it."
         ) from error
     if not schema.names:
-        raise SourceError(f"source {source} is declared without columns. Give it a schema such as 'id INT, day DATE'.")
+        raise SourceError(f"source {source}: declared without columns. Give it a schema such as 'id INT, day DATE'.")
     return schema

@@ -122,7 +122,7 @@ def analyse(
         check_statement(clone, query)
     elif not isinstance(query, Mrql) and not callable(query):
         raise QueryError(
-            f"a query is SQL text, Mrql(text) or a function of its sources, not {type(query).__name__}. Pass one."
+            f"query: {type(query).__name__} is not one. Pass SQL text, Mrql(text) or a function of its sources."
         )
 
     missing: dict[str, str] = {}

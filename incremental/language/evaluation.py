@@ -52,18 +52,18 @@ def evaluate(
         message = sentence_of_analysis(error)
         if is_unread_error(message):
             raise QueryError(
-                "the query function runs an action (count, collect, toPandas, a pivot without its values), and no data "
+                "query function: it runs an action (count, collect, toPandas, a pivot without its values), and no data "
                 "is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
         raise QueryError(f"Spark cannot analyse the query: {message.rstrip('.')}. Correct the query.") from error
     except TypeError as error:
         raise QueryError(
-            f"the query function does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
+            f"query function: it does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
         ) from error
 
 
 def require_frame(found: object) -> DataFrame:
     """Return the DataFrame of a query function; raises QueryError if it returned anything else."""
     if not isinstance(found, DataFrame):
-        raise QueryError(f"the query function returned {type(found).__name__}, not a DataFrame. Return the answer.")
+        raise QueryError(f"query function: it returned {type(found).__name__}, not a DataFrame. Return the answer.")
     return found

@@ -66,9 +66,10 @@ def citing_moved_columns(types: ColumnTypes, kept: Recipe | None) -> Generator[N
     except QueryError as error:
         if kept is None or not (moved := describe_column_changes(kept, types)):
             raise
+        apart = "\n" if "\n" in str(error) else " "  # an error of MRQL ends with a line of the query
         raise QueryError(
-            f"{error}. Since the state was built, {'; '.join(moved)}. Restore it, or change the query and rebuild the "
-            "view."
+            f"{error}{apart}Since the state was built, {'; '.join(moved)}. Restore it, or change the query and rebuild "
+            "the view."
         ) from error
 
 

@@ -31,7 +31,9 @@ def check_statement(spark: SparkSession, text: str) -> None:
         return
     for node in all_nodes(plan):
         if catalyst.kind(node) == "UnresolvedExecuteImmediate":
-            raise QueryError("EXECUTE IMMEDIATE runs another text, which may be a command. Write that query itself.")
+            raise QueryError(
+                "EXECUTE IMMEDIATE: it runs another text, which may be a command. Write that query itself."
+            )
         if any(catalyst.is_a(spark, node, f"plans.logical.{name}") for name in ("Command", "ParsedStatement")):
             raise QueryError(f"not a query: {catalyst.kind(node)} is a command, and a view only reads. Write a SELECT.")
 

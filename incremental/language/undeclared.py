@@ -54,7 +54,8 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
         name = table_name(leaf)
         if name and (source := missing.get(name[-1].lower())) is not None:
             raise NoDataError(source)
-    raise QueryError(" Also, ".join(dict.fromkeys(refuse_read(spark, leaf, view) for leaf, view in found)))
+    reads = dict.fromkeys(refuse_read(spark, leaf, view) for leaf, view in found)
+    raise QueryError(f"query: {' Also, '.join(reads)}")
 
 
 def reads_views(plan: J, sources: Collection[str]) -> bool:
@@ -78,7 +79,7 @@ def refusing_jobs(spark: SparkSession) -> Generator[None]:
     context.listenerBus().waitUntilEmpty()
     if len(context.statusTracker().getJobIdsForTag(tag)):
         raise QueryError(
-            "the query function runs an action (count, collect, first) on what is not a declared source, so no refresh "
+            "query function: it runs an action (count, collect, first) on what is not a declared source, so no refresh "
             "would see it change. Declare it as a source and join with an aggregate of it."
         )
 
@@ -103,7 +104,7 @@ def refuse_read(spark: SparkSession, leaf: J, view: str) -> str:
     """Return the error for an undeclared read, with its fix; view: the one that it is read through, if any."""
     what, instead = describe_read(spark, leaf)
     through = f" (read through the view {view})" if view else ""
-    return f"{what}{through} is not a declared source. {instead[0].upper()}{instead[1:]}."
+    return f"it reads {what}{through}, which is not a declared source. {instead[0].upper()}{instead[1:]}."
 
 
 def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:

@@ -32,7 +32,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     Raises StateError if the target exists already, or the original has no finished epoch.
     """
     if target.folder.exists():
-        raise StateError(f"view {target.view} exists already, in {target.folder}. Choose another name, or drop it.")
+        raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = LastAnswer(store).entry
         make_private(target.folder.parent)
@@ -40,7 +40,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:
             raise StateError(
-                f"the journal of view {store.view} does not record its tables' versions. Rebuild it first."
+                f"view {store.view}: its journal does not record the versions of its tables. Rebuild it first."
             )
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce(folder)

@@ -103,9 +103,7 @@ def metrics_of(store: Store) -> Metrics | None:
         return None
     folder = local_path(METRICS_VARIABLE, configured, SetupError)
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise SetupError(
-            f"{METRICS_VARIABLE} names {folder}, which is not a writable folder. Create it, or name another."
-        )
+        raise SetupError(f"{METRICS_VARIABLE}: {folder} is not a writable folder. Create it, or name another.")
     return Metrics(folder, store)
 
 

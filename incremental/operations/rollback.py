@@ -53,13 +53,13 @@ class Rollback:
         """
         view = self._store.view
         if not 1 <= buckets <= MOST_BUCKETS:
-            raise UsageError(f"view {view} cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
+            raise UsageError(f"view {view}: it cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
         with self._lock("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
-                raise StateError(f"view {view} has no finished epoch. Refresh it first.")
+                raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
             if last.intent.buckets == buckets:
-                raise UsageError(f"view {view} is stored in {buckets} buckets already. Choose another number.")
+                raise UsageError(f"view {view}: it is stored in {buckets} buckets already. Choose another number.")
             work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
         return report
 
@@ -102,7 +102,7 @@ class Rollback:
         entries, view = self._store.journal.entries(), self._store.view
         finished = [entry for entry in entries if entry.complete and entry.after]
         if not finished:
-            raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
+            raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
         wanted = finished[-1].intent.generation if generation is None else generation
         known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
         there = "; ".join(
@@ -111,11 +111,11 @@ class Rollback:
         )
         if epoch not in known:
             raise StateError(
-                f"view {view} has no finished epoch {epoch} of generation {wanted}. Choose one that it has ({there})."
+                f"view {view}: no finished epoch {epoch} of generation {wanted}. Choose one that it has ({there})."
             )
         if known[epoch] is entries[-1]:
             instead = f"Choose an earlier one ({there}), or refresh" if len(finished) > 1 else "It has no earlier one"
-            raise StateError(f"view {view} is at {describe_epoch(known[epoch])} already. {instead}.")
+            raise StateError(f"view {view}: it is at {describe_epoch(known[epoch])} already. {instead}.")
         return known[epoch]
 
     def _check_files(self, entry: Entry) -> None:
@@ -127,7 +127,7 @@ class Rollback:
             table = self._store.table(generation, name)
             if gone or version is None or table.version() is None or not table.is_readable(version):
                 raise StateError(
-                    f"the files of {describe_epoch(entry)} of view {self._store.view} were removed (vacuum, or its "
+                    f"view {self._store.view}: the files of {describe_epoch(entry)} were removed (vacuum, or its "
                     "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
                 )
 

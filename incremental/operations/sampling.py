@@ -50,7 +50,7 @@ def sample_of(schema: T.StructType, keys: Sequence[str], share: object, epoch: i
     if share == 1:
         return None
     if not isinstance(share, int | float) or not 1 / PARTS <= share <= 1:
-        raise UsageError(f"invalid share {share!r}. Give a number of more than 0, up to 1.")
+        raise UsageError(f"sample: invalid share {share!r}. Give a number of more than 0, up to 1.")
     exact = [field.name for field in schema if is_exact(field.dataType)]
     columns = tuple(name for name in keys if name in exact) or tuple(exact)
     if not columns:

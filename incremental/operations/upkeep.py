@@ -185,13 +185,13 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     if not 0 <= hours < math.inf:
-        raise UsageError(f"view {view} cannot retain {hours:g} hours. Give 0 or more.")
+        raise UsageError(f"view {view}: it cannot retain {hours:g} hours. Give 0 or more.")
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
         last = store.journal.last()
         if last is None:
-            raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
+            raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
         if not last.complete:
-            raise StateError(f"epoch {last.intent.epoch} of view {view} was interrupted. Refresh it first.")
+            raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. Refresh it first.")
         strategy = mode_policy.of(last.intent.mode)
         if found := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
             raise found.refuse("Rebuild the view, or restore what changed")

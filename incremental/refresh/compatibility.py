@@ -18,12 +18,13 @@ REBUILD = "rebuild"
 class Redefinition:
     """The changes since a state was built, in one sentence and line by line."""
 
+    view: str
     what: str
     lines: tuple[str, ...]
 
     def refuse(self, instead: str) -> ChangedQueryError:
         """Return the error that refuses the change; instead: the fix."""
-        return ChangedQueryError("\n  ".join([f"{self.what}. {instead}.", *self.lines]))
+        return ChangedQueryError("\n  ".join([f"view {self.view}: {self.what}. {instead}.", *self.lines]))
 
 
 def find_redefinition(
@@ -32,8 +33,8 @@ def find_redefinition(
     """Return the changes since an epoch, None if there are none; strategy: compare its tables too, if given."""
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
-        what = f"the query of view {view}, or a column it reads, changed since its state was built"
-        return Redefinition(what, current.since(journal.recipe(built)))
+        what = "the query, or a column that it reads, changed since the state was built"
+        return Redefinition(view, what, current.since(journal.recipe(built)))
     if strategy is None:
         return None
     kept, now = set(entry.after or entry.intent.tables), set(strategy.tables)
@@ -41,7 +42,8 @@ def find_redefinition(
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     return Redefinition(
-        f"view {view} has other tables than before ({then}): its policy, publication or declared keys changed, "
+        view,
+        f"other tables than before ({then}), as its policy, publication or declared keys changed, "
         "or an earlier release kept a state for each of several equal group-bys",
         (),
     )
@@ -84,7 +86,7 @@ def check_tables(store: Store, last: Entry) -> None:
         table = store.table(last.intent.generation, name)
         latest = table.version()
         if latest is None:
-            raise StateError(f"the table {table.path} of view {store.view} is gone. Rebuild the view.")
+            raise StateError(f"view {store.view}: its table {table.path} is gone. Rebuild the view.")
         commits = None if version is None or latest <= version else table.commits(version, latest)
         changes = [not each.compacts and bool(each.added or each.removed) for each in commits or ()]
         if any(changes):

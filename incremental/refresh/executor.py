@@ -92,7 +92,7 @@ class Executor:
             journal.remove(intent)
             return unaffected_report(last, intent.sources, cost)
         if not epoch.has_reached(plan.strategy.tables[-1]):
-            raise StateError(f"the view {intent.view} did not reach epoch {intent.epoch}. Rebuild the view.")
+            raise StateError(f"view {intent.view}: it did not reach epoch {intent.epoch}. Rebuild the view.")
         choice = plan.choice if intent.part is None else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
         report = with_reason(report, reason(self.store, self.mode_policy, intent))

@@ -141,7 +141,7 @@ class Planner:
         tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         if any(is_marked(table, intent, name) for name, table in tables.items()):
             raise StateError(
-                f"the tables of view {intent.view} are ahead of its journal, which lacks epoch {intent.epoch}. "
+                f"view {intent.view}: its tables are ahead of its journal, which lacks epoch {intent.epoch}. "
                 "Rebuild the view."
             )
 
@@ -154,6 +154,6 @@ class Planner:
             changed = file_difference(self.inputs.tables[name], pin.before, pin.after)
             if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
                 raise SourceError(
-                    f"source {name} is declared invariant but changed between its versions {pin.before} and "
+                    f"source {name}: declared invariant, but changed between its versions {pin.before} and "
                     f"{pin.after}. Rebuild the view {intent.view} to take the change in, or restore the source."
                 )

@@ -33,7 +33,7 @@ def cache_folder(*parts: str, private: bool = False) -> Path:
         folder.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"The cache folder {folder} cannot be created ({error.strerror}). Set DELTAFOLD_CACHE to a writable folder."
+            f"cache folder {folder}: it cannot be created ({error.strerror}). Set DELTAFOLD_CACHE to a writable folder."
         ) from error
     return folder
 

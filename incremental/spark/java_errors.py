@@ -110,12 +110,12 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
         if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(
-                f"a data file of {owner} is gone (VACUUM removed it, or somebody deleted it). "
+                f"{owner}: a data file is gone (VACUUM removed it, or somebody deleted it). "
                 "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error
         if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # Deltafold's message, or Spark's under ANSI
             raise SourceError(
-                "a sum of decimals grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
+                "sum of decimals: it grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
         reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"

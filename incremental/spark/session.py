@@ -131,7 +131,7 @@ def with_delta_lake(spark: SparkSession) -> SparkSession:
         )
     except catalyst.JavaError as error:
         raise SetupError(
-            f"This Spark {spark.version} lacks Delta Lake: its jars are not on the class path. Start it with "
+            f"Spark {spark.version}: it lacks Delta Lake: its jars are not on the class path. Start it with "
             f"--packages {delta_coordinate()}, or with the jars of your platform."
         ) from error
     return spark
@@ -160,7 +160,8 @@ def _launch(settings: dict[str, str]) -> SparkSession:
             gateway = cast(Any, java_gateway).launch_gateway(public, {"stdout": log, "stderr": log})
         except PySparkRuntimeError as error:
             raise SetupError(
-                f"Spark's Java ({java.origin}) ended at its start. See {log_file()} for the cause, then start again."
+                f"Java ({java.origin}): it ended while Spark was starting. "
+                f"See {log_file()} for the cause, then start again."
             ) from error
         SparkContext(conf=whole, gateway=gateway)  # secrets are not on the command line, which every user can list
     return SparkSession.builder.getOrCreate()

@@ -103,8 +103,8 @@ class AnswerPointer:
                 sql_view.write(shown, names, comment, properties, replaces)
         except CatalogError as error:
             raise CatalogError(
-                f"view {address.view} is refreshed to epoch {address.epoch}, but the SQL view {name} could not be "
-                f"updated: {error}, then refresh again."
+                f"view {address.view}: it is refreshed to epoch {address.epoch}, but the SQL view {name} could not be "
+                f"updated. {error}, then refresh again."
             ) from error
         self._sql_query = shown
 
@@ -117,17 +117,21 @@ class AnswerPointer:
 
     def _read_query(self, name: str) -> str | None:
         """Return the query of our SQL view, None if there is none yet; raises CatalogError if the name is taken."""
-        refused = f"view {self._store.view} cannot be published as {name}"
+        refused = f"it cannot be published as {name}"
         try:
             if (found := self._sql_view(name).entry()) is None:
                 self._sql_view(name).check_database()
         except CatalogError as error:
-            raise CatalogError(f"{refused}: {error}, then refresh again. Nothing was written.") from error
+            raise CatalogError(
+                f"view {self._store.view}: {refused}. {error}, then refresh again. Nothing was written."
+            ) from error
         if found is None or found.properties.get(OWNER) == self._owner:
             return None if found is None else found.text
         kind = "view" if found.is_view else "table"
         whose = found.comment if OWNER in found.properties else f"a {kind} that Deltafold did not create"
-        raise CatalogError(f"{refused}: the name is taken ({whose}). Choose another name, or drop {name}.")
+        raise CatalogError(
+            f"view {self._store.view}: {refused}, as the name is taken ({whose}). Choose another name, or drop {name}."
+        )
 
     def _sql_view(self, name: str) -> SqlView:
         return SqlView(self._store.spark, name)
@@ -147,8 +151,8 @@ def find_address(folder: Path, view: str, publish_as: str | None = None) -> Addr
     """Return the address of a view's answer and the time since when it is current; raises StateError before epoch 1."""
     if (address := current_address(folder, view, publish_as)) is None:
         if Journal(folder / "journal").last_complete() is None:
-            raise StateError(f"view {view} has no finished epoch yet. Refresh it first.")
-        raise StateError(f"the journal of view {view} has lost the columns of the answer. Refresh it to restore them.")
+            raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
+        raise StateError(f"view {view}: its journal has lost the columns of the answer. Refresh it to restore them.")
     known = PointerFile(folder).read()
     return replace(address, since=known.since) if known is not None and known.path == address.path else address
 

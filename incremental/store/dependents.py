@@ -67,14 +67,14 @@ class Readers:
     def check_no_branch(self, view: str) -> None:
         """Raise StateError if the view has branches, whose files would be removed."""
         if branches := self.branches():
-            raise StateError(f"view {view} has branches, which read its files. Drop {', '.join(branches)} first.")
+            raise StateError(f"view {view}: its branches read its files. Drop {', '.join(branches)} first.")
 
     def _read(self, path: Path) -> Reader:
         try:
             return Reader(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
             raise StateError(
-                f"{path}, which records a reader of the view, is damaged. Remove it and refresh."
+                f"{path}: the record of a reader of the view is damaged. Remove it and refresh."
             ) from error
 
 

@@ -186,7 +186,7 @@ class Journal:
             records += [(Pin, pin) for pin in given.get("sources", {}).values()]
             if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in records):
                 raise StateError(
-                    f"{path} was written by a newer Deltafold than this one. Use that one, or a later one."
+                    f"{path}: it was written by a newer Deltafold than this one. Use that one, or a later one."
                 )
             pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
             part = given.pop("part", None)
@@ -197,7 +197,7 @@ class Journal:
             return Entry(intent, report, content.get("after"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(
-                f"the journal file {path} is damaged ({error}). Remove it and rebuild the view."
+                f"{path}: this file of the journal is damaged ({error}). Remove it and rebuild the view."
             ) from error
 
 

@@ -55,7 +55,7 @@ class LastAnswer:
         if following is None and self._find_epoch() != (entry, None):
             return self.read_consistently()  # an epoch began or ended meanwhile, and the version may belong to it
         if version is None:
-            raise StateError(f"the table {table.path} of view {self.store.view} is gone. Rebuild the view.")
+            raise StateError(f"view {self.store.view}: its table {table.path} is gone. Rebuild the view.")
         return entry, table.at(version)
 
     def _find_epoch(self) -> tuple[Entry, Entry | None]:
@@ -66,7 +66,7 @@ class LastAnswer:
             if entry.complete:
                 following = [e for e in entries[number + 1 :] if e.intent.generation == entry.intent.generation]
                 return entry, following[0] if following else None
-        raise StateError(f"view {self.store.view} has no finished epoch yet. Refresh it first.")
+        raise StateError(f"view {self.store.view}: no finished epoch yet. Refresh it first.")
 
     def _table_of(self, entry: Entry) -> Table:
         return self.store.table(entry.intent.generation, answer_table(self.store.view, entry))
@@ -76,7 +76,7 @@ def answer_table(view: str, entry: Entry) -> str:
     """Return the name of the table with the answer after an epoch: the view's own, else the last state."""
     names = entry.after or entry.intent.tables
     if not names:
-        raise StateError(f"the journal of view {view} does not record its tables. Rebuild the view.")
+        raise StateError(f"view {view}: its journal does not record its tables. Rebuild the view.")
     return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
 
 

@@ -66,7 +66,7 @@ def switch_on() -> None:
     form, _, path = wanted.partition(":")
     if form != FORM:
         raise SetupError(
-            f"invalid {LOG_VARIABLE} {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file."
+            f"{LOG_VARIABLE}: invalid value {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file."
         )
     try:
         file = local_path(f"the file of {LOG_VARIABLE}", path, SetupError) if path else None

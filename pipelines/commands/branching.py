@@ -30,10 +30,10 @@ def branch_pipeline(pipeline: catalogue.Pipeline, new: str, spark: SparkSession)
     Raises DeclarationError for a name that is taken or invalid, StateError if there is no finished epoch.
     """
     if not PIPELINE_NAME.match(new):
-        raise parsing.DeclarationError(f"invalid pipeline name `{new}`. {NAME_RULE}.")
+        raise parsing.DeclarationError(f"pipeline `{new}`: invalid name. {NAME_RULE}.")
     home = pipeline.folder.with_name(new)
     if home.exists():
-        raise parsing.DeclarationError(f"{home} exists already. Choose another name for the branch, or remove it.")
+        raise parsing.DeclarationError(f"{home}: it exists already. Choose another name for the branch, or remove it.")
     _, view = catalogue.open(pipeline, spark)
     scratch = home.with_name(f".{new}.branch")
     shutil.rmtree(scratch, ignore_errors=True)

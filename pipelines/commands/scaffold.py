@@ -60,10 +60,10 @@ def make(name: str, folder: Path, mrql: bool = False) -> Path:
     mrql: the query is a program of MRQL, else SQL. Existing files are not changed: a name that is taken is refused.
     """
     if not PIPELINE_NAME.match(name):
-        raise DeclarationError(f"invalid pipeline name `{name}`. {NAME_RULE}.")
+        raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
     home = folder / name
     if home.exists() or (folder / f"{name}.py").exists():
-        raise DeclarationError(f"{home} exists already. Choose another name.")
+        raise DeclarationError(f"{home}: it exists already. Choose another name.")
     query = {"query.mrql": _PROGRAM} if mrql else {"query.sql": _QUERY}
     files = {"pipeline.yaml": _DECLARATION, **query, "data/shops/shops.csv": _SHOPS}
     files |= {f"data/sales/day={day}/sales.csv": rows for day, rows in _SALES.items()}
@@ -73,5 +73,5 @@ def make(name: str, folder: Path, mrql: bool = False) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise DeclarationError(f"{home} cannot be created ({error.strerror}). Choose another folder.") from error
+        raise DeclarationError(f"{home}: it cannot be created ({error.strerror}). Choose another folder.") from error
     return home

@@ -211,10 +211,11 @@ def address_of(text: str, remote: bool) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-        raise DeclarationError(f"{text!r} is not an address. Write HOST:PORT, such as 127.0.0.1:9999.")
+        raise DeclarationError(f"address {text!r}: not an address. Write HOST:PORT, such as 127.0.0.1:9999.")
     if not remote and not is_loopback_host(host):
         raise DeclarationError(
-            f"other machines reach {host}, and whoever connects can write. Listen on 127.0.0.1, or add --remote."
+            f"host {host}: other machines reach it, and whoever connects can write. "
+            "Listen on 127.0.0.1, or add --remote."
         )
     return host, int(port)
 
@@ -224,7 +225,7 @@ def is_loopback_host(host: str) -> bool:
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except OSError as error:
-        raise DeclarationError(f"unknown host {host}: {error.strerror}. Correct the address.") from error
+        raise DeclarationError(f"host {host}: unknown ({error.strerror}). Correct the address.") from error
     return all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
 
 
@@ -235,8 +236,8 @@ def storing(folder: Path) -> Generator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{folder} takes no lines ({error.strerror}). Free space or correct its rights, and listen again: what was "
-            "acknowledged is stored."
+            f"{folder}: no line can be stored ({error.strerror}). Free space or correct its rights, and listen again: "
+            "what was acknowledged is stored."
         ) from error
 
 
@@ -256,7 +257,9 @@ def serve(address: str, folder: Path, remote: bool, ready: Callable[[str], None]
     try:
         asyncio.run(run())
     except OSError as error:
-        raise DeclarationError(f"cannot listen on {address} ({error.strerror}). Choose another address.") from error
+        raise DeclarationError(
+            f"address {address}: it cannot be listened on ({error.strerror}). Choose another address."
+        ) from error
     finally:
         with storing(folder):
             spool.close()

@@ -70,7 +70,7 @@ class Spool:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._lock)
-            raise BusyError(f"{folder} is written by another listener. Choose another folder.") from error
+            raise BusyError(f"{folder}: another listener writes to it. Choose another folder.") from error
         self.recover()
 
     def append(self, lines: bytes, minute: str) -> None:

@@ -69,10 +69,10 @@ def test_keys_that_do_not_match_the_sources() -> None:
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ({"primary_key": "k"}, "Write ('k',) instead of 'k'"),
-        ({"primary_key": ("k", "k")}, "names a column twice"),
+        ({"primary_key": "k"}, "'k' is not a tuple of column names. Write ('k',)"),
+        ({"primary_key": ("k", "k")}, "a column is named twice (k, k)"),
         ({"invariant": True, "append_only": True}, "both invariant and append_only"),
-        ({"foreign_keys": (ForeignKey(("k",), "o"),) * 2}, "declares a foreign key twice"),
+        ({"foreign_keys": (ForeignKey(("k",), "o"),) * 2}, "a foreign key is declared twice. Remove one"),
     ],
 )
 def test_declarations_that_contradict_themselves(arguments: dict[str, Any], fault: str) -> None:
@@ -81,7 +81,7 @@ def test_declarations_that_contradict_themselves(arguments: dict[str, Any], faul
         with pytest.raises(SourceError) as refusal:
             make()
         assert fault in str(refusal.value)
-    with pytest.raises(SourceError, match="names no column"):
+    with pytest.raises(SourceError, match="foreign key to o: no column is named"):
         ForeignKey((), "o")
 
 

@@ -17,10 +17,10 @@ OPTIONS = {"name": "v", "policy": "auto", "publish": "auto", "on_change": "refus
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("name", "a-b", "invalid view name"),
-        ("policy", "lazy", "unknown policy 'lazy'"),
+        ("name", "a-b", "view 'a-b': invalid name. Use letters"),
+        ("policy", "lazy", "view v: unknown policy 'lazy'"),
         ("publish", "x", "unknown publication 'x'"),
-        ("on_change", "ask", "on_change cannot be 'ask'"),
+        ("on_change", "ask", "unknown on_change 'ask'. Use refuse or rebuild"),
     ],
 )
 def test_options_of_a_view(option: str, value: str, said: str) -> None:

@@ -15,7 +15,7 @@ from incremental.algebra.tuning import Tuning
 )
 def test_what_is_refused(name: str, value: Any) -> None:
     """Protects from a division by zero in the middle of a refresh."""
-    with pytest.raises(ValueError, match=rf"Tuning\.{name} cannot be .* or more\."):
+    with pytest.raises(ValueError, match=rf"Tuning: {name} cannot be .* or more\."):
         Tuning(**{name: value})
 
 

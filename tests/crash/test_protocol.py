@@ -206,7 +206,7 @@ def test_a_first_epoch_is_not_resumed_in_other_tables(world: CrashSandbox, monke
     with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
         failing.setattr(program_run.Run, "_view", lambda run: 1 / 0)
         warehouse.view("v", GROUPED, publish="table").refresh()
-    with pytest.raises(ChangedQueryError, match="has other tables than before"):
+    with pytest.raises(ChangedQueryError, match="view v: other tables than before"):
         warehouse.view("v", GROUPED).refresh()
     assert warehouse.view("v", GROUPED, on_change="rebuild").refresh().generation == 2
     assert warehouse.view("v", GROUPED).verify().ok

@@ -77,7 +77,7 @@ def test_a_name_that_leads_elsewhere(delta: DeltaSandbox, database: str) -> None
     assert checked(renamed.view("v", QUERY)).verdict == "applied"
     sql(f"create table {database}.t (k int, v int) using delta")
     with pytest.raises(
-        SourceError, match=rf"source t at spark_catalog\.{database}\.t was replaced .* its name now refers"
+        SourceError, match=rf"source t: spark_catalog\.{database}\.t was replaced .* its name now refers"
     ):
         view.refresh()
     view.rebuild()
@@ -123,17 +123,17 @@ def test_what_is_no_delta_table_is_refused(delta: DeltaSandbox, database: str) -
     sql(f"create table {database}.d (k int, v int) using delta")
     sql(f"create view {database}.v as select * from {database}.d")
     known = {
-        "p": r"is not a Delta table \(its format is parquet\). Declare one",
-        "v": "is a view of the catalog, which has",
+        "p": r"not a Delta table \(its format is parquet\). Declare one",
+        "v": "it is a view of the catalog, which has",
     }
     shown = Warehouse(delta.spark, delta.folder / "published")
     shown.source("d", Delta(table=f"{database}.d"))
     shown.view("best", "select k from d", publish_as=f"{database}.best").refresh()
-    known["best"] = "shows the answer of the view best. Declare the view itself as the source"
+    known["best"] = "it shows the answer of the view best. Declare the view itself as the source"
     for name, message in known.items():
         warehouse = Warehouse(delta.spark, delta.folder / name)
         warehouse.source("s", Delta(table=f"{database}.{name}"))
-        with pytest.raises(SourceError, match=rf"spark_catalog\.{database}\.{name} {message}"):
+        with pytest.raises(SourceError, match=rf"spark_catalog\.{database}\.{name}: {message}"):
             warehouse.view("v", "select k from s").refresh()
     given: list[Any] = [Delta(f"{database}.d"), f"{database}.d"]
     for wrong in given:
@@ -146,5 +146,7 @@ def test_what_is_no_delta_table_is_refused(delta: DeltaSandbox, database: str) -
     sql(f"create table {database}.later (k int, v int) using delta")
     with pytest.raises(SourceError, match=rf"source later has no data: .* Write Delta\(table='{database}\.later'\)"):
         delta.view("select k from later").refresh()
-    with pytest.raises(SourceError, match=r"source x is a int. Write Delta\(path\), Delta\(table=name\)"):
+    with pytest.raises(
+        SourceError, match=r"source x: int is not a declaration. Write Delta\(path\), Delta\(table=name\)"
+    ):
         delta.warehouse.source("x", cast(Any, 5))

@@ -152,7 +152,7 @@ def test_typed_partitions(
 def test_a_folder_without_partitions(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from file names taken for wildcards, and from files that are gone but whose rows stay."""
     drop = Drop(spark, tmp_path, by=None)
-    with pytest.raises(SourceError, match=r"has no files yet in .*drop. Put some there"):
+    with pytest.raises(SourceError, match=r"source \w+: no files yet in .*drop. Put some there"):
         drop.warehouse.land("orders")
     drop.put("", 1, file="a[1].csv")
     drop.put("", 2, file="a1.csv")
@@ -198,7 +198,7 @@ def test_what_the_manifest_does_not_say_is_landed_anew(drop: Drop) -> None:
     assert drop.rows() == Counter()
     third = Warehouse(drop.spark, drop.root)
     third.source("orders", Files(str(drop.folder), "csv", "id bigint, s string, day string", "day"))
-    with pytest.raises(SourceError, match="declared with another schema than its landed table"):
+    with pytest.raises(SourceError, match="another schema is declared than its landed table has"):
         third.land("orders")
 
 

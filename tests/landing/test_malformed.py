@@ -142,7 +142,7 @@ def test_a_value_and_a_row_have_a_limit(spark: SparkSession, tmp_path: Path, mal
     [
         ("id int, day", "invalid schema"),
         ("id int, day banana", 'invalid schema .*: Unsupported data type "BANANA"'),
-        ("", "is declared without columns"),
+        ("", "declared without columns"),
         ("id int", "its partition column day is not a plain column"),
         ("id int, day array<int>", "its partition column day is not a plain column"),
     ],

@@ -170,7 +170,7 @@ def test_a_replay_lands_what_fits_now(spark: SparkSession, tmp_path: Path) -> No
     unrepaired = drop.warehouse.replay("orders")
     assert (unrepaired.landed, unrepaired.quarantined) == (("1",), {"1": 2})
     drop.schema = "id int, v bigint"
-    with pytest.raises(SourceError, match=r"another schema than its landed table has .* Replay it"):
+    with pytest.raises(SourceError, match=r"another schema is declared than its landed table has .* Replay it"):
         drop.warehouse.land("orders")
     replayed = drop.warehouse.replay("orders")
     assert (replayed.landed, replayed.quarantined) == (("1", "2"), {"1": 1})

@@ -30,7 +30,7 @@ def test_a_command_is_refused_and_not_run(delta: DeltaSandbox) -> None:
     ):
         with pytest.raises(QueryError, match="not a query"):
             delta.view(command).explain()
-    with pytest.raises(QueryError, match="EXECUTE IMMEDIATE runs another text"):
+    with pytest.raises(QueryError, match="EXECUTE IMMEDIATE: it runs another text"):
         delta.view(f"execute immediate 'delete from {table}'").explain()
     assert [tuple(row) for row in delta.spark.table(table).orderBy("k").collect()] == [(1, "a"), (2, "b")]
     assert not Path(new).exists()

@@ -149,9 +149,9 @@ def test_limits(spark: SparkSession) -> None:
 
     assert fixpoint(start, counting, limit=5).count() == 5
     for key in (None, "k"):
-        with pytest.raises(NotConvergedError, match="round 1, and its limit is 0"):
+        with pytest.raises(NotConvergedError, match=r"round 1 .* limit is 0"):
             fixpoint(start.select(F.lit(1).alias("k"), "n"), lambda found: found, key=key, limit=0)
-    with pytest.raises(NotConvergedError, match="round 5, and its limit is 4"):
+    with pytest.raises(NotConvergedError, match=r"round 5 .* limit is 4"):
         fixpoint(start, counting, limit=4)
     grown = frame(spark, [(1, 1.0)], "k int, x double")
     with pytest.raises(NotConvergedError, match="did not converge in 3 steps"):
@@ -171,10 +171,10 @@ def test_limits(spark: SparkSession) -> None:
         (lambda f: iterate(f, lambda x: x, residual=0.1, key="k", norm="l2"), "unknown norm"),  # type: ignore
         (lambda f: iterate(f, lambda x: x.select("k"), times=1), "types int, and the start has"),
         (lambda f: iterate(f, lambda x: 1, times=1), "returned int"),  # type: ignore
-        (lambda f: iterate(f, lambda x: x.union(x), residual=0.1, key="k"), "several rows with one key"),
+        (lambda f: iterate(f, lambda x: x.union(x), residual=0.1, key="k"), "several rows have one key"),
         (lambda f: iterate(f.select("k"), lambda x: x, residual=0.1, key="k"), "there is none"),
         (lambda f: fixpoint(f, lambda x: x, key="z"), "not a column of the start"),
-        (lambda f: fixpoint(f, lambda x: x, key="k", keep="any"), "keep of fixpoint"),  # type: ignore
+        (lambda f: fixpoint(f, lambda x: x, key="k", keep="any"), "keep is 'any'"),  # type: ignore
         (lambda f: fixpoint(f, lambda x: x, keep="least"), "Pass a key"),
         (lambda f: fixpoint((f, f), lambda x, y: (x,)), "no tuple of 2"),
         (lambda f: fixpoint((f, f), lambda x, y: (x, y.select("x", "k"))), "part 2 of the step"),

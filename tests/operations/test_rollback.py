@@ -54,7 +54,7 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
     for value in (3, 4):
         sandbox.sql(f"insert into {{t}} values (1, {value})")
         view.refresh()
-    with pytest.raises(StateError, match=r"has no finished epoch 9 of generation 1. .*\(generation 1 has 1, 2, 3\)"):
+    with pytest.raises(StateError, match=r"no finished epoch 9 of generation 1. .*\(generation 1 has 1, 2, 3\)"):
         view.rollback(9)
     with pytest.raises(StateError, match=r"is at epoch 3 of generation 1 already. .* \(generation 1 has 1, 2, 3\)"):
         view.rollback(3)
@@ -127,7 +127,7 @@ def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.M
     changed = sandbox.view("select count(*) n from t", "dev")
     changed.rebuild()
     confirm(changed)
-    with pytest.raises(StateError, match=r"view original has branches, which read its files. Drop dev first"):
+    with pytest.raises(StateError, match=r"view original: .* branches .* Drop dev first"):
         view.drop()
     changed.drop()
     checked(view)

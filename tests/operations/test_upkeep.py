@@ -166,7 +166,7 @@ def test_a_landed_source_keeps_what_its_views_stand_at(delta: DeltaSandbox) -> N
 def test_upkeep_waits_for_an_interrupted_epoch(delta: DeltaSandbox) -> None:
     delta.source("t", "k int, v int", [(1, 1)])
     view = delta.view(QUERY)
-    with pytest.raises(StateError, match=r"view v has no finished epoch yet. Refresh it first"):
+    with pytest.raises(StateError, match=r"view v: no finished epoch yet. Refresh it first"):
         view.maintain()
     view.refresh()
     delta.sql("insert into {t} values (1, 2)")

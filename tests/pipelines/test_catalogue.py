@@ -90,7 +90,7 @@ def test_hostile_names_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_an_unknown_pipeline_is_answered_with_the_nearest(tmp_path: Path) -> None:
     write(tmp_path, "shop")
-    with pytest.raises(DeclarationError, match=r"There is no pipeline `shp` in .*: did you mean `shop`\?"):
+    with pytest.raises(DeclarationError, match=r"pipeline `shp`: not found in .*: did you mean `shop`\?"):
         catalogue.load("shp", tmp_path)
 
 

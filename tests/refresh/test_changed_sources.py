@@ -70,5 +70,5 @@ def test_an_invariant_source_gets_a_column(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (1, 10)")
     checked(view)
     sandbox.sql("update {d} set name = 'uno'")
-    with pytest.raises(SourceError, match="source d is declared invariant but changed"):
+    with pytest.raises(SourceError, match="source d: declared invariant, but changed"):
         view.refresh()

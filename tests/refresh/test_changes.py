@@ -68,8 +68,8 @@ def test_the_difference_is_said(sandbox: MemorySandbox) -> None:
     checked(sandbox.view(QUERY))
     changed = sandbox.view(QUERY.replace("v < 100", "v < 200").replace("sum(x) s", "max(x) s"))
     assert refusal(changed).splitlines() == [
-        "the query of view v, or a column it reads, changed since its state was built. Rebuild the view, or restore "
-        "what changed.",
+        "view v: the query, or a column that it reads, changed since the state was built. Rebuild the view, or "
+        "restore what changed.",
         "  answer column: - s bigint",
         "  answer column: + s int",
         "  - group by k: sum(x)",
@@ -188,13 +188,13 @@ def test_rebuilt_by_policy(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPat
     assert rows(new) == before == rows(old)
     report = checked(new)
     assert (report.verdict, report.generation, report.epoch) == ("resumed", 2, 1)
-    assert "changed since its state was built" in report.sentence
+    assert "changed since the state was built" in report.sentence
     assert "answer column: + v int" in report.because
     sandbox.sql("delete from {t} where k = 1")
     assert (checked(new).verdict, new.history()[-1].because) == ("applied", ())
     report = checked(sandbox.view(nested, on_change="rebuild"))
     assert (report.verdict, report.generation, report.because[0]) == ("rebuilt", 3, "answer column: - v int")
-    with pytest.raises(UsageError, match=r"on_change cannot be 'shout'. Use refuse or rebuild"):
+    with pytest.raises(UsageError, match=r"view v: unknown on_change 'shout'. Use refuse or rebuild"):
         sandbox.view(nested, on_change="shout")
 
 

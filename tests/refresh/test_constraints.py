@@ -118,8 +118,8 @@ def test_violations_name_rows_and_write_nothing(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {lines} values (4, 1, 1), (77, 1, 1), (null, 9, 9)")
     broken(
         view,
-        "source orders breaks its primary key (ok) at version 3: duplicate or NULL keys (ok = 3). Correct",
-        "source lines breaks its foreign key (lk) to orders at version 1: orders (ok) at version 3 has no rows for "
+        "source orders: its primary key (ok) is broken at version 3: duplicate or NULL keys (ok = 3). Correct",
+        "source lines: its foreign key (lk) to orders is broken at version 1: orders (ok) at version 3 has no rows for "
         "(lk = 77). Correct the data and refresh again",
     )
     sandbox.sql("delete from {orders} where status = 'twice'")
@@ -144,7 +144,7 @@ def test_append_only_sources(sandbox: MemorySandbox) -> None:
     sandbox.sql("delete from {lines} where number = 3")
     broken(
         view,
-        "source lines is declared append-only, but between its versions 2 and 3 rows were removed or updated: "
+        "source lines: declared append-only, but between its versions 2 and 3 rows were removed or updated: "
         "(lk = 1, number = 3, price = 50). Restore them and refresh again, or remove the declaration",
     )
     sandbox.sql("insert into {lines} values (1, 3, 50), (1, 4, 60)")

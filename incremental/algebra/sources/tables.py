@@ -29,9 +29,9 @@ class Delta:
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.table is None) or (self.path is not None and not str(self.path).strip()):
-            raise SourceError('a Delta source has either a path or a table. Write Delta(path) or Delta(table="db.t").')
+            raise SourceError('Delta: a source has either a path or a table. Write Delta(path) or Delta(table="db.t").')
         if self.table is not None and (fault := table_name_fault(self.table)):
-            raise SourceError(f"{fault}.")
+            raise SourceError(f"Delta: {fault}.")
         check_declaration(self)
 
     @property

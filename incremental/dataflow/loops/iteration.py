@@ -176,7 +176,7 @@ class Iteration:
     def _check_keys(self, found: Any) -> None:
         if int(found["repeated"]) > 1:
             raise QueryError(
-                f"{self.loop.name} found several rows with one key ({', '.join(key.name for key in self.loop.keys)}). "
+                f"{self.loop.name}: several rows have one key ({', '.join(key.name for key in self.loop.keys)}). "
                 "Aggregate by the key in the step of iterate, and give its start one row for each."
             )
 

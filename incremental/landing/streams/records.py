@@ -222,8 +222,10 @@ def malformed_error(name: str, split: Split, count: int, also: str = "") -> Sour
     """Return the error for malformed records, which cites one of them."""
     (first,) = split.malformed().limit(1).collect()
     records = "record does" if count == 1 else "records do"
-    what = f"source {name} was not landed: {count:,} {records} not fit the declared schema{also}"
+    what = f"{count:,} {records} not fit the declared schema{also}"
     fix = "Declare `malformed: quarantine` and land again, or correct the stream or the schema and replay it."
     offset = "" if first["line"] is None else f", offset {first['line']}"
     shown = f"the first one in {first['file']}{offset}: {shorten(first['reason'])}, in {shorten(first['row'])}"
-    return SourceError(f"{what}, {shown}. {fix}", f"{what}. {fix}")
+    return SourceError(
+        f"source {name} was not landed: {what}, {shown}. {fix}", f"source {name} was not landed: {what}. {fix}"
+    )

@@ -75,7 +75,7 @@ class StreamLander:
         read, and for a position that is lost or is that of another stream.
         """
         if partitions is not None:
-            raise SourceError(f"source {self.name} is a stream, which has no partitions. Land all of it.")
+            raise SourceError(f"source {self.name}: a stream has no partitions. Land all of it.")
         return self._land_and_log(replay=False)
 
     def replay(self, allow_loss: bool = False) -> Landing:
@@ -160,7 +160,7 @@ class StreamLander:
         mark = self.table.epoch(self._application) if self.table.version() is not None else 0
         if mark is None:
             raise SourceError(
-                f"source {self.name} is declared as a stream, but its landed table was landed from files. "
+                f"source {self.name}: declared as a stream, but its landed table was landed from files. "
                 "Declare the stream under another name."
             )
         return mark

@@ -161,7 +161,7 @@ def double_columns(rows: DataFrame, keys: Sequence[str]) -> list[str]:
         if isinstance(field.dataType, DoubleType | FloatType) and field.name not in keys
     ]  # fmt: skip
     if not found:
-        raise QueryError("iterate to a tolerance compares columns of type double, and there is none. Cast them.")
+        raise QueryError("iterate: a tolerance compares columns of type double, and there is none. Cast them.")
     return found
 
 
@@ -170,7 +170,7 @@ def check_unique_keys(rows: DataFrame, options: LoopOptions) -> None:
     repeated_keys = rows.groupBy(*map(quoted, options.keys)).count().where("count > 1")
     if not repeated_keys.isEmpty():
         raise QueryError(
-            f"iterate found several rows with one key ({', '.join(options.keys)}). Aggregate by the key in the step."
+            f"iterate: several rows have one key ({', '.join(options.keys)}). Aggregate by the key in the step."
         )
 
 
@@ -178,7 +178,7 @@ def check_rounds(rounds: int, options: LoopOptions) -> None:
     """Refuse a loop that finds rows in more rounds than its limit; raises NotConvergedError."""
     if rounds > options.limit:
         raise NotConvergedError(
-            f"fixpoint still found rows in round {rounds}, and its limit is {options.limit}. "
+            f"fixpoint: round {rounds} still found rows, and the limit is {options.limit}. "
             "Raise the limit, or bound what the step counts up."
         )
 
@@ -190,8 +190,8 @@ def check_contraction(residuals: Sequence[float], options: LoopOptions) -> None:
     if declared is None or contracts(residuals, declared):
         return
     raise NotConvergedError(
-        f"contraction {declared} of iterate: a step left {residuals[-1] / residuals[-2]:.4g} of a difference, which is "
-        "more. Declare a greater contraction, or use residual."
+        f"contraction {declared} of iterate: a step left {residuals[-1] / residuals[-2]:.4g} of a "
+        "difference, which is more. Declare a greater contraction, or use residual."
     )
 
 

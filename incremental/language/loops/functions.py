@@ -59,7 +59,7 @@ def fixpoint(
     """
     keys, kept = _names(key), keep or ("least" if key is not None else None)
     if kept is not None and (kept not in get_args(Keep) or not keys):
-        raise QueryError(f"keep of fixpoint is {kept!r}, with the key {keys}. Pass a key, and keep least or greatest.")
+        raise QueryError(f"fixpoint: keep is {kept!r}, with the key {keys}. Pass a key, and keep least or greatest.")
     most = MOST_LEVELS if limit is None else limit
     return _evaluate(init, step, LoopOptions("fixpoint", "best" if keys else "set", most, keys, kept))
 
@@ -104,20 +104,20 @@ def iterate(
     chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
     if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
         raise QueryError(
-            f"iterate has {', '.join(chosen) or 'nothing that ends it'}"
+            f"iterate: it has {', '.join(chosen) or 'nothing that ends it'}"
             f"{', contraction' if contraction is not None else ''}. "
             "Pass one of times=n, residual=ε, or error=ε with contraction=c."
         )
     if contraction is not None and not 0 <= contraction < 1:
-        raise QueryError(f"the contraction {contraction} of iterate is out of range. Pass a number from 0 to below 1.")
+        raise QueryError(f"iterate: contraction {contraction} is out of range. Pass a number from 0 to below 1.")
     if norm not in get_args(Norm):
-        raise QueryError(f"unknown norm {norm!r} of iterate. Use sum, mean or max.")
+        raise QueryError(f"iterate: unknown norm {norm!r}. Use sum, mean or max.")
     if times is not None:
         if times < 0:
-            raise QueryError(f"iterate cannot take {times} steps. Pass 0 or more.")
+            raise QueryError(f"iterate: it cannot take {times} steps. Pass 0 or more.")
         return _evaluate(start, step, LoopOptions("iterate", "times", times, _names(key)))
     if key is None:
-        raise QueryError("iterate compares rows by their key, and there is none. Pass key=(columns).")
+        raise QueryError("iterate: rows are compared by their key, and there is none. Pass key=(columns).")
     tolerance = Tolerance(norm, residual, error, contraction)
     return _evaluate(start, step, LoopOptions("iterate", "converged", limit, _names(key), None, tolerance))
 
@@ -131,9 +131,9 @@ def nearest(points: DataFrame, centers: DataFrame, on: ColumnNames) -> DataFrame
     columns = _names(on)
     for what, frame in (("points", points), ("centers", centers)):
         if missing := [name for name in columns if name not in frame.columns]:
-            raise QueryError(f"the {what} of nearest have no column {', '.join(missing)}. Name columns that both have.")
+            raise QueryError(f"nearest: the {what} have no column {', '.join(missing)}. Name columns that both have.")
     if CENTER in points.columns:
-        raise QueryError(f"the points of nearest have a column {CENTER}. Rename it: the answer has one of this name.")
+        raise QueryError(f"nearest: the points have a column {CENTER}. Rename it, as the answer has one of this name.")
 
     def distance(center: Column) -> Column:
         return reduce(Column.__add__, (_square(F.col(quoted(name)) - center[name]) for name in columns))
@@ -168,7 +168,7 @@ def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: Loop
     def together(rows: DataFrame) -> DataFrame:
         found = step(*parts.split(rows))
         if not isinstance(found, tuple) or len(cast("tuple[Any, ...]", found)) != len(start):
-            raise QueryError(f"the step of {options.function} returned no tuple of {len(start)} frames. Return one.")
+            raise QueryError(f"{options.function}: the step returned no tuple of {len(start)} frames. Return one.")
         return parts.tag(cast(Frames, found))
 
     keys = (LOOP_PART, *options.keys) if options.keys else ()
@@ -183,11 +183,11 @@ def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions
         found = step(rows)
         if not isinstance(found, DataFrame):
             raise QueryError(
-                f"the step of {options.function} returned {type(found).__name__}, not a DataFrame. Return the rows."
+                f"{options.function}: the step returned {type(found).__name__}, not a DataFrame. Return the rows."
             )
         if (types := [field.dataType.simpleString() for field in found.schema]) != wanted:
             raise QueryError(
-                f"the step of {options.function} returned columns of the types {', '.join(types)}, and the start has "
+                f"{options.function}: the step returned columns of the types {', '.join(types)}, and the start has "
                 f"{', '.join(wanted)}. Cast them."
             )
         return found
@@ -198,11 +198,11 @@ def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions
 def _check_keys(start: DataFrame, options: LoopOptions) -> None:
     if missing := [name for name in options.keys if name not in start.columns]:
         raise QueryError(
-            f"the key {', '.join(missing)} of {options.function} is not a column of the start "
+            f"{options.function}: the key {', '.join(missing)} is not a column of the start "
             f"({', '.join(start.columns)}). Name its columns."
         )
     if options.kind == "best" and len(options.keys) == len(start.columns):
-        raise QueryError("the key of fixpoint has all columns, so nothing is left to compare. Leave the key out.")
+        raise QueryError("fixpoint: the key has all columns, so nothing is left to compare. Leave the key out.")
 
 
 def _names(given: ColumnNames | None) -> tuple[str, ...]:

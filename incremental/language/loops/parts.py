@@ -47,7 +47,7 @@ class Parts:
             places.append(tuple(own))
             if missing := [key for key in loop.keys if (key, key) not in own]:
                 raise QueryError(
-                    f"part {number + 1} of {loop.function} has no column {', '.join(missing)} of the key's type. "
+                    f"{loop.function}: part {number + 1} has no column {', '.join(missing)} of the key's type. "
                     "Every part needs the key."
                 )
         return cls(loop, tuple(columns.items()), tuple(places))
@@ -75,7 +75,7 @@ class Parts:
         if found != wanted:
             what = type(frame).__name__ if found is None else f"columns of the types {', '.join(found)}"
             raise QueryError(
-                f"part {number + 1} of the step of {self.loop.function} is {what}, and the start has "
+                f"{self.loop.function}: part {number + 1} of the step is {what}, and the start has "
                 f"{', '.join(wanted)}. Return these."
             )
         renamed = frame.toDF(*(name for _, name in own))

@@ -116,6 +116,6 @@ def check_complete(spark: SparkSession, normal: Sequence[J], relations: Mapping[
     unseen = {relations[number] for number in numbers if number in relations} - set(source_names(algebra))
     if unseen:
         raise QueryError(
-            f"the query reads {', '.join(sorted(unseen))} in a place that has no incremental rule. "
+            f"query: it reads {', '.join(sorted(unseen))} in a place that has no incremental rule. "
             "Write it as a join, or as a view of its own that is declared as a source."
         )

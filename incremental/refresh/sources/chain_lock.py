@@ -19,7 +19,9 @@ def lock_chain(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitSt
     """
     folder = folder.resolve()
     if folder in inputs.chain:
-        raise QueryError(f"view {inputs.view} reads itself, through {', '.join(inputs.views)}. Give one another name.")
+        raise QueryError(
+            f"view {inputs.view}: it reads itself, through {', '.join(inputs.views)}. Give one another name."
+        )
     folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
     with ExitStack() as own, ExitStack() as below:
         for each in sorted(folders):

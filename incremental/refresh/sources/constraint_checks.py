@@ -94,7 +94,7 @@ class Checks:
             return ()
         names = key_names(fact.columns)
         sentence = (
-            f"source {fact.source} breaks its primary key ({', '.join(fact.columns)}){self._at(fact.source)}: "
+            f"source {fact.source}: its primary key ({', '.join(fact.columns)}) is broken{self._at(fact.source)}: "
             f"duplicate or NULL keys {{rows}}. {DO}"
         )
         added = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
@@ -111,7 +111,7 @@ class Checks:
             return ()
         names = key_names(fact.columns)
         sentence = (
-            f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
+            f"source {fact.source}: its foreign key ({', '.join(fact.columns)}) to {fact.to} is broken"
             f"{self._at(fact.source)}: {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} has no rows for "
             f"{{rows}}. {DO}"
         )
@@ -130,7 +130,7 @@ class Checks:
             return ()
         removed = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*key_names(fact.key))
         sentence = (
-            f"source {fact.source} breaks its foreign key ({', '.join(fact.columns)}) to {fact.to}"
+            f"source {fact.source}: its foreign key ({', '.join(fact.columns)}) to {fact.to} is broken"
             f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) were removed{self._at(fact.to)} that "
             f"are still referenced by {{rows}}. {DO}"
         )
@@ -145,7 +145,7 @@ class Checks:
         columns = tuple(column for column in self._after(fact.source).columns if column in was)
         removed = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
         sentence = (
-            f"source {fact.source} is declared append-only, but between its versions {changed.before} and "
+            f"source {fact.source}: declared append-only, but between its versions {changed.before} and "
             f"{changed.after} rows were removed or updated: {{rows}}. Restore them and refresh again, or remove the "
             "declaration."
         )

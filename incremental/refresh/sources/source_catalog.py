@@ -93,9 +93,7 @@ class Declared:
         """Return what lands a source; raises SourceError for one that is not landed."""
         declaration = self._declaration(name)
         if isinstance(declaration, Delta):
-            raise SourceError(
-                f"source {name} is a Delta table, which needs no landing. Refresh the views that read it."
-            )
+            raise SourceError(f"source {name}: a Delta table needs no landing. Refresh the views that read it.")
         table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
         if isinstance(declaration, Stream):
             return StreamLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)

@@ -104,9 +104,7 @@ class Inputs:
         for name, version in versions.items():
             place = self._place(name)
             if asked.setdefault(place, version) != version:
-                raise SourceError(
-                    f"source {name} is requested at two versions, {asked[place]} and {version}. Give one."
-                )
+                raise SourceError(f"source {name}: requested at two versions, {asked[place]} and {version}. Give one.")
         for source_path, place in places.items():
             last = latest[place]
             if last is None:
@@ -139,7 +137,7 @@ class Inputs:
         table = self._table(name, Pin(None, 0, "", place))
         if version is None:
             raise StateError(
-                f"the journal of view {entry.intent.view} does not record its table's version. Rebuild it."
+                f"view {entry.intent.view}: its journal does not record the version of its table. Rebuild it."
             )
         bases = base_versions(entry.intent.sources)
         pin = Pin(before, version, table.identity(), place, None, bases)
@@ -172,7 +170,7 @@ class Inputs:
                 if there.get(column) != wanted:
                     found = f"{column} as {there[column]}" if column in there else f"no column {column}"
                     raise SourceError(
-                        f"source {name} has {found} at version {version}, where the query of view {self.view} reads "
+                        f"source {name}: {found} at version {version}, where the query of view {self.view} reads "
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
 
@@ -196,7 +194,7 @@ class Inputs:
         )
         asked = ", ".join(f"{source_path} {version}" for source_path, version in wanted.items())
         raise SourceError(
-            f"view {self.view} is at {current} and has no epoch at {asked}, which a view that reads it "
+            f"view {self.view}: it is at {current} and has no epoch at {asked}, which a view that reads it "
             f"requests. Request the versions of one of its epochs, or refresh {self.view} to these versions first."
         )
 
@@ -207,14 +205,14 @@ class Inputs:
             return places[name]
         if name in self.views:
             raise SourceError(
-                f"source {name} of view {self.view} is a view. Give the versions of what it reads "
+                f"view {self.view}: source {name} is a view. Give the versions of what it reads "
                 f"({', '.join(self.views[name].inputs.bases)})."
             )
         found = {source_path: place for source_path, place in places.items() if source_path.endswith(f"/{name}")}
         if not found:
-            raise SourceError(f"view {self.view} reads no source {name!r}. Choose one of: {', '.join(places)}.")
+            raise SourceError(f"view {self.view}: it reads no source {name!r}. Choose one of: {', '.join(places)}.")
         if len(set(found.values())) > 1:
-            raise SourceError(f"view {self.view} reads several sources {name}. Say which, {' or '.join(found)}.")
+            raise SourceError(f"view {self.view}: it reads several sources {name}. Say which, {' or '.join(found)}.")
         return next(iter(found.values()))
 
     def _table(self, name: str, pin: Pin) -> Answer:

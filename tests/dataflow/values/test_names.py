@@ -88,9 +88,9 @@ def test_names_of_views_and_sources(sandbox: MemorySandbox) -> None:
     """They become folders and SQL names."""
     sandbox.source("t", "k int", [(1,)])
     for name in ("a b", "../x", "", "1x"):
-        with pytest.raises(UsageError, match="invalid view name"):
+        with pytest.raises(UsageError, match="invalid name"):
             sandbox.view("select k from t", name)
-        with pytest.raises(SourceError, match="invalid source name"):
+        with pytest.raises(SourceError, match="invalid name"):
             sandbox.source(name or "__x", "k int", [])
     with pytest.raises(SourceError, match="declared twice"):
         sandbox.source("t", "k int", [(1,)])

@@ -128,7 +128,7 @@ def test_the_limit_is_that_of_the_definition(sandbox: MemorySandbox, key: str | 
     sandbox.insert("edges", "a int, b int", [(4, 5)])
     with pytest.raises(NotConvergedError, match="after 4 rounds"):
         view.refresh()
-    with pytest.raises(NotConvergedError, match="its limit is 4"):
+    with pytest.raises(NotConvergedError, match="the limit is 4"):
         query(sandbox.read("select * from {edges}"), sandbox.read("select * from {starts}"))
     sandbox.sql("delete from {edges} where a = 4")
     sandbox.insert("edges", "a int, b int", [(1, 4)])

@@ -41,6 +41,5 @@ class Span:
         shown, caret = lines[line - 1].replace("\t", " ").rstrip(), column - 1
         if caret > SHOWN_CHARACTERS:
             shown, caret = "…" + shown[column - SHOWN_CHARACTERS // 2 :], SHOWN_CHARACTERS // 2
-        return QueryError(
-            f"{self.text.name}:{line}:{column}: {sentence}\n    {shown[:SHOWN_CHARACTERS]}\n    {' ' * caret}^"
-        )
+        said = f"{self.text.name}:{line}:{column}: {sentence}"
+        return QueryError("\n    ".join((said, shown[:SHOWN_CHARACTERS], f"{' ' * caret}^")))
