@@ -225,9 +225,24 @@ class FileLander:
             return sorted({*present, *known})
         for partition in partitions:
             if partition not in present and partition not in known:
-                where = f"{self.files.path}/{self.files.partition_by}={partition}"
-                raise SourceError(f"source {self.name}: no partition {partition!r}. Put its files at {where}.")
+                raise self._no_partition(partition)
         return list(dict.fromkeys(partitions))
+
+    def _no_partition(self, partition: str) -> SourceError:
+        """Return the error for a partition without files, with the folder that they belong in if there can be one."""
+        column = self.files.partition_by
+        if column is None:
+            return SourceError(
+                f"source {self.name}: it declares no `partition_by`, so no {partition!r}. Land all of it."
+            )
+        if values(self.spark, self._key_type, [partition])[partition] is None:
+            kind = self._key_type.simpleString().upper()
+            return SourceError(
+                f"source {self.name}: {partition!r} is not a partition, since {column} is a {kind}. Name such a value."
+            )
+        folder = partition.replace("%", "%25").replace("/", "%2F")  # as Hive and Spark escape it
+        where = f"{self.files.path}/{column}={folder}"
+        return SourceError(f"source {self.name}: no partition {partition!r}. Put its files at {where}.")
 
     def _describe_partition(self, partition: Partition, known: Known | None) -> Known:
         """Return the manifest's entry of a partition; known: the old one, kept if name, size and time of its files are

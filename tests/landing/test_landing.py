@@ -94,9 +94,24 @@ def test_named_partitions_are_compared_by_content(drop: Drop) -> None:
     shutil.rmtree(drop.folder / "day=2")
     assert drop.warehouse.land("orders", ["1"]).removed == ()
     assert drop.warehouse.land("orders", ["2"]).removed == ("2",)
-    with pytest.raises(SourceError, match=r"has no partition '2'. Put its files at .*day=2"):
+    with pytest.raises(SourceError, match=r"no partition '2'. Put its files at .*day=2"):
         drop.warehouse.land("orders", ["2"])
+    with pytest.raises(SourceError, match=r"Put its files at .*day=a%2F%25\.$"):
+        drop.warehouse.land("orders", ["a/%"])
     assert drop.rows() == Counter({(3, "1"): 1})
+
+
+def test_partitions_that_cannot_be(drop: Drop) -> None:
+    """Protects from advice to put files into a folder that no landing would take."""
+    warehouse = drop.warehouse
+    warehouse.source("daily", Files(str(drop.folder), "csv", "a INT, day DATE", partition_by="day"))
+    warehouse.source("flat", Files(str(drop.folder), "csv", "a INT"))
+    with pytest.raises(SourceError, match=r"source daily: 'x' is not a partition, since day is a DATE. Name such"):
+        warehouse.land("daily", ["x"])
+    with pytest.raises(SourceError, match=r"Put its files at .*day=2024-01-02\.$"):
+        warehouse.land("daily", ["2024-01-02"])
+    with pytest.raises(SourceError, match=r"source flat: it declares no `partition_by`, so no 'x'. Land all of it"):
+        warehouse.land("flat", ["x"])
 
 
 def test_hostile_values_and_file_names(drop: Drop) -> None:
