@@ -26,11 +26,15 @@ from incremental.store.journal import Entry, Journal, Pin
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen strategy; if there was a choice, the estimated and the corrected seconds by mode."""
+    """The chosen strategy; if there was a choice, the estimated and the corrected seconds by mode.
+
+    share: of the time of the chosen mode, what the other mode would have to take less than.
+    """
 
     strategy: RefreshStrategy
     estimates: Mapping[str, float] = field(default_factory=dict[str, float])
     expected: Mapping[str, float] = field(default_factory=dict[str, float])
+    share: float = 1.0
 
     @property
     def because(self) -> str:
@@ -38,7 +42,11 @@ class Choice:
         if not self.expected:
             return ""
         incremental, recompute = self.expected["incremental"], self.expected["recompute"]
-        return f"estimated refresh {incremental:.1f} s, full recompute {recompute:.1f} s"
+        estimated = f"estimated refresh {incremental:.1f} s, full recompute {recompute:.1f} s"
+        mode = self.strategy.mode
+        if self.expected[mode] <= min(self.expected.values()):
+            return estimated
+        return f"{estimated}; {mode} until the other takes less than {100 * self.share:.0f} % of its time"
 
 
 class ModePolicy(Protocol):
@@ -117,7 +125,8 @@ class CostBased:
         if last != self.recomputed.mode and self.recomputed.mode in factors:
             shares[self.recomputed.mode] = tuning.recompute_below
         weighed = {mode: seconds / shares[mode] for mode, seconds in expected.items()}
-        return Choice(self.of(min(weighed, key=lambda mode: weighed[mode])), estimates, expected)
+        mode = min(weighed, key=lambda mode: weighed[mode])
+        return Choice(self.of(mode), estimates, expected, min(shares.values()))
 
     def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:
         whole = {name: float(sources[name].size()[1]) for name in pins}

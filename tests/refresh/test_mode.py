@@ -10,7 +10,7 @@ import pytest
 from incremental.algebra.program import Estimate
 from incremental.algebra.results.report import EpochVerdict, Report
 from incremental.algebra.tuning import Tuning
-from incremental.refresh.mode import CostBased, corrections
+from incremental.refresh.mode import Choice, CostBased, corrections
 from incremental.store.journal import Entry, Intent
 
 ESTIMATES = {"incremental": 2.0, "recompute": 0.5}
@@ -51,13 +51,29 @@ def test_the_latest_epochs_count_by_their_median() -> None:
     assert corrections(entries, TUNING) == {"incremental": 1.0}
 
 
-def chosen(*entries: Entry) -> str:
-    """The mode of the next epoch, of a query that is estimated as ESTIMATES say."""
+def choice(*entries: Entry, refresh: float = ESTIMATES["incremental"]) -> Choice:
+    """The choice for the next epoch, of a query that is estimated as ESTIMATES say."""
     modes: Any = [SimpleNamespace(mode=mode, program=None, invariant=()) for mode in ESTIMATES]
-    estimate = Estimate(ESTIMATES["incremental"], ESTIMATES["recompute"], 0.1)
+    estimate = Estimate(refresh, ESTIMATES["recompute"], 0.1)
     journal: Any = SimpleNamespace(entries=lambda _: entries)
     policy: Any = CostBased(SimpleNamespace(), *modes, lambda *_: estimate)  # type: ignore[arg-type]
-    return policy.choose(journal, {}, {}, TUNING).strategy.mode
+    return policy.choose(journal, {}, {}, TUNING)
+
+
+def chosen(*entries: Entry) -> str:
+    return choice(*entries).strategy.mode
+
+
+def test_the_reason_fits_the_choice() -> None:
+    """Protects from a first epoch that recomputes since a refresh is estimated as faster."""
+    first = choice(refresh=0.4)
+    assert first.strategy.mode == "recompute"
+    assert first.because == (
+        "estimated refresh 0.4 s, full recompute 0.5 s; recompute until the other takes less than 75 % of its time"
+    )
+    assert choice(refresh=0.3).because == "estimated refresh 0.3 s, full recompute 0.5 s"
+    timed = entry("recompute", 2, 0.97), entry("incremental", 1, 9.0, 2), entry("incremental", 2, 1.0, 2)
+    assert choice(*timed).because.endswith("; incremental until the other takes less than 95 % of its time")
 
 
 @pytest.mark.parametrize(
