@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, cast
 
-from py4j.java_gateway import JavaClass, JavaPackage  # pyright: ignore[reportMissingTypeStubs]
+from py4j.java_gateway import (  # pyright: ignore[reportMissingTypeStubs]
+    JavaClass,
+    JavaPackage,
+    is_instance_of,  # pyright: ignore[reportUnknownVariableType]
+)
 from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
@@ -59,6 +64,11 @@ def packages(java: J) -> Package:
 def jvm(spark: SparkSession) -> J:
     """Return the Java packages of Spark's JVM."""
     return packages(cast(Any, spark)._jvm)
+
+
+def is_java_instance(java: J, name: str) -> bool:
+    """Return whether a Java object is of a class or interface."""
+    return bool(is_instance_of(cast(Any, SparkContext)._gateway, java, name))
 
 
 def session(spark: SparkSession) -> J:

@@ -10,12 +10,14 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
-from incremental.spark.catalyst import JavaError
+from incremental.spark.catalyst import J, JavaError, is_java_instance
 
+GONE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
+RANGE, RAISED = "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION"
+STATE_DIGITS = "37"  # of a sum of decimals: monoids/sums.py
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
     errno.ENOSPC: ("No space left on device", "Make room there"),
@@ -37,16 +39,48 @@ NEVER_TOGETHER = (
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
-def causes(error: Exception) -> list[str]:
-    """Return the messages of an error and of its causes, outermost first, without Java's stack traces."""
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    if java is None:
-        return [str(error).split("\n\nJVM stacktrace")[0]]
-    found: list[str] = []
+def java_chain(error: Exception) -> list[J]:
+    """Return the Java exception behind an error and its causes, outermost first; none if Python raised it."""
+    java: J = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[J] = []
     while java is not None:
-        found.append(str(java.getMessage() or java.getClass().getSimpleName()))
+        found.append(java)
         java = java.getCause()
     return found
+
+
+def causes(error: Exception) -> list[str]:
+    """Return the messages of an error and of its causes, outermost first, without Java's stack traces."""
+    found = [str(java.getMessage() or java.getClass().getSimpleName()) for java in java_chain(error)]
+    return found or [str(error).split("\n\nJVM stacktrace")[0]]
+
+
+def conditions(error: Exception) -> dict[str, dict[str, str]]:
+    """Return Spark's error conditions of an error and its causes, with the parameters of their messages."""
+    found: dict[str, dict[str, str]] = {}
+    for java in java_chain(error):
+        if is_java_instance(java, "org.apache.spark.SparkThrowable") and java.getCondition():
+            found.setdefault(str(java.getCondition()), dict(java.getMessageParameters()))
+    if not found and (named := CONDITION.match(str(error))):  # an error of Python's: it has the message alone
+        found[named[0].strip("[]")] = {}
+    return found
+
+
+def is_missing_file(error: Exception) -> bool:
+    """Return whether the cause of an error is a data file that is gone."""
+    if any(name.startswith(GONE) for name in conditions(error)):
+        return True
+    return any(is_java_instance(java, "java.io.FileNotFoundException") for java in java_chain(error))
+
+
+def is_decimal_overflow(error: Exception) -> bool:
+    """Return whether the cause of an error is a sum of decimals beyond a state's digits, in either mode of Spark's."""
+    for name, parameters in conditions(error).items():
+        if name.startswith(RAISED) and parameters.get("errorMessage", "").strip("'\"") == DECIMAL_OVERFLOW:
+            return True
+        if name.startswith(RANGE) and parameters.get("precision") == STATE_DIGITS:
+            return True
+    return False
 
 
 def first_line(message: str) -> str:
@@ -106,14 +140,14 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
     try:
         yield
     except JavaError as error:
-        text = str(error)
-        if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text or "DELTA_FILE_NOT_FOUND" in text:
+        if is_missing_file(error):
+            text = str(error)
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(
                 f"{owner}: a data file is gone (VACUUM removed it, or somebody deleted it). "
                 "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error
-        if DECIMAL_OVERFLOW in text or "as Decimal(37," in text:  # Deltafold's message, or Spark's under ANSI
+        if is_decimal_overflow(error):
             raise SourceError(
                 "sum of decimals: it grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."

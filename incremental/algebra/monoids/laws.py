@@ -19,42 +19,38 @@ from incremental.algebra.monoids.declared import DeclaredMonoid
 class Law:
     """Two sides that must be equal, in SQL over u, v and w.
 
-    broken: the sentence for a violation, with values of u, v, w, left and right; instead: the fix.
+    fault: the sentence for a violation; example: its values of u, v, w, left and right; instead: the fix.
     """
 
     left: str
     right: str
-    broken: str
+    fault: str
+    example: str
     instead: str
-
-    @property
-    def sentence(self) -> str:
-        """The sentence without values."""
-        return self.broken.partition(":")[0]
 
 
 def laws_of(monoid: DeclaredMonoid) -> tuple[Law, ...]:
     """Return the laws that a declared monoid must obey."""
     plus, zero = monoid.plus_sql, monoid.zero_sql
-    neutral = "zero is not neutral: plus of {u} and zero is {left}", "Correct zero or plus"
+    neutral = "zero is not neutral", "plus of {u} and zero is {left}", "Correct zero or plus"
     found = [
         Law(plus("u", zero), "u", *neutral),
         Law(plus(zero, "u"), "u", *neutral),
         Law(
             plus("u", "v"), plus("v", "u"),
-            "plus is not commutative: of {u} and {v} it is {left}, exchanged {right}",
+            "plus is not commutative", "of {u} and {v} it is {left}, exchanged {right}",
             "Let it break ties, for example by the larger of two equal values",
         ),
         Law(
             plus(plus("u", "v"), "w"), plus("u", plus("v", "w")),
-            "plus is not associative: of {u}, {v} and {w} it is {left} from the left and {right} from the right",
+            "plus is not associative", "of {u}, {v} and {w} it is {left} from the left and {right} from the right",
             "Correct it; sums of DOUBLE are rounded, so add DECIMAL values",
         ),
     ]  # fmt: skip
     if monoid.inverse is not None:
-        broken = "inverse does not cancel: plus of {u} and its inverse is {left}, not {right}"
+        fault, example = "inverse does not cancel", "plus of {u} and its inverse is {left}, not {right}"
         instead = "Correct it, or remove it: deletions then recompute their groups"
-        found.append(Law(plus("u", monoid.inverse_sql("u")), zero, broken, instead))
+        found.append(Law(plus("u", monoid.inverse_sql("u")), zero, fault, example, instead))
     return tuple(found)
 
 

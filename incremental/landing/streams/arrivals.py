@@ -35,11 +35,12 @@ from incremental.landing.reader import FILE
 from incremental.landing.streams.kafka import RECORD, read_kafka
 from incremental.landing.streams.position import Reading
 from incremental.spark.catalyst import JavaError
-from incremental.spark.java_errors import causes
+from incremental.spark.java_errors import causes, conditions
 
 TEXTS = ("json", "text")  # formats whose records are stored as text
 TEXT_OPTIONS = {"encoding", "charset", "compression", "linesep", "wholetext"}  # of these, in lower case, to read lines
-LOSS = "failOnDataLoss"  # in Spark's message
+LOST = "KAFKA_DATA_LOSS"  # Spark's condition where the connector has one
+LOSS = "failOnDataLoss"  # in the message of its IllegalStateException, which has no condition
 UNKNOWN = "UnknownReason"  # Spark's word for an exception whose class is of a connector added to it while it runs
 EVER = "36500d"  # by default Spark ignores files that are a week older than the newest one
 
@@ -121,7 +122,7 @@ class Intake:
         fix = "Correct it, or the declaration, and land again; nothing of it is lost"
         messages = causes(error)
         reason, replay = mask_secrets(reason_of(messages)), "replay the source, to land those that are left"
-        if any(LOSS in message for message in messages):
+        if any(name.startswith(LOST) for name in conditions(error)) or any(LOSS in message for message in messages):
             fix = f"Messages were deleted before they were landed: {replay}"
         elif any(UNKNOWN in message for message in messages):
             reason = "its messages cannot be fetched, for a reason that is in Spark's log"

@@ -36,6 +36,6 @@ def check_sampled_laws(monoid: DeclaredMonoid, rows: DataFrame, x: str, tuning: 
     law = laws_of(monoid)[int(found["law"])]
     shown = {name: "NULL" if found[name] is None else repr(found[name]) for name in ("u", "v", "w", "left", "right")}
     raise QueryError(
-        f"monoid {monoid.name}: {law.broken.format(**shown)}. {law.instead}.",
-        f"monoid {monoid.name}: {law.sentence}. {law.instead}.",
+        f"monoid {monoid.name}: {law.fault}: {law.example.format(**shown)}. {law.instead}.",
+        f"monoid {monoid.name}: {law.fault}. {law.instead}.",
     )
