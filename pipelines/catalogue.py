@@ -34,9 +34,16 @@ DECLARATION_FILE = "pipeline.yaml"
 
 
 def pipelines_folder() -> Path:
-    """Return the folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it exists, else the built-in ones."""
+    """Return the folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it exists, else the built-in ones.
+
+    Raises DeclarationError if DELTAFOLD_PIPELINES is not a folder.
+    """
     named = _named_folder()
     if named:
+        if not named.is_dir():
+            raise DeclarationError(
+                f"{FOLDER_VARIABLE}: there is no folder {named}. Create it (`deltafold new` does), or name another."
+            )
         return named
     here = Path.cwd() / "pipelines"
     return here if here.is_dir() else Path(__file__).parent
@@ -201,10 +208,15 @@ def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = (
 
     partitions: land just these, even if they look unchanged; by default every partition whose files changed.
     """
-    chosen = [pipeline.check_partition(value) for value in partitions]
+    chosen = check_partitions(pipeline, partitions)
     return tuple(
         warehouse.land(name, chosen if chosen and name in pipeline.partitioned else None) for name in pipeline.landed
     )
+
+
+def check_partitions(pipeline: Pipeline, partitions: Sequence[str]) -> list[str]:
+    """Return partitions as the pipeline spells them; raises DeclarationError for one that it cannot have."""
+    return [pipeline.check_partition(value) for value in partitions]
 
 
 def replay(
@@ -214,14 +226,19 @@ def replay(
 
     allow_loss: a stream that has fewer records than were landed, too.
     """
+    return tuple(warehouse.replay(name, allow_loss and bool(source)) for name in sources_to_replay(pipeline, source))
+
+
+def sources_to_replay(pipeline: Pipeline, source: str | None) -> tuple[str, ...]:
+    """Return the named source, or all that are landed from files; raises DeclarationError if there is none."""
     if source:
-        return (warehouse.replay(require_landed(pipeline, source), allow_loss),)
+        return (require_landed(pipeline, source),)
     if pipeline.streams and len(pipeline.streams) == len(pipeline.landed):
         raise DeclarationError(
             f"{pipeline.name}: a replay lands a stream from its beginning, so name it: "
             f"--source {' or '.join(pipeline.streams)}."
         )
-    return tuple(warehouse.replay(name) for name in pipeline.landed if name not in pipeline.streams)
+    return tuple(name for name in pipeline.landed if name not in pipeline.streams)
 
 
 def require_landed(pipeline: Pipeline, source: str) -> str:

@@ -17,6 +17,8 @@ import typer
 from incremental.telemetry import events
 from pipelines import catalogue, descriptions
 from pipelines.commands import rendering, scaffold
+from pipelines.commands.backfill import check_range
+from pipelines.commands.branching import home_of_branch
 from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands
 from pipelines.commands.hosting import hosts
 from pipelines.commands.opened import open_pipeline
@@ -80,12 +82,13 @@ def run(
     """Land changed files and refresh the view, after the pipelines whose views it reads."""
     if partition and not land:
         raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
-    with open_pipeline(name, brief=chunk is None) as opened:
+    asked = partition or ()
+    with open_pipeline(name, chunk is None, lambda pipeline: catalogue.check_partitions(pipeline, asked)) as opened:
         landings: tuple[Any, ...] = ()
         below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}
         if land:
             below = opened.land_below()
-            landings = opened.land(partition or ())
+            landings = opened.land(asked)
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
     facts |= {"below": {each: [asdict(landing) for landing in done] for each, done in below.items()}} if below else {}
@@ -104,7 +107,7 @@ def backfill(
     as_json: JsonOption = False,
 ) -> None:
     """Land a range of partitions and refresh the view once; run again to resume."""
-    with open_pipeline(name) as opened:
+    with open_pipeline(name, check=lambda pipeline: check_range(pipeline, first, last)) as opened:
         landings = opened.backfill(first, last)
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
@@ -121,7 +124,7 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Land partitions with quarantined rows again, by the current schema; a named stream from its beginning."""
-    with open_pipeline(name, brief=True) as opened:
+    with open_pipeline(name, True, lambda pipeline: catalogue.sources_to_replay(pipeline, source)) as opened:
         landings = opened.replay(source, allow_loss)
     _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.render_replay, landings)))
 
@@ -172,11 +175,16 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
-    with open_pipeline(name, brief=True) as opened:
+
+    def check(pipeline: catalogue.Pipeline) -> None:
+        if quarantine is not None:
+            catalogue.require_landed(pipeline, quarantine)
+
+    with open_pipeline(name, True, check) as opened:
         if quarantine is None:
             answer = opened.view.answer()
         else:
-            answer = opened.warehouse.quarantine(catalogue.require_landed(opened.pipeline, quarantine))
+            answer = opened.warehouse.quarantine(quarantine)
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
@@ -223,7 +231,7 @@ def branch(
     name: NameArgument, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]
 ) -> None:
     """Create a branch: a new pipeline that starts from this one's last epoch."""
-    with open_pipeline(name, brief=True) as opened:
+    with open_pipeline(name, True, lambda pipeline: home_of_branch(pipeline, new)) as opened:
         opened.branch(new)
     print(f"Created {new} from the last epoch of {name}. Change its query, then: deltafold rebuild {new}")
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from incremental.algebra.errors import DeltafoldError
+from incremental.algebra.errors import DeltafoldError, UsageError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.results.report import Landing, Report, Verification
 from incremental.algebra.results.upkeep import Upkeep
@@ -59,13 +59,13 @@ class Work:
 
 
 def switch_on() -> None:
-    """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises SetupError for an invalid value."""
+    """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises UsageError for an invalid value."""
     wanted = os.environ.get(LOG_VARIABLE)
     if not wanted or any(handler.get_name() == LOG_VARIABLE for handler in LOGGER.handlers):
         return
     form, _, path = wanted.partition(":")
     if form != FORM:
-        raise SetupError(
+        raise UsageError(
             f"{LOG_VARIABLE}: invalid value {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file."
         )
     try:

@@ -25,9 +25,7 @@ def land_range(
 
     first, last: both included, compared as text, as days sort. Raises DeclarationError if the range is empty.
     """
-    low, high = pipeline.check_partition(first), pipeline.check_partition(last)
-    if high < low:
-        raise DeclarationError(f"{pipeline.name}: {high} is before {low}. Exchange --from and --to.")
+    low, high = check_range(pipeline, first, last)
     chosen = {name: keys_between(warehouse.partitions(name), low, high) for name in pipeline.partitioned}
     if not any(chosen.values()):
         raise DeclarationError(f"{pipeline.name}: no source has a partition from {low} to {high}. Check its folders.")
@@ -39,6 +37,14 @@ def land_range(
         say(f"{pipeline.name}: landing {name} from {part[0]} to {part[-1]} ({number} of {len(groups)})")
         found.append(warehouse.land(name, part))
     return tuple(found)
+
+
+def check_range(pipeline: Pipeline, first: str, last: str) -> tuple[str, str]:
+    """Return the ends of a range of partitions; raises DeclarationError for one that no partition can be in."""
+    low, high = pipeline.check_partition(first), pipeline.check_partition(last)
+    if high < low:
+        raise DeclarationError(f"{pipeline.name}: {high} is before {low}. Exchange --from and --to.")
+    return low, high
 
 
 def keys_between(partitions: Sequence[str], low: str, high: str) -> list[str]:

@@ -29,11 +29,7 @@ def branch_pipeline(pipeline: catalogue.Pipeline, new: str, spark: SparkSession)
 
     Raises DeclarationError for a name that is taken or invalid, StateError if there is no finished epoch.
     """
-    if not PIPELINE_NAME.match(new):
-        raise parsing.DeclarationError(f"pipeline `{new}`: invalid name. {NAME_RULE}.")
-    home = pipeline.folder.with_name(new)
-    if home.exists():
-        raise parsing.DeclarationError(f"{home}: it exists already. Choose another name for the branch, or remove it.")
+    home = home_of_branch(pipeline, new)
     _, view = catalogue.open(pipeline, spark)
     scratch = home.with_name(f".{new}.branch")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -47,6 +43,16 @@ def branch_pipeline(pipeline: catalogue.Pipeline, new: str, spark: SparkSession)
     except Exception:
         shutil.rmtree(home)
         raise
+
+
+def home_of_branch(pipeline: catalogue.Pipeline, new: str) -> Path:
+    """Return the folder for a branch; raises DeclarationError for a name that is taken or invalid."""
+    if not PIPELINE_NAME.match(new):
+        raise parsing.DeclarationError(f"pipeline `{new}`: invalid name. {NAME_RULE}.")
+    home = pipeline.folder.with_name(new)
+    if home.exists():
+        raise parsing.DeclarationError(f"{home}: it exists already. Choose another name for the branch, or remove it.")
+    return home
 
 
 def declaration(pipeline: catalogue.Pipeline) -> str:

@@ -84,12 +84,17 @@ class Opened:
 
 
 @contextmanager
-def open_pipeline(name: str, brief: bool = False) -> Iterator[Opened]:
+def open_pipeline(
+    name: str, brief: bool = False, check: Callable[[catalogue.Pipeline], object] | None = None
+) -> Iterator[Opened]:
     """Open and compile a pipeline; on exit, report its work to the orchestrator.
 
     brief: the command takes little work once the view has been loaded, so that Spark only has to start quickly.
+    check: raises DeclarationError for arguments that do not fit the pipeline, before Spark starts.
     """
     pipeline = catalogue.load(name)
+    if check is not None:
+        check(pipeline)
     from incremental.spark.lost import explain_lost_spark
 
     with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():

@@ -127,6 +127,11 @@ def test_where_pipelines_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "pipelines").mkdir()
     assert catalogue.pipelines_folder() == tmp_path / "pipelines"
     monkeypatch.setenv(catalogue.FOLDER_VARIABLE, "elsewhere")
+    with pytest.raises(
+        DeclarationError, match=rf"DELTAFOLD_PIPELINES: there is no folder {tmp_path}/elsewhere\. Create"
+    ):
+        catalogue.pipelines_folder()
+    (tmp_path / "elsewhere").mkdir()
     assert catalogue.pipelines_folder() == catalogue.home_of_new() == tmp_path / "elsewhere"
 
 

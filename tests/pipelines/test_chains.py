@@ -38,7 +38,7 @@ def test_a_chain_is_loaded_whole(tmp_path: Path) -> None:
         ({"a": "b", "b": "c", "c": "a"}, r"c/pipeline.yaml: .* in a cycle \(a → b → c → a\). Remove one"),
         ({"a": "b", "b": "c", "c": "b"}, r"in a cycle \(b → c → b\)"),
         ({"a": "shpo"}, r"sources.shpo.view: no pipeline `shpo` in .*: did you mean `shop`\?"),
-        ({"a": "Shop"}, "pipeline `Shop`: invalid name. Use a small letter"),
+        ({"a": "Shop"}, "invalid pipeline name `Shop`. Use a small letter"),
     ],
 )
 def test_what_cannot_be_read(tmp_path: Path, edges: dict[str, str], says: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import generate_latest
 
-from incremental.algebra.errors import SourceError
+from incremental.algebra.errors import SourceError, UsageError
 from incremental.api import Delta, Files
 from incremental.lake.delta import DELTA
 from incremental.operations import metrics
@@ -130,9 +130,10 @@ def test_no_row_is_told(sandbox: MemorySandbox, log: Path, numbers: Path) -> Non
 
 def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Protects from an operator who believes that something is told, and nothing is."""
-    for wanted, says in (("yaml", "Use json"), (f"json:{tmp_path}/none/log", "cannot write")):
+    cases = ((UsageError, "yaml", "Use json"), (SetupError, f"json:{tmp_path}/none/log", "cannot write"))
+    for kind, wanted, says in cases:
         monkeypatch.setenv(events.LOG_VARIABLE, wanted)
-        with pytest.raises(SetupError, match=says):
+        with pytest.raises(kind, match=says):
             events.switch_on()
     monkeypatch.setenv(metrics.METRICS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(SetupError, match="not a writable folder"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from incremental.algebra import errors
+from pipelines import catalogue
 from pipelines.commands import exit_codes
 from tests.pipelines.commands.calling import call
 from tests.pipelines.commands.pretended import PretendedView
@@ -82,3 +85,38 @@ def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
     result = call(*arguments)
     assert result.exit_code == exit_codes.USAGE
     assert "\x1b" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["backfill", "shop", "--from", "2024-06-01", "--to", "2024-05-01"], "Exchange --from and --to"),
+        (["run", "shop", "--partition", "nope"], "'nope' is not a day"),
+        (["show", "shop", "--quarantine", "nosuch"], "shop lands no source `nosuch`"),
+        (["replay", "shop", "--source", "nosuch"], "shop lands no source `nosuch`"),
+        (["branch", "shop", "shop"], "exists already"),
+        (["branch", "shop", "a b"], "pipeline `a b`: invalid name"),
+    ],
+)
+def test_what_is_refused_before_spark_starts(
+    world: PretendedView, monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    """Protects from waiting ten seconds for an error that the declaration alone shows."""
+    started = list[object]()
+    monkeypatch.setattr(catalogue, "start", lambda *_: started.append(_))
+    result = call(*arguments)
+    assert result.exit_code == exit_codes.USAGE and reason in result.stderr
+    assert started == []
+
+
+def test_variables_that_lead_nowhere(world: PretendedView, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Protects from an empty list where the folder is misspelt, and from the exit code of an unexpected error."""
+    monkeypatch.setenv("DELTAFOLD_LOG", "yaml")
+    result = call("list")
+    assert (result.exit_code, "Use json" in result.stderr) == (exit_codes.USAGE, True)
+    monkeypatch.delenv("DELTAFOLD_LOG")
+    monkeypatch.setenv(catalogue.FOLDER_VARIABLE, str(tmp_path / "nonexistent"))
+    for command in (["list"], ["status"], ["run", "shop"]):
+        result = call(*command)
+        assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
+        assert f"DELTAFOLD_PIPELINES: there is no folder {tmp_path}/nonexistent" in result.stderr
