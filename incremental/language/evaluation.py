@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import DeltafoldError, QueryError
 from incremental.language.loops.recursion import run_sql
 from incremental.language.mentions import call_query, find_mentions
 from incremental.language.monoids.registration import find_named, register_monoids
@@ -39,7 +43,7 @@ def evaluate(
     register_monoids(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
     try:
         if callable(query):
-            return require_frame(call_query(spark, query, declared, frame))
+            return evaluate_function(spark, query, declared, frame)
         schemas = dict[str, StructType]()
         for name in find_mentions(spark, query).among(declared):
             if (found := frame(name)) is not None:
@@ -52,18 +56,51 @@ def evaluate(
         message = sentence_of_analysis(error)
         if is_unread_error(message):
             raise QueryError(
-                "query function: it runs an action (count, collect, toPandas, a pivot without its values), and no data "
-                "is there when the query is built. Join with an aggregate, or name the values of a pivot."
+                f"{describe_query(query)}: it runs an action (count, collect, toPandas, a pivot without its values), "
+                "and no data is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
         raise QueryError(f"Spark cannot analyse the query: {message.rstrip('.')}. Correct the query.") from error
-    except TypeError as error:
+
+
+def evaluate_function(
+    spark: SparkSession,
+    query: Callable[..., DataFrame],
+    declared: Collection[str],
+    frame: Callable[[str], DataFrame | None],
+) -> DataFrame:
+    """Return the DataFrame of a query function; raises QueryError if it raises, or returns anything else."""
+    what = describe_query(query)
+    try:
+        found: object = call_query(spark, query, declared, frame)
+    except (
+        DeltafoldError,
+        PySparkException,
+        Py4JError,
+        ConnectionError,
+    ):  # of a source, of Spark, of a Spark that ended
+        raise
+    except Exception as error:
+        line = find_line(query, error)
+        if line is None and isinstance(error, TypeError):
+            raise QueryError(
+                f"{what}: it does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
+            ) from error
+        place = "" if line is None else f" at {line}"
         raise QueryError(
-            f"query function: it does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
+            f"{what}: it raised {type(error).__name__}{place}: {str(error).rstrip('.')}. Correct it."
         ) from error
-
-
-def require_frame(found: object) -> DataFrame:
-    """Return the DataFrame of a query function; raises QueryError if it returned anything else."""
     if not isinstance(found, DataFrame):
-        raise QueryError(f"query function: it returned {type(found).__name__}, not a DataFrame. Return the answer.")
+        raise QueryError(f"{what}: it returned {type(found).__name__}, not a DataFrame. Return the answer.")
     return found
+
+
+def describe_query(query: object) -> str:
+    """Return the description of a query function for a message, with its name."""
+    return f"query function {getattr(query, '__name__', type(query).__name__)}"
+
+
+def find_line(query: object, error: Exception) -> str | None:
+    """Return the file and line of an error in the file of a query function, None if it was raised elsewhere."""
+    code: Any = getattr(query, "__code__", None) or getattr(type(query).__call__, "__code__", None)
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}" if own else None

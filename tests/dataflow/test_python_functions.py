@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame
@@ -65,5 +65,33 @@ def test_a_function_without_an_answer(sandbox: MemorySandbox) -> None:
     """Nothing returned: the commonest slip."""
     sandbox.source("t", "name string, v int", [("ann", 1)])
     forgetful: Any = lambda t: None  # noqa: E731
-    with pytest.raises(QueryError, match="returned NoneType, not a DataFrame"):
+    with pytest.raises(QueryError, match="query function <lambda>: it returned NoneType, not a DataFrame"):
         sandbox.view(forgetful).refresh()
+
+
+def test_a_function_that_raises(sandbox: MemorySandbox) -> None:
+    """Protects from a bare ZeroDivisionError, and from a TypeError within it that is taken for a wrong parameter."""
+    sandbox.source("t", "name string, v int", [("ann", 1)])
+
+    def divide(t: DataFrame) -> DataFrame:
+        return t.where(t.v > 1 / len(()))
+
+    def add(t: DataFrame) -> DataFrame:
+        return t.where(t.v > 1 + cast(Any, "1"))
+
+    for query, error in ((divide, "ZeroDivisionError"), (add, "TypeError")):
+        said = (
+            rf"query function {query.__name__}: it raised {error} at test_python_functions\.py, line \d+: .*Correct it"
+        )
+        with pytest.raises(QueryError, match=said):
+            sandbox.view(query).refresh()
+    for wrong in (lambda x: x, lambda t, x: t):
+        with pytest.raises(QueryError, match=r"query function <lambda>: it does not fit its sources \(t\): .*'x'"):
+            sandbox.view(cast(Any, wrong)).refresh()
+
+
+def test_the_name_of_a_computed_key(sandbox: MemorySandbox) -> None:
+    """Protects from Catalyst's names in what users read."""
+    sandbox.source("t", "name string, v int", [("ann", 1)])
+    explained = sandbox.view("select upper(name) n, sum(v) s from t group by upper(name), v % 3").explain()
+    assert "lineage key (computed_key, computed_key_2)" in explained and "grouping" not in explained
