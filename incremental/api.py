@@ -63,6 +63,7 @@ class Warehouse:
         self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake | None = None
     ) -> None:
         self.spark, self.root = spark, local_path("warehouse", root)
+        check_arguments(spark, self.root)
         self.tuning, self.lake = tuning or Tuning(), lake or DELTA
         if self.lake is DELTA:
             check_default_file_system(spark, self.root)
@@ -178,6 +179,17 @@ class Warehouse:
                 f"source {name}: it is the view {view.name}, which is not landed. Refresh that, or what reads it."
             )
         return self._catalog.declared
+
+
+def check_arguments(spark: object, root: Path) -> None:
+    """Raise UsageError for anything but a Spark session, and SourceError for a root that cannot be a folder."""
+    if not isinstance(spark, SparkSession):
+        raise UsageError(
+            f"warehouse {root}: {type(spark).__name__} is not a Spark session. Pass one with Delta, such as start()."
+        )
+    existing = next((place for place in (root, *root.parents) if place.exists()), None)
+    if existing is not None and not existing.is_dir():
+        raise SourceError(f"warehouse {root}: {existing} is not a folder. Name another folder.")
 
 
 def check_default_file_system(spark: SparkSession, root: Path) -> None:

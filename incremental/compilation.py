@@ -136,7 +136,8 @@ class Compilation:
             with citing_moved_columns(self._types, self.kept):
                 found = analyse(self.spark, self.text, self.sources.names, self.sources.schema, self.sources.monoids)
         except NoDataError as error:
-            raise SourceError(self.sources.without_data(error.source)) from error
+            was_read = self.kept is not None and error.source in self.kept.sources
+            raise SourceError(self.sources.without_data(error.source, was_read)) from error
         check_outputs(tuple((column, column.name) for column in found.columns))
         return found
 

@@ -115,9 +115,9 @@ class SourceLookup:
         except DeltafoldError:
             return None
 
-    def without_data(self, name: str) -> str:
-        """Return why a source has no schema, and the fix."""
-        return self._catalog.declared.without_data(name)
+    def without_data(self, name: str, was_read: bool) -> str:
+        """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
+        return self._catalog.declared.without_data(name, was_read)
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
         """Return the partition columns of a source; of a view, the one that its answer contains."""

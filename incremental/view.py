@@ -33,7 +33,7 @@ from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from incremental.store.answer_pointer import find_address
 from incremental.store.journal import Entry, base_versions
-from incremental.store.snapshot import LastAnswer
+from incremental.store.snapshot import LastAnswer, status_of
 from incremental.store.view_store import Store
 
 if TYPE_CHECKING:
@@ -70,10 +70,16 @@ class View:
     def explain(self, trace: bool = False) -> str:
         """Return how the view is maintained, or why it is recomputed; raises RefusedError if it is refused.
 
-        trace: also the query's plan after each pass of the compiler.
+        trace: also the query's plan after each pass of the compiler. Where a source of the last epoch is gone, return
+        that and how the epoch was maintained.
         """
         resolved = self._resolved
-        return resolved.compilation.explain(resolved.choice, trace)
+        try:
+            return resolved.compilation.explain(resolved.choice, trace)
+        except SourceError:
+            if not (gone := status_of(self.store, self._base).problems):
+                raise
+            return "\n".join([*gone.values(), "", self._last_answer.explain()])
 
     def description(self) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""
@@ -263,4 +269,4 @@ def check_chunk(chunk: object) -> int | None:
     """Return the bytes of a chunk; raises UsageError for anything but a number from 1."""
     if chunk is None or (isinstance(chunk, int) and chunk >= 1):
         return chunk
-    raise UsageError(f"chunk: invalid {chunk!r}. Give a number of bytes, 1 or more, or None for no limit.")
+    raise UsageError(f"chunk: {chunk!r} is not valid. Give a number of bytes, 1 or more, or None for no limit.")

@@ -22,7 +22,8 @@ def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | Non
     """Return the state of a pipeline as plain data: View.status, and a summary in `state`.
 
     opened: as of `open`.
-    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed) or up to date.
+    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed), up to date, or
+    failing (the table of a source cannot be found: see `problem`).
     """
     warehouse, view = catalogue.open(pipeline, spark, opened)
     # the quarantine also of landed sources that the query does not read
@@ -33,7 +34,8 @@ def pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | Non
     elif status.epoch is None:
         return {"state": "never refreshed", "quarantined": status.quarantined}
     sizes = {"state": asdict(status.state), "view": None if status.answer is None else asdict(status.answer)}
-    return {**asdict(status), "state": word, "sizes": sizes}
+    row = {**asdict(status), "state": word, "sizes": sizes}
+    return row | ({"state": "failing", "problem": "; ".join(status.problems.values())} if status.problems else {})
 
 
 def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import cast
 
 from incremental.algebra.errors import DeltafoldError, SourceError
 from incremental.algebra.secrets import mask_secrets
@@ -30,6 +31,8 @@ def local_path(
 
     what: its name in the message, such as `warehouse`; home: `~` is the home folder.
     """
+    if not isinstance(cast("object", address), str | os.PathLike):
+        raise kind(f"{what}: {address!r} is not a path. Name a local folder.")
     text = os.fspath(address)
     if fault := uri_fault(text):
         raise kind(f"{what} {mask_secrets(text)}: {fault}.")

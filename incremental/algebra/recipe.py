@@ -7,6 +7,7 @@ for each fingerprint and is bounded: a long line is cut, and only the first line
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -83,13 +84,18 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
         lines.append(f"{'' if name.startswith(MONOID_MARK) else 'Python function '}{name} {change}")
     columns = [[" ".join(column) for column in each.columns] for each in (old, new)]
     lines += [f"answer column: {line}" for line in diff_lines(*columns)]
-    plan = list(diff_lines(old.plan, new.plan))
+    plan = list(map(name_computed_keys, diff_lines(old.plan, new.plan)))
     lines += plan[:MOST_SHOWN]
     if len(plan) > MOST_SHOWN:
         lines.append(f"… and {len(plan) - MOST_SHOWN} more lines of the plan")
     for name, then, today in compare_mappings(old.made_by, new.made_by):
         lines.append(f"{name} changed from {then or 'none'} to {today or 'none'}")
     return tuple(lines) or ("the change is in a part of the plan that is too long to be recorded",)
+
+
+def name_computed_keys(text: str) -> str:
+    """Return a text with Catalyst's name of a computed key in plain words; states and fingerprints keep that name."""
+    return re.sub(r"\bgroupingexpression(?=(_\d+)?\b)", "computed_key", text)
 
 
 def compare_mappings(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

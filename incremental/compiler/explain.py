@@ -7,6 +7,7 @@ from typing import assert_never
 
 from incremental.algebra.errors import Refusal, RefusedError
 from incremental.algebra.program import InPlace, OwnTable, Program, Publication, State
+from incremental.algebra.recipe import name_computed_keys
 from incremental.compiler.compile import PASSES, run_passes
 from incremental.compiler.draft import Draft
 from incremental.compiler.loops.texts import stage_lines
@@ -22,17 +23,17 @@ def explain_program(name: str, program: Program) -> str:
         lines += _state_lines(stage) if isinstance(stage, State) else stage_lines(stage)
     lines.append(f"answer: {_publication_text(program.publication)}")
     lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
-    nodes = ["  " * each.depth + each.node for each in program.node_rules]
+    nodes = ["  " * each.depth + name_computed_keys(each.node) for each in program.node_rules]
     width = min(max(map(len, nodes)), WIDEST_NODE)
     lines += [f"{node:<{width}}  | {each.rule}" for node, each in zip(nodes, program.node_rules, strict=True)]
     lines += [f"note: {note}" for note in program.notes]
-    return "\n".join(lines)
+    return name_computed_keys("\n".join(lines))
 
 
 def explain_refusal(name: str, refusals: Sequence[Refusal], policy: str = "incremental") -> str:
     """Return the text for a query that is refused, or recomputed under another policy, with the reasons."""
     outcome = "refused" if policy == "incremental" else f"recompute at each refresh (policy {policy})"
-    return "\n".join([f"view {name}: {outcome}", *(f"  {refusal}" for refusal in refusals)])
+    return name_computed_keys("\n".join([f"view {name}: {outcome}", *(f"  {refusal}" for refusal in refusals)]))
 
 
 def explain_passes(draft: Draft) -> str:
@@ -46,7 +47,7 @@ def explain_passes(draft: Draft) -> str:
             lines += [f"{name}: no change"] if shown == before else [f"{name}:", *_indent(shown)]
     except RefusedError as error:
         lines += [f"{pending[0]}: refused", *_indent([str(refusal) for refusal in error.refusals])]
-    return "\n".join(lines)
+    return name_computed_keys("\n".join(lines))
 
 
 def draft_lines(draft: Draft) -> list[str]:

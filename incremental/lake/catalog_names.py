@@ -148,8 +148,8 @@ def absence(spark: SparkSession, name: str) -> str:
     return f"there is no {missing} in the catalog. Create it, or correct the name{hint}"
 
 
-def no_data(source: str, table: VersionedTable) -> str:
-    """Return why a source has no table (yet), and the fix."""
+def no_data(source: str, table: VersionedTable, was_read: bool = False) -> str:
+    """Return why a source has no table, and the fix; was_read: an epoch has read it."""
     if isinstance(table, CatalogTable):
         found = table.look_up_once()
         because = found.absence or (
@@ -161,9 +161,14 @@ def no_data(source: str, table: VersionedTable) -> str:
             f"there is no Delta table at {table.path}, and {name} is a table of the catalog, not a path. "
             f"Write Delta(table={name!r}), or `table: {name}` in pipeline.yaml"
         )
+    elif was_read:
+        because = (
+            f"there is no Delta table at {table.path} any more. Restore it, or create or land it again and rebuild the "
+            "views that read it"
+        )
     else:
         because = f"there is no Delta table at {table.path}. Land its files, or create the table first"
-    return f"source {source} has no data: {because}."
+    return f"source {source} {'is gone' if was_read else 'has no data'}: {because}."
 
 
 def check_is_path(spark: SparkSession, source: str, declaration: object) -> None:

@@ -42,8 +42,8 @@ class Sources(Protocol):
         """Return the schema of a source that the query need not read, None also if the lookup fails."""
         ...
 
-    def without_data(self, name: str) -> str:
-        """Return why a source has no schema, and the fix."""
+    def without_data(self, name: str, was_read: bool) -> str:
+        """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
         ...
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:

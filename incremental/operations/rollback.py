@@ -31,7 +31,7 @@ from incremental.refresh.reporting import report_of
 from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.refresh.state_reuse import COPIED
 from incremental.store.answer_pointer import AnswerPointer
-from incremental.store.journal import Entry, Intent
+from incremental.store.journal import Entry, Intent, never_refreshed
 from incremental.store.view_store import Store
 from incremental.telemetry.events import Work, log_work
 
@@ -52,12 +52,12 @@ class Rollback:
         Raises UsageError for a number that is impossible or the present one, StateError if that epoch is unfinished.
         """
         view = self._store.view
-        if not 1 <= buckets <= MOST_BUCKETS:
-            raise UsageError(f"view {view}: it cannot be stored in {buckets} buckets. Choose 1 to {MOST_BUCKETS}.")
+        if type(buckets) is not int or not 1 <= buckets <= MOST_BUCKETS:
+            raise UsageError(f"view {view}: it cannot be stored in {buckets!r} buckets. Choose 1 to {MOST_BUCKETS}.")
         with self._lock("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:
-                raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
+                raise never_refreshed(view)
             if last.intent.buckets == buckets:
                 raise UsageError(f"view {view}: it is stored in {buckets} buckets already. Choose another number.")
             work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
@@ -66,8 +66,12 @@ class Rollback:
     def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         """Roll back to a finished epoch of a generation, by default the last generation.
 
-        Raises StateError if there is no such epoch or its files are gone, ChangedQueryError if another query made it.
+        Raises UsageError for anything but numbers, StateError if there is no such epoch or its files are gone,
+        ChangedQueryError if another query made it.
         """
+        for what, value in (("epoch", epoch), ("generation", generation)):
+            if type(value) is not int and not (what == "generation" and value is None):
+                raise UsageError(f"view {self._store.view}: {what} {value!r} is not a number. Give one such as 1.")
         with self._lock("rollback") as work:
             entry = self._find_entry(epoch, generation)
             work.result = report = self._start_generation(
@@ -102,7 +106,7 @@ class Rollback:
         entries, view = self._store.journal.entries(), self._store.view
         finished = [entry for entry in entries if entry.complete and entry.after]
         if not finished:
-            raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
+            raise never_refreshed(view)
         wanted = finished[-1].intent.generation if generation is None else generation
         known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
         there = "; ".join(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from incremental.algebra.errors import DeltafoldError, StateError, UsageError
 from incremental.algebra.program import BUCKET
@@ -30,7 +31,7 @@ from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 from incremental.store.answer_pointer import AnswerPointer
-from incremental.store.journal import Entry
+from incremental.store.journal import REFRESH_FIRST, Entry, never_refreshed
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now, seconds_since
 from incremental.telemetry.events import log_work
@@ -184,14 +185,14 @@ def upkeep(
 def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
-    if not 0 <= hours < math.inf:
-        raise UsageError(f"view {view}: it cannot retain {hours:g} hours. Give 0 or more.")
+    if not isinstance(cast("object", hours), int | float) or not 0 <= hours < math.inf:
+        raise UsageError(f"view {view}: it cannot retain {hours!r} hours. Give a number, 0 or more.")
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
         last = store.journal.last()
         if last is None:
-            raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
+            raise never_refreshed(view)
         if not last.complete:
-            raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. Refresh it first.")
+            raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. {REFRESH_FIRST}.")
         strategy = mode_policy.of(last.intent.mode)
         if found := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
             raise found.refuse("Rebuild the view, or restore what changed")

@@ -18,7 +18,7 @@ from incremental.refresh.reporting import merge_chunk_reports, unchanged_report,
 from incremental.refresh.sources.chain_lock import lock_chain
 from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
 from incremental.store.answer_pointer import AnswerPointer
-from incremental.store.journal import Entry, Pin
+from incremental.store.journal import Entry, Pin, base_versions
 from incremental.store.view_store import Store
 from incremental.telemetry.events import log_work
 
@@ -52,7 +52,9 @@ class Refresh:
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
             rebuild, resumed = self._begin(progress, rebuild)
             done: Done = {}
-            targets = self.inputs.targets(versions or {})
+            last = store.journal.last_complete()
+            read = base_versions(last.intent.sources) if last is not None else ()
+            targets = self.inputs.targets(versions or {}, read)
             reached = self.inputs.reach(targets, done, progress)
             below.close()
             report = self._refresh_to(targets, reached, progress, rebuild, chunk_bytes)

@@ -15,8 +15,8 @@ from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
 from incremental.spark.catalyst import J, JavaError, is_java_instance
 
-GONE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
-RANGE, RAISED = "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION"
+MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
+OUT_OF_RANGE_CONDITION, RAISED_CONDITION = "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION"
 STATE_DIGITS = "37"  # of a sum of decimals: monoids/sums.py
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
@@ -68,7 +68,7 @@ def conditions(error: Exception) -> dict[str, dict[str, str]]:
 
 def is_missing_file(error: Exception) -> bool:
     """Return whether the cause of an error is a data file that is gone."""
-    if any(name.startswith(GONE) for name in conditions(error)):
+    if any(name.startswith(MISSING_FILE) for name in conditions(error)):
         return True
     return any(is_java_instance(java, "java.io.FileNotFoundException") for java in java_chain(error))
 
@@ -76,9 +76,9 @@ def is_missing_file(error: Exception) -> bool:
 def is_decimal_overflow(error: Exception) -> bool:
     """Return whether the cause of an error is a sum of decimals beyond a state's digits, in either mode of Spark's."""
     for name, parameters in conditions(error).items():
-        if name.startswith(RAISED) and parameters.get("errorMessage", "").strip("'\"") == DECIMAL_OVERFLOW:
+        if name.startswith(RAISED_CONDITION) and parameters.get("errorMessage", "").strip("'\"") == DECIMAL_OVERFLOW:
             return True
-        if name.startswith(RANGE) and parameters.get("precision") == STATE_DIGITS:
+        if name.startswith(OUT_OF_RANGE_CONDITION) and parameters.get("precision") == STATE_DIGITS:
             return True
     return False
 

@@ -17,7 +17,7 @@ from incremental.algebra.plan import Column
 from incremental.algebra.results.address import Address, is_same_name
 from incremental.lake.durable import write_durably
 from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
-from incremental.store.journal import Journal
+from incremental.store.journal import Journal, never_refreshed
 from incremental.store.snapshot import answer_table
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now
@@ -151,7 +151,7 @@ def find_address(folder: Path, view: str, publish_as: str | None = None) -> Addr
     """Return the address of a view's answer and the time since when it is current; raises StateError before epoch 1."""
     if (address := current_address(folder, view, publish_as)) is None:
         if Journal(folder / "journal").last_complete() is None:
-            raise StateError(f"view {view}: no finished epoch yet. Refresh it first.")
+            raise never_refreshed(view)
         raise StateError(f"view {view}: its journal has lost the columns of the answer. Refresh it to restore them.")
     known = PointerFile(folder).read()
     return replace(address, since=known.since) if known is not None and known.path == address.path else address

@@ -20,6 +20,12 @@ from incremental.algebra.results.report import Report
 from incremental.lake.durable import make_private, write_durably
 
 FORMAT = 1  # version of journal and state tables; a newer one is refused
+REFRESH_FIRST = "Refresh it first: view.refresh(), or `deltafold run`"
+
+
+def never_refreshed(view: str) -> StateError:
+    """Return the error for a view that has no answer yet."""
+    return StateError(f"view {view}: no finished epoch yet. {REFRESH_FIRST}.")
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ class Journal:
             return Entry(intent, report, content.get("after"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(
-                f"{path}: this file of the journal is damaged ({error}). Remove it and rebuild the view."
+                f"journal file {path}: it is damaged ({error}). Remove it and rebuild the view."
             ) from error
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import SourceError, StateError
+from incremental.algebra.recipe import name_computed_keys
 from incremental.algebra.results.upkeep import VIEW, Lag, Size, Status
 from incremental.algebra.tuning import Tuning
 from incremental.lake.catalog_names import no_data
 from incremental.lake.files import rows_in
 from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import by_commits
-from incremental.store.journal import Entry, base_versions
+from incremental.store.journal import Entry, base_versions, never_refreshed
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import seconds_since
 
@@ -45,6 +46,15 @@ class LastAnswer:
         """The table that contains the answer, beside reserved columns."""
         return self._table_of(self.entry)
 
+    def explain(self) -> str:
+        """Return how the last complete epoch was maintained, with the plan of its query if that was recorded."""
+        intent = self.entry.intent
+        recipe = self.store.journal.recipe(intent.fingerprint)
+        plan = recipe.plan if recipe is not None else ()
+        place = f"epoch {intent.epoch} of generation {intent.generation}"
+        lines = [f"view {self.store.view}: {intent.mode}, {place}", *(f"  {line}" for line in plan)]
+        return name_computed_keys("\n".join(lines))
+
     def read_consistently(self) -> tuple[Entry, DataFrame]:
         """Return the epoch and its table as of that epoch, consistent even while the view is refreshed."""
         entry, following = self._find_epoch()
@@ -66,7 +76,7 @@ class LastAnswer:
             if entry.complete:
                 following = [e for e in entries[number + 1 :] if e.intent.generation == entry.intent.generation]
                 return entry, following[0] if following else None
-        raise StateError(f"view {self.store.view}: no finished epoch yet. Refresh it first.")
+        raise never_refreshed(self.store.view)
 
     def _table_of(self, entry: Entry) -> Table:
         return self.store.table(entry.intent.generation, answer_table(self.store.view, entry))
@@ -81,18 +91,26 @@ def answer_table(view: str, entry: Entry) -> str:
 
 
 def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
-    """Return the status of a view; base: the table of a base source by its path through the views. Runs no query."""
+    """Return the status of a view; base: the table of a base source by its path through the views. Runs no query.
+
+    A source whose table cannot be found is a problem of the status, no error.
+    """
     last, done, view = store.journal.last(), store.journal.last_complete(), store.view
     unfinished = None if last is None or last.complete else last.intent.epoch
     if done is None or done.report is None:
         return Status(view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
     report, consumed = done.report, base_versions(done.intent.sources)
-    lags = {source_path: lag(source_path, base(source_path), version) for source_path, version in consumed.items()}
+    lags, problems = dict[str, Lag](), dict[str, str]()
+    for source_path, version in consumed.items():
+        try:
+            lags[source_path] = lag(source_path, base(source_path), version)
+        except SourceError as error:
+            problems[source_path] = str(error)
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: table_size(table, store.tuning) for name, table in tables.items()}
     epoch_fields = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
-    return Status(view, *epoch_fields, lags, sizes, unfinished)
+    return Status(view, *epoch_fields, lags, sizes, unfinished, problems=problems)
 
 
 def table_size(table: Table, tuning: Tuning) -> Size:
@@ -108,7 +126,7 @@ def lag(source: str, table: VersionedTable, version: int) -> Lag:
     """
     latest = table.version()
     if latest is None:
-        raise SourceError(no_data(source, table))
+        raise SourceError(no_data(source, table, True))
     behind = latest - version
     if behind == 0:
         return Lag(0, 0)

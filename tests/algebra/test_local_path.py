@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import DeltafoldError, SourceError
+from incremental.algebra.errors import DeltafoldError, SourceError, UsageError
 from incremental.algebra.local_path import local_path
 from incremental.api import Warehouse
 from incremental.operations.metrics import metrics_of
@@ -95,3 +95,16 @@ def test_a_warehouse_is_on_this_machine(spark: SparkSession, tmp_path: Path) -> 
     clustered.conf.set("fs.defaultFS", "hdfs://nowhere:9000/")
     with pytest.raises(SourceError, match=r"Spark would put its tables on hdfs://nowhere:9000/.*Set spark\.hadoop"):
         Warehouse(clustered, tmp_path)
+
+
+def test_a_warehouse_needs_a_folder_and_a_session(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from errors of Python deep within."""
+    file = tmp_path / "file"
+    file.write_text("")
+    for root in (file, file / "below"):
+        with pytest.raises(SourceError, match=rf"^warehouse {root}: {file} is not a folder\. Name another"):
+            Warehouse(spark, root)
+    with pytest.raises(SourceError, match=r"^warehouse: None is not a path\. Name a local folder"):
+        Warehouse(spark, cast(Any, None))
+    with pytest.raises(UsageError, match=rf"^warehouse {tmp_path}: NoneType is not a Spark session\. .* start\(\)"):
+        Warehouse(cast(Any, None), tmp_path)

@@ -81,7 +81,7 @@ def test_a_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
     """Protects from a traceback where a person needs to know which file to look at."""
     (tmp_path / "g00001-e000000001.json").write_text(text)
-    with pytest.raises(StateError, match=r"g00001-e000000001\.json is damaged .*rebuild the view"):
+    with pytest.raises(StateError, match=r"g00001-e000000001\.json: it is damaged .*rebuild the view"):
         Journal(tmp_path).last()
 
 
@@ -143,7 +143,7 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"holding\n"
-    said = rf"^source s is being landed by process {holder.pid} since .*. Try again"
+    said = rf"^source s: it is being landed by process {holder.pid} since .*. Try again"
     with pytest.raises(BusyError, match=said), lock(tmp_path, "source s", "landed", 0.1):
         pass
     holder.kill()

@@ -137,7 +137,7 @@ def test_two_processes_refresh_one_after_the_other(
     try:
         impatient = world.view()
         impatient.warehouse.tuning = Tuning(lock_seconds=0.2)
-        with pytest.raises(BusyError, match=rf"view v is being refreshed by process {second.pid} since"):
+        with pytest.raises(BusyError, match=rf"view v: it is being refreshed by process {second.pid} since"):
             impatient.refresh()
     finally:
         second.kill()

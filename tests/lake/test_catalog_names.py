@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -67,9 +68,11 @@ def test_a_name_that_leads_elsewhere(delta: DeltaSandbox, database: str) -> None
     view = delta.view(QUERY)
     checked(view)
     sql(f"alter table {database}.t rename to {database}.u")
-    gone = rf"source t has no data: there is no table spark_catalog\.{database}\.t in the catalog. Create it"
-    for use in (view.refresh, view.status, view.verify):
-        with pytest.raises(SourceError, match=gone + r", or correct the name\. The catalog .* is in memory"):
+    gone = rf"source t is gone: there is no table spark_catalog\.{database}\.t in the catalog. Create it"
+    gone += r", or correct the name\. The catalog .* is in memory"
+    assert re.match(gone, view.status().problems["t"])
+    for use in (view.refresh, view.verify):
+        with pytest.raises(SourceError, match=gone):
             use()
     renamed = Warehouse(delta.spark, delta.folder / "warehouse")
     renamed.source("t", Delta(table=f"{database}.u"))
@@ -77,7 +80,7 @@ def test_a_name_that_leads_elsewhere(delta: DeltaSandbox, database: str) -> None
     assert checked(renamed.view("v", QUERY)).verdict == "applied"
     sql(f"create table {database}.t (k int, v int) using delta")
     with pytest.raises(
-        SourceError, match=rf"source t: spark_catalog\.{database}\.t was replaced .* its name now refers"
+        SourceError, match=rf"source t at spark_catalog\.{database}\.t was replaced .* its name now refers"
     ):
         view.refresh()
     view.rebuild()
@@ -112,7 +115,7 @@ def test_a_table_may_be_created_after_it_is_declared(delta: DeltaSandbox, databa
     checked(view)
     assert catalyst.isolate_session(delta.spark).catalog.tableExists(f"{database}.t")
     delta.spark.sql(f"drop table {database}.t")
-    with pytest.raises(SourceError, match="source t has no data: there is no table"):
+    with pytest.raises(SourceError, match="source t is gone: there is no table"):
         view.refresh()
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError
+from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError, UsageError
 from incremental.lake.durable import lock
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
@@ -49,6 +50,12 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
     with pytest.raises(StateError, match="no finished epoch yet"):
         view.rollback(1)
     view.refresh()
+    for wrong in ({"epoch": "1"}, {"epoch": None}, {"epoch": 1, "generation": "1"}):
+        with pytest.raises(UsageError, match=r"view v: (epoch|generation) ('1'|None) is not a number\. Give one"):
+            view.rollback(**cast(Any, wrong))
+    for work in (view.rebucket, view.maintain):
+        with pytest.raises(UsageError, match="'4'"):
+            work(cast(Any, "4"))
     with pytest.raises(StateError, match=r"is at epoch 1 of generation 1 already\. It has no earlier one\."):
         view.rollback(1)
     for value in (3, 4):
@@ -59,12 +66,12 @@ def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:
     with pytest.raises(StateError, match=r"is at epoch 3 of generation 1 already. .* \(generation 1 has 1, 2, 3\)"):
         view.rollback(3)
     with pytest.raises(
-        ChangedQueryError, match=r"the query of view v.* changed .*. To go back to epoch 1 of generation 1, restore"
+        ChangedQueryError, match=r"view v: the query.* changed .*. To go back to epoch 1 of generation 1, restore"
     ):
         sandbox.view(QUERY.replace("sum(v)", "sum(v + 1)")).rollback(1)
     view.maintain(0)
     for asked in (view, sandbox.view(QUERY.replace("sum(v)", "sum(v + 1)"))):  # restoring a query would not help
-        with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view v were removed"):
+        with pytest.raises(StateError, match="view v: the files of epoch 1 of generation 1 were removed"):
             asked.rollback(1)
     assert view.refresh().verdict == "nothing to do"
 
@@ -80,7 +87,7 @@ def test_back_to_a_view_below_whose_generation_is_gone(sandbox: MemorySandbox) -
     sandbox.sql("insert into {t} values (1, 3)")
     high.refresh()
     assert "generation 1 removed" in str(low.maintain(0).sentence)
-    with pytest.raises(StateError, match="the files of epoch 1 of generation 1 of view high were removed"):
+    with pytest.raises(StateError, match="view high: the files of epoch 1 of generation 1 were removed"):
         high.rollback(1)
 
 
@@ -113,7 +120,7 @@ def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.M
     dev = view.branch("dev")
     assert rows(dev) == rows(view)
     assert [report.verdict for report in dev.history()] == ["branched"]
-    with pytest.raises(StateError, match="view dev exists already"):
+    with pytest.raises(StateError, match="view dev: it exists already"):
         view.branch("dev")
     before = rows(view)
     sandbox.sql("insert into {t} values (2, 9), (1, 1)")

@@ -171,7 +171,7 @@ def test_upkeep_waits_for_an_interrupted_epoch(delta: DeltaSandbox) -> None:
     view.refresh()
     delta.sql("insert into {t} values (1, 2)")
     interrupt(view)
-    with pytest.raises(StateError, match=r"epoch 2 of view v was interrupted. Refresh it first"):
+    with pytest.raises(StateError, match=r"view v: epoch 2 was interrupted. Refresh it first"):
         view.maintain()
     status = view.status()
     assert (status.epoch, status.unfinished, status.current) == (1, 2, False)

@@ -133,13 +133,13 @@ def test_versions_that_are_asked_for(sandbox: MemorySandbox) -> None:
         chained(sandbox, view, text, versions={"t": version})
     assert chained(sandbox, view, text, versions={"totals/t": 1}).below[0].epoch == 2
     assert pinned(totals) == {"t": 3}
-    with pytest.raises(SourceError, match=r"view totals is at t 3 and has no epoch at t 2, .* or refresh"):
+    with pytest.raises(SourceError, match=r"view totals: it is at t 3 and has no epoch at t 2, .* or refresh"):
         view.refresh(versions={"t": 2})
     totals.refresh(versions={"t": 2})
     chained(sandbox, view, text, versions={"t": 2})
     for versions, says in (
-        ({"totals": 1}, r"source totals of view v is a view. Give the versions of what it reads \(t\)"),
-        ({"u": 1}, "view v reads no source 'u'. Choose one of: totals/t"),
+        ({"totals": 1}, r"view v: source totals is a view. Give the versions of what it reads \(t\)"),
+        ({"u": 1}, "view v: it reads no source 'u'. Choose one of: totals/t"),
         ({"t": 9}, "source totals/t has no version 9: its latest is 3"),
     ):
         with pytest.raises(SourceError, match=says):
@@ -171,7 +171,7 @@ def test_a_view_below_that_was_rebuilt(sandbox: MemorySandbox) -> None:
         report = chained(sandbox, opened(TOTALS, policy), text)
         assert (report.generation, report.epoch) == (1, 2)
     changed = TOTALS.replace("sum(v)", "sum(v + 1)")
-    with pytest.raises(ChangedQueryError, match="the query of view totals"):
+    with pytest.raises(ChangedQueryError, match="view totals: the query"):
         opened(changed).refresh()
     opened(changed)
     views["totals"].rebuild()
@@ -243,9 +243,9 @@ def test_a_view_that_reads_itself(sandbox: MemorySandbox) -> None:
     first = sandbox.view("select k, v from t", "first")
     sandbox.warehouse.source("above", first)
     first.refresh()
-    with pytest.raises(QueryError, match="view first reads itself, through above"):
+    with pytest.raises(QueryError, match="view first: it reads itself, through above"):
         sandbox.view("select k, v from above", "first").refresh()
-    with pytest.raises(SourceError, match="source above is the view first"):
+    with pytest.raises(SourceError, match="source above: it is the view first"):
         sandbox.warehouse.land("above")
     with pytest.raises(SourceError, match="declared twice"):
         sandbox.warehouse.source("above", first)

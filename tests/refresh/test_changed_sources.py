@@ -32,7 +32,7 @@ def test_columns_of_a_source(delta: DeltaSandbox) -> None:
         checked(delta.view(view.query, on_change="rebuild")).because[0]
         == "column v of source t changed from int to bigint"
     )
-    with pytest.raises(SourceError, match=r"source t has v as int at version 1, where .* reads v as bigint"):
+    with pytest.raises(SourceError, match=r"source t: v as int at version 1, where .* reads v as bigint"):
         view.refresh({"t": 1})
     delta.sql("alter table {t} rename column v to w")
     for again in (view, delta.view(view.query, on_change="rebuild")):
@@ -41,7 +41,7 @@ def test_columns_of_a_source(delta: DeltaSandbox) -> None:
         assert rows(again) == [(1, -24), (2, -2)]
     wide = delta.view("select k, latest from t", "wide")
     checked(wide)
-    with pytest.raises(SourceError, match="source t has no column latest at version 1"):
+    with pytest.raises(SourceError, match="source t: no column latest at version 1"):
         wide.refresh({"t": 1})
 
 

@@ -212,7 +212,7 @@ def test_a_view_below_is_rebuilt_by_its_own_policy(sandbox: MemorySandbox) -> No
     most = most.replace("max(v)", "cast(max(v) as bigint)")
     first = above(sums, "refuse")
     first.refresh()
-    with pytest.raises(ChangedQueryError, match="the query of view low"):
+    with pytest.raises(ChangedQueryError, match="view low: the query"):
         above(most, "refuse").refresh()
     changed = above(most, "rebuild")
     report = changed.refresh()

@@ -75,7 +75,7 @@ def test_a_view_of_constants_that_was_replaced(delta: DeltaSandbox) -> None:
         view = delta.view("select k, r from t, rates", policy="auto")
         checked(view)
         delta.spark.sql("create or replace temporary view rates as values (3) as v(r)")
-        with pytest.raises(ChangedQueryError, match="the query of view v"):
+        with pytest.raises(ChangedQueryError, match="view v: the query"):
             view.refresh()
         view.rebuild()
         assert rows(view) == [(1, 3)]

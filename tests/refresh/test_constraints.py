@@ -107,7 +107,7 @@ def test_violations_name_rows_and_write_nothing(sandbox: MemorySandbox) -> None:
     view = sandbox.view(INNER)
     sandbox.sql("insert into {orders} values (1, 'again'), (null, 'x')")
     with pytest.raises(
-        SourceError, match=r"primary key \(ok\) at version 1: .* keys \(ok = NULL\); \(ok = 1\). Correct"
+        SourceError, match=r"primary key \(ok\) is broken at version 1: .* keys \(ok = NULL\); \(ok = 1\). Correct"
     ):
         view.refresh()
     assert view.history() == ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, StateError
+from incremental.algebra.errors import ChangedQueryError, SourceError, StateError
+from incremental.algebra.sources import Delta
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 QUERY = "select k, sum(v) s from t group by k"
@@ -43,7 +45,7 @@ def test_a_table_of_the_view_that_is_gone(sandbox: MemorySandbox, publish: str) 
     checked(view)
     shutil.rmtree(view.path.removeprefix("file:"))
     for _ in ("nothing new", "a new row"):
-        with pytest.raises(StateError, match=r"the table .* of view v is gone\. Rebuild the view"):
+        with pytest.raises(StateError, match=r"view v: its table .* is gone\. Rebuild the view"):
             view.refresh()
         sandbox.insert("t", "k int, v int", [(3, 3)])
     view.rebuild()
@@ -73,3 +75,29 @@ def test_an_answer_without_its_source(sandbox: MemorySandbox) -> None:
     checked(view)
     sandbox.remove("t")
     assert rows(view) == [(1, 1), (2, 5)]
+
+
+def test_the_state_of_a_view_without_its_source(sandbox: MemorySandbox) -> None:
+    """Protects from `status` and `explain` that fail, or advise to land a table that nobody landed."""
+    sandbox.source("t", "k int, v int", ROWS)
+    sandbox.source("u", "k int, w int", [(1, 1)])
+    view = sandbox.view("select t.k, sum(v) s from t join u on t.k = u.k group by t.k")
+    checked(view)
+    sandbox.remove("t")
+    status = view.status()
+    assert (status.epoch, status.current, list(status.lag), list(status.problems)) == (1, False, ["u"], ["t"])
+    gone = rf"source t is gone: there is no Delta table at {sandbox.path('t')} any more. Restore it, "
+    assert re.match(gone, status.problems["t"])
+    explained = view.explain()
+    assert re.search(gone, explained) and "view v: incremental, epoch 1 of generation 1" in explained
+    assert "group by k" in explained  # the plan of that epoch
+    for use in (view.refresh, view.verify):
+        with pytest.raises(SourceError, match=gone):
+            use()
+
+
+def test_a_source_that_never_was(sandbox: MemorySandbox) -> None:
+    """Without an epoch there is nothing to show."""
+    sandbox.warehouse.source("t", Delta(sandbox.path("t")))
+    with pytest.raises(SourceError, match=r"source t has no data: .* Land its files, or create the table"):
+        sandbox.view(QUERY).explain()

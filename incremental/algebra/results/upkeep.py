@@ -70,7 +70,7 @@ class Status(Json):
 
     epoch, generation, verdict, finished: of the last finished epoch; age: seconds since then; lag: by base source;
     tables: by name, the one with the answer last; unfinished: an interrupted epoch; quarantined: by landed source, the
-    number of its rows in quarantine, if any.
+    number of its rows in quarantine, if any; problems: by base source whose table cannot be found, why.
     """
 
     view: str
@@ -83,11 +83,16 @@ class Status(Json):
     tables: dict[str, Size] = field(default_factory=dict[str, Size])
     unfinished: int | None = None
     quarantined: dict[str, int] = field(default_factory=dict[str, int])
+    problems: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def current(self) -> bool:
-        """Whether no row was added or removed since the last epoch, as far as the log records."""
-        return self.epoch is not None and not any(lag.versions and lag.rows != 0 for lag in self.lag.values())
+        """Whether no row was added or removed since the last epoch, as far as the log records; False with problems."""
+        return (
+            self.epoch is not None
+            and not self.problems
+            and not any(lag.versions and lag.rows != 0 for lag in self.lag.values())
+        )
 
     @property
     def state(self) -> Size:

@@ -39,7 +39,7 @@ from incremental.spark.java_errors import causes, conditions
 
 TEXTS = ("json", "text")  # formats whose records are stored as text
 TEXT_OPTIONS = {"encoding", "charset", "compression", "linesep", "wholetext"}  # of these, in lower case, to read lines
-LOST = "KAFKA_DATA_LOSS"  # Spark's condition where the connector has one
+DATA_LOSS = "KAFKA_DATA_LOSS"  # Spark's condition where the connector has one
 LOSS = "failOnDataLoss"  # in the message of its IllegalStateException, which has no condition
 UNKNOWN = "UnknownReason"  # Spark's word for an exception whose class is of a connector added to it while it runs
 EVER = "36500d"  # by default Spark ignores files that are a week older than the newest one
@@ -122,7 +122,9 @@ class Intake:
         fix = "Correct it, or the declaration, and land again; nothing of it is lost"
         messages = causes(error)
         reason, replay = mask_secrets(reason_of(messages)), "replay the source, to land those that are left"
-        if any(name.startswith(LOST) for name in conditions(error)) or any(LOSS in message for message in messages):
+        if any(name.startswith(DATA_LOSS) for name in conditions(error)) or any(
+            LOSS in message for message in messages
+        ):
             fix = f"Messages were deleted before they were landed: {replay}"
         elif any(UNKNOWN in message for message in messages):
             reason = "its messages cannot be fetched, for a reason that is in Spark's log"

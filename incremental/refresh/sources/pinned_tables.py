@@ -19,6 +19,6 @@ def refuse_recreated(view: str, name: str, table: VersionedTable) -> SourceError
     """Return the error for a table with another identity than before."""
     other = "" if table.label == table.path else f", or its name now refers to another table, at {table.path}"
     return SourceError(
-        f"source {name}: {table.label} was replaced since the last epoch: it was dropped and created again, or its "
+        f"source {name} at {table.label} was replaced since the last epoch: it was dropped and created again, or its "
         f"history was replaced, such as from a copy{other}. Rebuild the view {view}."
     )

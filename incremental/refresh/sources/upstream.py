@@ -8,7 +8,7 @@ has. A base source that only a view below reads is named by its path through the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -96,8 +96,11 @@ class Inputs:
         answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
         return {**self.tables, **answers}
 
-    def targets(self, versions: Mapping[str, int]) -> Targets:
-        """Return the target version of every base source: the given one, or the latest."""
+    def targets(self, versions: Mapping[str, int], read: Collection[str]) -> Targets:
+        """Return the target version of every base source: the given one, or the latest; read: those of the last epoch.
+
+        Raises SourceError for a version that does not exist, and for a source without a table.
+        """
         bases, places, asked = self.bases, self.places, dict[str, int]()
         tables = {places[source_path]: table for source_path, table in bases.items()}
         latest = {place: table.version() for place, table in tables.items()}
@@ -108,7 +111,7 @@ class Inputs:
         for source_path, place in places.items():
             last = latest[place]
             if last is None:
-                raise SourceError(no_data(source_path, bases[source_path]))
+                raise SourceError(no_data(source_path, bases[source_path], source_path in read))
             if not 0 <= asked.setdefault(place, last) <= last:
                 raise SourceError(
                     f"source {source_path} has no version {asked[place]}: its latest is {last}. "
@@ -156,7 +159,7 @@ class Inputs:
         for name, pin in pins.items():
             table = tables[name]
             if name in self.tables and table.version() is None:
-                raise SourceError(no_data(name, table))
+                raise SourceError(no_data(name, table, True))
             if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
                 raise refuse_recreated(self.view, name, table)
 
