@@ -152,7 +152,7 @@ def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
     sandbox.source("t", "k int", [(1,)])
     view = sandbox.view("select k from t")
     for work in (view.refresh, view.rebuild):
-        with pytest.raises(UsageError, match=r"invalid chunk 0. Give a number of bytes, 1 or more"):
+        with pytest.raises(UsageError, match=r"chunk: 0 is not valid. Give a number of bytes, 1 or more"):
             work(chunk=0)
     assert not view.history()
 

@@ -223,7 +223,7 @@ def test_declarations_refused(sandbox: MemorySandbox, changed: dict[str, str], s
 
 def test_declared_twice(sandbox: MemorySandbox) -> None:
     sandbox.warehouse.monoid(*LONGEST)
-    with pytest.raises(QueryError, match="monoid Longest is declared twice"):
+    with pytest.raises(QueryError, match="monoid Longest: declared twice"):
         sandbox.warehouse.monoid("Longest", *LONGEST[1:])
 
 
