@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 MB = 1 << 20
-AT_LEAST_ONE = {"range_slices", "range_intervals", "bucket_bytes", "buckets", "recent_epochs", "timed_epochs"}
+AT_LEAST_ONE = {
+    "range_slices", "range_intervals", "bucket_bytes", "buckets", "most_buckets", "recent_epochs", "timed_epochs",
+    "kept_epochs", "point_log_rows", "point_log_file_rows",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class CostRates:
 class Tuning:
     """Sizes and limits of one warehouse, which a test replaces by passing another one.
 
-    Limits inside a module (of a scan or a reader) are constants of it, which tests patch.
+    Limits of what knows no warehouse (a Delta table or its log, a scan of a file) are constants of its module, which
+    tests patch, and so is what no user would tune: how much of a text or how many rows an error shows.
 
     prune_above_bytes: a smaller input is read completely, since finding the relevant part takes longer.
     broadcast_rows: fewer rows are broadcast to the tasks that read the other side.
@@ -69,8 +73,11 @@ class Tuning:
     stored, is computed from nothing.
     reread_share: k-means of which a refresh would read more than this share of the old points is evaluated from the
     start, which renews their margins.
+    point_log_rows, point_log_file_rows: a log of k-means with more rows than this number for each point is rewritten,
+    into files of this number of rows, so that those of points far from a border are skipped.
     reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
     bucket_bytes, buckets: a new state gets one bucket per `bucket_bytes` of its sources, at most `buckets`.
+    most_buckets: the most that a user may ask for; each is a folder and a file.
     change_share: the expected share of changed bytes of a source, before the first epoch.
     switch_below: policy auto changes the mode if the other one is expected to take less than this share of time.
     recompute_below: the same for a change to a recompute that was timed, which needs no state.
@@ -80,6 +87,7 @@ class Tuning:
     law_rows, law_values: the laws of a declared monoid are checked on this number of different values of these rows.
     small_file_bytes, small_files, deleted_share: a partition with this number of files below this size, or with a
     greater share of deleted rows, is fragmented: upkeep compacts it.
+    kept_epochs: upkeep removes older entries of the journal.
     lock_seconds, landing_lock_seconds: the time to wait for another process that works on the same view, or lands the
     same source.
     rates: those by which the compiler estimates the costs of a refresh and of a recompute.
@@ -98,9 +106,12 @@ class Tuning:
     restart_rows: int = 100_000
     restart_share: float = 0.5
     reread_share: float = 0.1
+    point_log_rows: int = 2
+    point_log_file_rows: int = 250_000
     reported_partitions: int = 1000
     bucket_bytes: int = 512 * MB
     buckets: int = 64
+    most_buckets: int = 4096
     change_share: float = 0.01
     switch_below: float = 0.75
     recompute_below: float = 0.95
@@ -113,6 +124,7 @@ class Tuning:
     small_file_bytes: int = 32 * MB
     small_files: int = 4
     deleted_share: float = 0.1
+    kept_epochs: int = 200
     lock_seconds: float = 60.0
     landing_lock_seconds: float = 600.0
     rates: CostRates = field(default_factory=CostRates)

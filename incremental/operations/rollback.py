@@ -35,8 +35,6 @@ from incremental.store.journal import Entry, Intent, never_refreshed
 from incremental.store.view_store import Store
 from incremental.telemetry.events import Work, log_work
 
-MOST_BUCKETS = 4096  # each is a folder and a file
-
 
 class Rollback:
     """Rolls one view back, or rewrites its last epoch with another number of buckets."""
@@ -51,9 +49,9 @@ class Rollback:
 
         Raises UsageError for a number that is impossible or the present one, StateError if that epoch is unfinished.
         """
-        view = self._store.view
-        if type(buckets) is not int or not 1 <= buckets <= MOST_BUCKETS:
-            raise UsageError(f"view {view}: it cannot be stored in {buckets!r} buckets. Choose 1 to {MOST_BUCKETS}.")
+        view, most = self._store.view, self._store.tuning.most_buckets
+        if type(buckets) is not int or not 1 <= buckets <= most:
+            raise UsageError(f"view {view}: it cannot be stored in {buckets!r} buckets. Choose 1 to {most}.")
         with self._lock("rebucket") as work:
             last = self._store.journal.last()
             if last is None or not last.complete or not last.after:

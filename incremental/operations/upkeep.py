@@ -37,7 +37,6 @@ from incremental.telemetry.clock import now, seconds_since
 from incremental.telemetry.events import log_work
 
 WEEK_HOURS = 168.0
-KEPT_ENTRIES = 200  # entries of the journal
 METADATA = '{"deltafold": "upkeep"}'
 
 
@@ -69,7 +68,7 @@ class UpkeepRun:
                     tables[f"quarantine/{name}"] = self._maintain_landed(name, left_out, pinned=False)
         self._show_progress("superseded generations")
         generations = self._remove_generations(generation, needs)
-        entries = self.store.journal.prune(KEPT_ENTRIES)
+        entries = self.store.journal.prune(self.store.tuning.kept_epochs)
         done = Upkeep(
             self.store.view, "", self.hours, tables, generations, entries, self._retention(tables),
             round(time.monotonic() - start, 3), now(),
@@ -160,7 +159,7 @@ class UpkeepRun:
             f"files of the versions of the last {self.hours:g} hours, and those that each view's last epoch reads",
             *(f"of {name} {kept}" for name, done in tables.items() for kept in done.kept),
             f"generations superseded less than {self.hours:g} hours ago",
-            f"the newest {KEPT_ENTRIES} epochs of the journal",
+            f"the newest {self.store.tuning.kept_epochs} epochs of the journal",
             "Delta's logs for 30 days, or as delta.logRetentionDuration is set",
         )
 

@@ -24,9 +24,6 @@ from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.epoch_leaves import EpochLeaves
 
-CANCELLED = 2  # a log of more than this number of rows for each point is written again
-FILE_ROWS = 250_000  # of the log, so that files of points with greater margins are skipped
-
 
 @dataclass
 class ClusterPoints:
@@ -103,7 +100,8 @@ class PointLog:
         change = self.points.change if new and self.is_kept(then) else None
         if now is None or change is None:
             return None
-        if (self.table.rows(self._before or 0) or 0) > CANCELLED * self._count_points(now):
+        most = self.epoch.tuning.point_log_rows * self._count_points(now)
+        if (self.table.rows(self._before or 0) or 0) > most:
             return self._replace(now)
         rows = self.sums.assignment.log(change, now).coalesce(1).sortWithinPartitions(MARGIN)
         self.table.append(rows, self.epoch.mark(self._name), BUCKET)
@@ -132,7 +130,7 @@ class PointLog:
         if references is None:
             rows = assignment.empty_log(points)
         else:
-            files = 1 + self._count_points(references) // FILE_ROWS
+            files = 1 + self._count_points(references) // self.epoch.tuning.point_log_file_rows
             rows = assignment.log(points, references).repartitionByRange(files, F.col(MARGIN))
         self.table.overwrite(rows.sortWithinPartitions(MARGIN), self.epoch.mark(self._name), BUCKET)
         return "rewritten"
