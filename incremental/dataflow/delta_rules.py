@@ -195,12 +195,12 @@ class DeltaRules:
     def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
         """Return J(l', after(r)) − J(l', before(r))."""
         change = self._pruning.once(node.right.columns, change, self._pruning.is_small(node.right))
-        reach = self._pruning.right_change(node, change)
+        reach = self._pruning.right_reach(node, change)
         if reach is None:
             return []
-        left = reach.left(self.after(node.left))
+        left = self._pruning.matched_left(reach, self.after(node.left))
         after, before = self._pruning.after_and_before(
-            node.right, change, reach.right, self.after(node.right), lambda: self.before(node.right)
+            node.right, change, reach, self.after(node.right), lambda: self.before(node.right)
         )
         new, old = (self._lowering.join(node, left, side) for side in (after, before))
         return [(columns, new), self._lowering.negate(columns, old)]
@@ -213,7 +213,7 @@ class DeltaRules:
         else:
             if self._pruning.rewinds(child):  # else only its keys are read
                 change = self._pruning.once(child.columns, change)
-            reach = self._pruning.groups(child, node.keys, change)
+            reach = self._pruning.group_reach(child, node.keys, change)
             if reach is None:
                 return None
             after, before = self._pruning.after_and_before(

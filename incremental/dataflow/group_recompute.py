@@ -13,7 +13,8 @@ from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import REPLACE, Merge
 from incremental.dataflow.partial_aggregate import Homomorphic, aggregate_change
-from incremental.dataflow.pruning.pruning import Pruning, Restrict
+from incremental.dataflow.pruning.pruning import Pruning
+from incremental.dataflow.pruning.reach import Reach
 from incremental.dataflow.state_schema import Layout
 from incremental.spark.checkpoint import Checkpoints
 
@@ -41,7 +42,7 @@ class GroupRecompute:
             return keep(self._fresh(layout)) if layout.state.recompute_always or keys.count() else kept
         named = keys.toDF(*(key.name for key in layout.state.keys))
         touched, ranges = self.pruning.keys_with_ranges(layout.state.input, layout.state.keys, named, small)
-        fresh = self._fresh(layout, self.pruning.of_keys(layout.state.keys, touched, ranges))
+        fresh = self._fresh(layout, self.pruning.key_reach(layout.state.keys, touched, ranges))
         keys = touched.toDF(*layout.keys)
         if layout.state.recompute_always:  # a group without rows is not recomputed, and so it is deleted
             fresh = keys = keep(fresh)
@@ -49,11 +50,11 @@ class GroupRecompute:
         untouched = kept.join(keys, on=same, how="left_anti")
         return keep(untouched.unionByName(fresh))
 
-    def _fresh(self, layout: Layout, restrict: Restrict | None = None) -> DataFrame:
+    def _fresh(self, layout: Layout, reach: Reach | None = None) -> DataFrame:
         """Return h of all current rows of a state's input, or of those of some groups."""
         state = layout.state
         rows = self.rules.after(state.input)
-        if restrict is not None:
-            rows = restrict(rows)
+        if reach is not None:
+            rows = reach.restrict(rows)
         frame = self.lowering.frame(rows, [(column, column.name) for column in state.reads])
         return aggregate_change(layout, frame, self.lowering).withColumn(REPLACE, F.lit(True))

@@ -26,31 +26,10 @@ from incremental.dataflow.pruning.key_ranges import (
     range_measures,
     restrict_to_ranges,
 )
+from incremental.dataflow.pruning.reach import JoinReach, KeyReach, Reach, plain_keys
 from incremental.dataflow.pruning.rewind import is_rewindable, rewind
 from incremental.dataflow.pruning.semijoin import Semijoin
 from incremental.spark.checkpoint import Checkpoints, compute_measures
-
-Restrict = Callable[[Relation], Relation]
-
-
-@dataclass(frozen=True)
-class Reach:
-    """The rows of an input that a change can affect; few: the change is small enough to broadcast."""
-
-    restrict: Restrict
-    few: bool
-
-
-@dataclass(frozen=True)
-class JoinReach:
-    """The rows of a join that the changed rows of its right side can affect.
-
-    left: restricts the left side to the rows that a changed row matches; right: restricts the right side to the rows
-    that can match those.
-    """
-
-    left: Restrict
-    right: Reach
 
 
 @dataclass(frozen=True)
@@ -101,7 +80,7 @@ class Pruning:
                 node.right
             )  # Spark confuses columns that both sides produce
             return (self.once(node.left.columns, change) if mixed else change), right
-        plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
+        plain = plain_keys(node)
         rows, ranges = self._compute(frame, [one for one, _ in plain], narrow=True)
         right = restrict_to_ranges(self._lowering, right, [other for _, other in plain], ranges)
         mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
@@ -109,41 +88,26 @@ class Pruning:
         right = self._semijoin.of_keys(right, others, mine, self._few(ranges))
         return self._relation(node.left.columns, rows, change.weighted), right
 
-    def right_change(self, node: Join, change: Relation) -> JoinReach | None:
-        """Return the rows that a join's right side affects; None if it has no changed rows after all."""
-        touched = self._semijoin.touched_rows(node, change)
-        plain = [(one, other) for one, other, null_safe in node.keys if not null_safe]
-        left_keys, right_keys = [one for one, _ in plain], [other for _, other in plain]
-        measures = range_measures(self._lowering, touched, right_keys)
-        ranges = self._ranges(
-            touched,
-            right_keys,
-            compute_measures(touched, measures),
-            self.pays_off(node.left) or self.pays_off(node.right),
-        )
-        if not ranges.rows:
-            return None
-        few = self._few(ranges)
+    def right_reach(self, node: Join, change: Relation) -> JoinReach | None:
+        """Return the rows that a change of a join's right side affects; None if it has no changed rows after all."""
+        touched, keys = self._semijoin.touched_rows(node, change), [other for _, other in plain_keys(node)]
+        measured = compute_measures(touched, range_measures(self._lowering, touched, keys))
+        narrow = self.pays_off(node.left) or self.pays_off(node.right)
+        ranges = self._ranges(touched, keys, measured, narrow)
+        return JoinReach(self._lowering, node, touched, ranges, self._few(ranges)) if ranges.rows else None
 
-        def left(side: Relation) -> Relation:
-            near = restrict_to_ranges(self._lowering, side, left_keys, ranges)
-            return self.once(
-                node.left.columns, self._semijoin.matched_rows(node, near, touched, few), self.is_small(node.left)
-            )
+    def matched_left(self, reach: JoinReach, left: Relation) -> Relation:
+        """Return the rows of a join's left side that a changed row matches, computed once."""
+        side = reach.node.left
+        return self.once(side.columns, reach.restrict_left(left), self.is_small(side))
 
-        def right(side: Relation) -> Relation:
-            near = restrict_to_ranges(self._lowering, side, right_keys, ranges)
-            return self._semijoin.partners(node, near, touched, few)
-
-        return JoinReach(left, Reach(right, few))
-
-    def groups(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
+    def group_reach(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
         """Return the rows of a plan that share the keys of changed rows; None if there are no changed rows."""
         named = [(column, column.name) for column in keys]
         frame, small = self._lowering.frame(Relation(change.plan), named), self.is_small(plan)
         distinct = (frame.coalesce(1) if small else frame).distinct()
         touched, ranges = self.keys_with_ranges(plan, keys, distinct, small)
-        return Reach(self.of_keys(keys, touched, ranges), self._few(ranges)) if ranges.rows else None
+        return self.key_reach(keys, touched, ranges) if ranges.rows else None
 
     def keys_with_ranges(
         self, plan: Plan, keys: Sequence[Column], groups: DataFrame, small: bool
@@ -152,15 +116,9 @@ class Pruning:
         references = [Reference(key) for key in keys]
         return self._compute(groups, references, self.pays_off(plan), small, nulls_match=True)
 
-    def of_keys(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> Restrict:
-        """Restricts rows to those whose keys are among the touched ones, NULL equal to NULL."""
-        attributes = [self._lowering.attribute(key) for key in keys]
-
-        def restrict(side: Relation) -> Relation:
-            near = restrict_to_ranges(self._lowering, side, [Reference(key) for key in keys], ranges)
-            return self._semijoin.of_keys(near, attributes, touched, self._few(ranges))
-
-        return restrict
+    def key_reach(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> KeyReach:
+        """Return the rows whose keys are among the touched ones, NULL equal to NULL."""
+        return KeyReach(self._lowering, keys, touched, ranges, self._few(ranges))
 
     def rewinds(self, plan: Plan) -> bool:
         """Return whether `before` of a plan is computed from `after` minus the change, so that it is read once."""

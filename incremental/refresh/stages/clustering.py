@@ -21,7 +21,6 @@ from incremental.dataflow.loops.clusters.cluster_table import ClusterTable
 from incremental.dataflow.loops.clusters.from_start import from_start
 from incremental.dataflow.loops.iterated_answer import sum_answer
 from incremental.dataflow.loops.rounds import Round
-from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER
 from incremental.lake.files import needs_mapping
@@ -29,7 +28,7 @@ from incremental.refresh.epoch import Epoch
 from incremental.refresh.epoch_leaves import EpochLeaves
 from incremental.refresh.stages.iteration import IterationStage
 from incremental.refresh.stages.point_log import ClusterPoints, PointLog
-from incremental.refresh.stages.recursion import LoopResult
+from incremental.refresh.stages.recursion import LoopResult, add_versions
 from incremental.spark.checkpoint import Checkpoints, plan_at_once
 
 RENEWED = "renewed"  # the path of a table whose references were replaced
@@ -52,9 +51,7 @@ class ClusteringStage:
         if before is None or any(self.rules.has_changed(plan) for plan in loop.inputs):
             rows = None if before is None else self.checkpoints.small(table.at(before))
             result, change = self._maintain(stored, rows)
-        after = table.version()
-        assert after is not None, f"{loop.name} is written in the first epoch"
-        self.leaves.loops[loop.name] = LoopVersions(table, stored, before, after, change)
+        add_versions(self.epoch, self.leaves, loop.name, stored, change)
         return result
 
     def _maintain(self, stored: ClusterTable, rows: DataFrame | None) -> tuple[LoopResult, DataFrame | None]:

@@ -14,14 +14,13 @@ from incremental.dataflow.loops.iterated_answer import IteratedAnswer
 from incremental.dataflow.loops.iteration import Iterated, Iteration
 from incremental.dataflow.loops.leaves import bytes_of_leaves
 from incremental.dataflow.loops.rounds import Round
-from incremental.dataflow.loops.versions import LoopVersions
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER
 from incremental.dataflow.publish import Bag
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch
 from incremental.refresh.epoch_leaves import EpochLeaves
-from incremental.refresh.stages.recursion import LoopResult
+from incremental.refresh.stages.recursion import LoopResult, add_versions
 from incremental.spark.checkpoint import Checkpoints
 
 
@@ -44,9 +43,7 @@ class IterationStage:
         if changed and not self.epoch.is_written(loop.name):
             stored = None if before is None else answer.answer(table.at(before))
             result, change = self._publish(answer, self.iterate(loop, stored), stored)
-        after = table.version()
-        assert after is not None, f"{loop.name} is written in the first epoch"
-        self.leaves.loops[loop.name] = LoopVersions(table, answer, before, after, change)
+        add_versions(self.epoch, self.leaves, loop.name, answer, change)
         return result
 
     def iterate(self, loop: LoopState, stored: DataFrame | None) -> Iterated:

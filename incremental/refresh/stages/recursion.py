@@ -17,7 +17,7 @@ from incremental.dataflow.loops.from_nothing import FromNothing
 from incremental.dataflow.loops.leaves import SideInputs, bytes_of_leaves
 from incremental.dataflow.loops.rounds import Maintained, Round, Rounds, Step
 from incremental.dataflow.loops.touched import Touched
-from incremental.dataflow.loops.versions import LoopVersions
+from incremental.dataflow.loops.versions import LoopVersions, StoredAnswer
 from incremental.dataflow.loops.write import CandidateWrite
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.merge import BY_WRITER
@@ -44,6 +44,13 @@ class LoopResult:
     points: str | None = None
 
 
+def add_versions(epoch: Epoch, leaves: EpochLeaves, name: str, stored: StoredAnswer, change: DataFrame | None) -> None:
+    """Add a loop's versions before and after to the leaves of the epoch; change: that of its answer, if known."""
+    table, after = epoch.tables[name], epoch.tables[name].version()
+    assert after is not None, f"{name} is written in the first epoch"
+    leaves.loops[name] = LoopVersions(table, stored, epoch.before(name), after, change)
+
+
 @dataclass(frozen=True)
 class LoopStage:
     """One loop in one epoch; checkpoints: frames computed once until the epoch ends."""
@@ -61,9 +68,7 @@ class LoopStage:
         result, change = LoopResult(), None
         if not self.epoch.is_written(loop.name):
             result, change = self._compute(candidates, table, before)
-        after = table.version()
-        assert after is not None, f"{loop.name} is written in the first epoch"
-        self.leaves.loops[loop.name] = LoopVersions(table, candidates, before, after, change)
+        add_versions(self.epoch, self.leaves, loop.name, candidates, change)
         return result
 
     def _compute(self, candidates: Candidates, table: Table, before: int | None) -> tuple[LoopResult, DataFrame | None]:
