@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from incremental.algebra.plan import Call, Column, Given, Keep, LoopKind, Plan, Tolerance, Union
+from incremental.algebra.plan import Call, Column, Given, Keep, LoopKind, LoopTraits, Plan, Tolerance, Union, traits_of
 from incremental.algebra.traversal import walk
 
 LEVEL, ACCEPTED = "__level", "__accepted"
@@ -90,6 +90,11 @@ class LoopState:
     carried: tuple[Column, ...] = ()
     clusters: Clusters | None = None
     replayed: str = ""
+
+    @property
+    def traits(self) -> LoopTraits:
+        """What holds for every loop of its kind."""
+        return traits_of(self.kind)
 
     @property
     def points(self) -> str | None:

@@ -86,12 +86,12 @@ class _CostModel:
         if loop.clusters is not None:
             return self._rates.cluster_rounds
         known = self._volume.rounds.get(loop.name, self._rates.changed_rounds)
-        return loop.limit if loop.kind == "times" else known
+        return loop.limit if loop.traits.fixed_steps else known
 
     def _all_rounds(self, loop: LoopState) -> float:
         """Return the rounds that the batch query is expected to take: those of the first load, if there was one."""
         known = self._volume.levels.get(loop.name, self._rates.all_rounds)
-        return loop.limit if loop.kind == "times" else known
+        return loop.limit if loop.traits.fixed_steps else known
 
     def _state_change(self, state: State) -> tuple[float, float]:
         """Return the bytes of the change of a state's input, and the bytes read for it."""

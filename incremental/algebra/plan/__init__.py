@@ -1,7 +1,7 @@
 """Define the query plan: a closed family of nodes whose constructors refuse invalid plans."""
 
 from incremental.algebra.plan.expressions import Call, Column, Item, Opaque, Reference, Scalar, Sql
-from incremental.algebra.plan.loops import Given, Keep, Loop, LoopKind, Norm, Tolerance
+from incremental.algebra.plan.loops import Given, Keep, Loop, LoopKind, LoopTraits, Norm, Tolerance, traits_of
 from incremental.algebra.plan.nodes import (
     Aggregate,
     Expand,
@@ -38,6 +38,7 @@ __all__ = [
     "Keep",
     "Loop",
     "LoopKind",
+    "LoopTraits",
     "Norm",
     "Opaque",
     "Plan",
@@ -53,4 +54,5 @@ __all__ = [
     "Unsupported",
     "UnsupportedReason",
     "Values",
+    "traits_of",
 ]

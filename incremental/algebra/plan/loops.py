@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, assert_never
 
 from incremental.algebra.plan.checks import check_unique
 from incremental.algebra.plan.expressions import Column
@@ -23,6 +23,49 @@ if TYPE_CHECKING:
 LoopKind = Literal["levels", "set", "best", "times", "converged"]
 Keep = Literal["least", "greatest"]
 Norm = Literal["sum", "mean", "max"]
+
+
+@dataclass(frozen=True)
+class LoopTraits:
+    """What holds for every loop of a kind.
+
+    fixed_steps: its limit is the number of its steps; tolerant: it ends within a tolerance; keeps_best: it keeps one
+    row of each key; is_set: it keeps each row once, whatever its level; by_one_level: the rows of a level are derived
+    from those of the level before alone.
+    """
+
+    fixed_steps: bool = False
+    tolerant: bool = False
+    keeps_best: bool = False
+    is_set: bool = False
+    by_one_level: bool = False
+
+    @property
+    def replayed(self) -> bool:
+        """Whether each refresh evaluates the steps, since none of them is kept."""
+        return self.fixed_steps or self.tolerant
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a key must identify its rows."""
+        return self.keeps_best or self.tolerant
+
+
+def traits_of(kind: LoopKind) -> LoopTraits:
+    """Return what holds for every loop of a kind."""
+    match kind:
+        case "levels":
+            return LoopTraits(by_one_level=True)
+        case "set":
+            return LoopTraits(is_set=True)
+        case "best":
+            return LoopTraits(keeps_best=True)
+        case "times":
+            return LoopTraits(fixed_steps=True)
+        case "converged":
+            return LoopTraits(tolerant=True)
+        case _:
+            assert_never(kind)
 
 
 @dataclass(frozen=True)
@@ -100,18 +143,22 @@ class Loop:
             raise ValueError(
                 f"a key of {self.name} ({_types(self.keys)}) is not one of its columns ({_types(self.columns)})"
             )
-        if (self.keep is not None) != (self.kind == "best") or (self.tolerance is not None) != (
-            self.kind == "converged"
-        ):
+        traits = self.traits
+        if (self.keep is not None) != traits.keeps_best or (self.tolerance is not None) != traits.tolerant:
             raise ValueError(
                 f"{self.name} of kind {self.kind}: keep belongs to kind best, and tolerance to kind converged"
             )
-        if self.kind in ("best", "converged") and not self.keys:
+        if traits.keyed and not self.keys:
             raise ValueError(f"{self.name} of kind {self.kind} has no key")
 
     @property
     def children(self) -> tuple[Plan, ...]:
         return (self.init, self.step)
+
+    @property
+    def traits(self) -> LoopTraits:
+        """What holds for every loop of its kind."""
+        return traits_of(self.kind)
 
 
 def _find_given(plan: Plan, name: str) -> list[Given]:

@@ -73,7 +73,7 @@ def find_clusters(loop: Loop) -> Clusters | str:
 
 def is_clustered(loop: Loop) -> bool:
     """Return whether a loop whose side inputs are not yet cut out is kept by the sums of its clusters."""
-    if loop.kind != "times":
+    if not loop.traits.fixed_steps:
         return False
 
     def cut(plan: Plan) -> Plan:

@@ -88,7 +88,7 @@ class _Levels:
     def _both(self, join: Join, columns: tuple[Column, ...], left: Column, right: Column) -> Levelled:
         items = tuple(Item(column, Reference(column)) for column in columns)
         used = frozenset({left.name, right.name})
-        if self.loop.kind == "levels":
+        if self.loop.traits.by_one_level:
             same = Filter(join, Sql(f"{left.name} = {right.name}", "boolean", used))
             return Project(same, (*items, Item(left, Reference(left)))), left
         level = self._fresh()

@@ -17,13 +17,13 @@ def loop_notes(plan: Plan) -> tuple[str, ...]:
 
 def _notes(loop: Loop) -> Iterator[str]:
     products = [node for node in walk(loop.step) if isinstance(node, Join) and _both_read(node, loop.name)]
-    if loop.kind == "levels" and products:
+    if loop.traits.by_one_level and products:
         yield (
             f"{loop.name} joins its rows with themselves: Spark joins those of one level only, which gives no "
             "transitive closure; write UNION, or join with the edges"
         )
     totals = [node for node in walk(loop.step) if isinstance(node, Aggregate) and not node.keys]
-    if loop.kind == "converged" and any(not reads_loop(node, loop.name) for node in totals):
+    if loop.traits.tolerant and any(not reads_loop(node, loop.name) for node in totals):
         yield (
             f"the step of {loop.name} reads a total of its other inputs, so any change of them changes every row; "
             "scale the answer by it above the loop instead"

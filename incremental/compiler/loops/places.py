@@ -77,7 +77,7 @@ def nonlinear_nodes(plan: Plan, name: str) -> Iterator[Plan]:
 
 def is_replayed(loop: Loop) -> bool:
     """Return whether each refresh evaluates the steps of a loop, since none of them is kept."""
-    return loop.kind in ("times", "converged")
+    return loop.traits.replayed
 
 
 def rewrite_side_inputs(plan: Plan, name: str, rewrite: Callable[[Plan], Plan]) -> Plan:
@@ -109,7 +109,7 @@ def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
                 f"it is a loop within the step of {name} and reads its rows",
                 f"use one loop, or {RECOMPUTE}",
             )
-    if loop.kind in ("times", "converged"):
+    if loop.traits.replayed:
         return
     if not reads_loop(loop.step, name):
         yield Refusal(
@@ -117,13 +117,13 @@ def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
         )
     because = (
         f"rows that it lets pass are removed again when {name} finds more, so no least answer exists"
-        if loop.kind != "levels"
+        if not loop.traits.by_one_level
         else f"only joins, filters and projections of the rows of {name} are maintained by level"
     )
     instead = "compute it above or below the loop, or use iterate"
     for node in nonlinear_nodes(loop.step, name):
         yield Refusal(text(node), because, f"{instead}, or {RECOMPUTE}")
-    if loop.kind == "levels":
+    if loop.traits.by_one_level:
         because = f"it is a branch of the recursive part that gives its rows in every round of {name}"
         for branch in fixed_branches(loop.step, name):
             yield Refusal(text(branch), because, f"move it before the recursive part, or {RECOMPUTE}")

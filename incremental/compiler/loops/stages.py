@@ -43,12 +43,12 @@ def loop_stage(loop: Loop, split: Callable[[Plan], Plan]) -> LoopState:
     init = split(loop.init)
     levelled = not is_replayed(loop)
     over_sides = replace(loop, step=rewrite_side_inputs(loop.step, loop.name, cut))
-    carried = carried_columns(loop) if loop.kind == "converged" else ()
-    found = find_clusters(over_sides) if loop.kind == "times" else ""
+    carried = carried_columns(loop) if loop.traits.tolerant else ()
+    found = find_clusters(over_sides) if loop.traits.fixed_steps else ""
     return LoopState(
         loop.name, loop.kind, init, add_levels(over_sides) if levelled else over_sides.step, tuple(sides),
         loop.columns, loop.keys, loop.limit, levelled, loop.keep, loop.distinct, loop.tolerance,
-        warm_columns(loop, carried) if loop.kind == "converged" else (), carried,
+        warm_columns(loop, carried) if loop.traits.tolerant else (), carried,
         found if isinstance(found, Clusters) else None, found if isinstance(found, str) else "",
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ def carried_columns(loop: Loop) -> tuple[Column, ...]:
 
 def refuse_uncompared(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
     """Yield the reasons against columns of a loop to a tolerance that are neither compared nor taken over."""
-    if loop.kind != "converged":
+    if not loop.traits.tolerant:
         return
     carried = carried_columns(loop)
     for column in loop.columns:

@@ -10,7 +10,7 @@ def stage_lines(stage: LoopState) -> list[str]:
     columns, keys = (", ".join(column.name for column in each) for each in (stage.columns, stage.keys))
     if stage.levelled:
         stored = f"rows ({columns}) by level, with the number of derivations at each"
-        order = "removals first, then additions" if stage.kind == "set" else "levels in rising order"
+        order = "removals first, then additions" if stage.traits.is_set else "levels in rising order"
         return [f"{stage.name}: recursion ({stage.kind}), {order}, at most {stage.limit:,} rounds", f"  keeps {stored}"]
     if stage.clusters is not None:
         return [

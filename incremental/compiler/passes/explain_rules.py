@@ -93,8 +93,8 @@ def loop_rule(loop: Loop) -> str:
     if is_clustered(loop):
         return CLUSTERS.rule
     if is_replayed(loop):
-        return (REPLAY if loop.kind == "times" else CONVERGENCE).rule
-    return (RECURSION if loop.kind == "set" else LEVELS).rule
+        return (REPLAY if loop.traits.fixed_steps else CONVERGENCE).rule
+    return (RECURSION if loop.traits.is_set else LEVELS).rule
 
 
 def _rule(plan: Plan, draft: Draft) -> str:

@@ -149,13 +149,13 @@ Acceptance = RetractThenInsert | ByLevel
 
 def acceptance_of(candidates: Candidates, small: bool) -> Acceptance:
     """Return how the candidates of a loop are accepted, by its kind; small: one task judges them."""
-    return RetractThenInsert(candidates) if candidates.loop.kind == "set" else ByLevel(candidates, small)
+    return RetractThenInsert(candidates) if candidates.loop.traits.is_set else ByLevel(candidates, small)
 
 
 def beyond_limit(candidates: Candidates) -> NotConvergedError:
     """Build the error for more rounds than a loop may have."""
     loop = candidates.loop
-    if loop.kind == "levels":
+    if loop.traits.by_one_level:
         return NotConvergedError(
             f"recursion {loop.name}: more than {loop.limit} levels have rows (RECURSION_LEVEL_LIMIT_EXCEEDED). Look "
             "for a cycle in the data; UNION instead of UNION ALL drops rows that were found before. Else raise the "

@@ -63,7 +63,7 @@ class Candidates:
     @property
     def is_levelled_bag(self) -> bool:
         """Whether a candidate is accepted whatever other levels have."""
-        return self.loop.kind in ("levels", "times")
+        return self.loop.traits.by_one_level or self.loop.traits.fixed_steps
 
     @property
     def counts_rows(self) -> bool:

@@ -100,9 +100,9 @@ class FromNothing:
         rows = change.select(*names, F.col(WEIGHT).alias(ROWS))
         if candidates.is_levelled_bag or not self._pile.parts:
             new = rows.select("*", F.lit(1).alias(ACCEPTED))
-            return self._best(new) if candidates.loop.kind == "best" else new
+            return self._best(new) if candidates.loop.traits.keeps_best else new
         known = self._pile.frame.where(f"{ACCEPTED} > 0")
-        if candidates.loop.kind == "set":
+        if candidates.loop.traits.is_set:
             known = known.select(*map(quoted, candidates.row), F.lit(True).alias("__known"))
             new = rows.alias("t").join(known.alias("u"), F.expr(candidates.same(candidates.row)), "left")
             return new.select(*(f"t.{quoted(c)}" for c in rows.columns), F.expr(f"if(__known, 0, 1) AS {ACCEPTED}"))
@@ -138,7 +138,7 @@ class FromNothing:
     def _collect(self) -> DataFrame:
         """Return all candidates under the columns of the table."""
         candidates, accepted = self._candidates, f"{ACCEPTED} * {ANSWER}"
-        if candidates.loop.kind == "best":
+        if candidates.loop.traits.keeps_best:
             accepted = candidates.last_accepted_sql(ACCEPTED)
         values = {ACCEPTED: f"CAST({accepted} AS TINYINT)", BUCKET: candidates.bucket_sql}
         columns = [F.expr(f"{values.get(name, quoted(name))}").alias(name) for name in candidates.columns]

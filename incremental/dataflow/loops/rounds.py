@@ -189,9 +189,10 @@ class Rounds:
 
     def _check_levels(self, rounds: Sequence[Round]) -> None:
         """Raise StateError where levels do not rise from round to round."""
-        if self._candidates.loop.kind != "set" and len(rounds) > 2 * self._candidates.loop.limit + 2:
+        loop = self._candidates.loop
+        if not loop.traits.is_set and len(rounds) > 2 * loop.limit + 2:
             raise StateError(
-                f"the table of {self._candidates.loop.name} is damaged: the levels of its rows do not rise from "
+                f"the table of {loop.name} is damaged: the levels of its rows do not rise from "
                 "round to round. Rebuild the view."
             )
 

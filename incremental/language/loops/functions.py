@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import QueryError
-from incremental.algebra.plan import Keep, Norm, Tolerance
+from incremental.algebra.plan import Keep, Norm, Tolerance, traits_of
 from incremental.algebra.sqltext import quoted
 from incremental.language.loops.definition import Definition
 from incremental.language.loops.options import LoopOptions, evaluator
@@ -201,7 +201,7 @@ def _check_keys(start: DataFrame, options: LoopOptions) -> None:
             f"{options.function}: the key {', '.join(missing)} is not a column of the start "
             f"({', '.join(start.columns)}). Name its columns."
         )
-    if options.kind == "best" and len(options.keys) == len(start.columns):
+    if traits_of(options.kind).keeps_best and len(options.keys) == len(start.columns):
         raise QueryError("fixpoint: the key has all columns, so nothing is left to compare. Leave the key out.")
 
 
