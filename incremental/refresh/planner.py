@@ -137,7 +137,11 @@ class Planner:
         return max(1, min(tuning.buckets, size // tuning.bucket_bytes))
 
     def _check_marks(self, strategy: RefreshStrategy, intent: Intent) -> None:
-        """Raise StateError for an epoch whose mark is in the tables already: Delta would silently skip its writes."""
+        """Raise StateError for an epoch whose mark is in the tables already: Delta would silently skip its writes.
+
+        It also finds what `check_tables` cannot: tables of a generation that the journal lost, and an epoch without
+        rows. That one finds rows of other programs, which bear no mark.
+        """
         tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         if any(is_marked(table, intent, name) for name, table in tables.items()):
             raise StateError(

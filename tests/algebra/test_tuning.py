@@ -11,7 +11,17 @@ from incremental.algebra.tuning import Tuning
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("bucket_bytes", 0), ("buckets", 0), ("lock_seconds", -1.0), ("local_rows", "x"), ("buckets", True)],
+    [
+        ("bucket_bytes", 0),
+        ("buckets", 0),
+        ("lock_seconds", -1.0),
+        ("local_rows", "x"),
+        ("buckets", True),
+        ("most_buckets", 0),
+        ("kept_epochs", 0),
+        ("point_log_rows", 0),
+        ("point_log_file_rows", 0),
+    ],
 )
 def test_what_is_refused(name: str, value: Any) -> None:
     """Protects from a division by zero in the middle of a refresh."""
