@@ -1,6 +1,6 @@
 """Read a view as its readers see it: its answer and its status.
 
-Only complete epochs count: finished, and at their pinned versions. Interrupted epochs and parts of a larger change
+Only complete epochs count: finished, and at their pinned versions. Interrupted epochs and chunks of a larger change
 are skipped. If a later epoch has written to the table since, the version is the one from which that epoch began.
 """
 

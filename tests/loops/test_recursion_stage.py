@@ -198,7 +198,7 @@ def test_damage_is_found(sandbox: MemorySandbox) -> None:
 
 
 @night
-def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox) -> None:
+def test_chunks_end_where_one_epoch_does(sandbox: MemorySandbox) -> None:
     """A first load and a change that come in parts: each is an epoch with rounds of its own."""
     declare_graph(sandbox, [(1, 2), (2, 3)])
     for edge in [(3, 4), (4, 1), (4, 9)]:

@@ -1,4 +1,4 @@
-"""A change larger than a chunk is taken in part by part, each an epoch; the end equals the one-shot result."""
+"""A change larger than a chunk is split into chunks, each an epoch; the end equals the one-shot result."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def fail_in_second(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("query", [JOINED, ANTI_AND_WINDOW], ids=["join", "anti join and window"])
-def test_parts_end_where_one_epoch_does(sandbox: MemorySandbox, query: str) -> None:
+def test_chunks_end_where_one_epoch_does(sandbox: MemorySandbox, query: str) -> None:
     """First load, then a change that also deletes, updates and compacts, on both sources."""
-    taken_in_parts(sandbox, query)
+    refresh_in_chunks(sandbox, query)
 
 
-def test_parts_on_delta(delta: DeltaSandbox) -> None:
+def test_chunks_on_delta(delta: DeltaSandbox) -> None:
     """Deletion vectors, compactions and sizes as Delta has them."""
-    taken_in_parts(delta, JOINED)
+    refresh_in_chunks(delta, JOINED)
 
 
-def taken_in_parts(sandbox: Sandbox, query: str) -> None:
+def refresh_in_chunks(sandbox: Sandbox, query: str) -> None:
     filled(sandbox)
     view, steps = sandbox.view(query), list[str]()
     report = view.refresh(chunk=size(sandbox), progress=steps.append)
@@ -69,8 +69,8 @@ def taken_in_parts(sandbox: Sandbox, query: str) -> None:
     assert view.refresh(chunk=size(sandbox)).verdict == "nothing to do"
 
 
-def test_the_report_of_a_change_in_parts(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It told of the last part alone: of another's partitions, or that nothing was to do."""
+def test_the_report_of_a_change_in_chunks(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It told of the last chunk alone: of another's partitions, or that nothing was to do."""
 
     def put(**values: int) -> None:
         for day, value in values.items():
@@ -110,7 +110,7 @@ def test_what_a_compaction_wrote_is_changed_again(sandbox: MemorySandbox) -> Non
 
 
 def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were as many parts as files. Parts that an earlier release began so are ended so."""
+    """They were as many chunks as files. Chunks that an earlier release began so are ended so."""
     filled(sandbox)
     view = sandbox.view(JOINED)
     checked(view)
@@ -130,8 +130,8 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     assert "(chunks 1 to 6 of 6)" in checked(view).sentence
 
 
-def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers keep the last complete answer; the next refresh goes on, asked for parts or not."""
+def test_a_failure_between_and_within_chunks(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers keep the last complete answer; the next refresh goes on, asked for chunks or not."""
     filled(sandbox)
     view = sandbox.view(JOINED)
     checked(view)
@@ -147,7 +147,7 @@ def test_a_failure_between_and_within_parts(sandbox: MemorySandbox, monkeypatch:
     assert any("(chunk " in known.sentence for known in view.history()) and "(chunk" not in report.sentence
 
 
-def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
+def test_chunks_of_no_bytes(sandbox: MemorySandbox) -> None:
     """An endless number of empty epochs is refused before anything is begun."""
     sandbox.source("t", "k int", [(1,)])
     view = sandbox.view("select k from t")
@@ -157,8 +157,8 @@ def test_parts_of_no_bytes(sandbox: MemorySandbox) -> None:
     assert not view.history()
 
 
-def test_rebuilding_in_parts(sandbox: MemorySandbox) -> None:
-    """The old generation stays readable until the last part of the new one."""
+def test_rebuilding_in_chunks(sandbox: MemorySandbox) -> None:
+    """The old generation stays readable until the last chunk of the new one."""
     filled(sandbox)
     view = sandbox.view(JOINED)
     checked(view)
@@ -178,8 +178,8 @@ def test_sources_of_the_same_size_keep_their_order(sandbox: MemorySandbox) -> No
     confirm(view)
 
 
-def test_a_first_part_without_effect(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The epoch before it stays the one that readers see, also where the next part fails."""
+def test_a_first_chunk_without_effect(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The epoch before it stays the one that readers see, also where the next chunk fails."""
     filled(sandbox)
     view = sandbox.view("select k, sum(v) s from t where v < 1000 group by k")
     checked(view)
