@@ -111,7 +111,7 @@ def test_deleting_one_of_two_equal_rows(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 1, 1)] * 2
 
 
-def test_joins_on_delta(delta: DeltaSandbox) -> None:
+def test_joins_on_delta(delta: DeltaSandbox, long: bool) -> None:
     """The same over Delta tables: both sides of several joins change in one refresh, by files and deletion vectors."""
     delta.source("l", "k int, v int", [(1, 1), (1, 1), (2, 2), (None, 3)])
     delta.source("r", "k int, w int", [(1, 1), (2, 0), (2, 5), (None, 2)])
@@ -119,7 +119,7 @@ def test_joins_on_delta(delta: DeltaSandbox) -> None:
         "select r.w, sum(l.v) s, count(*) n from l join r on l.k = r.k group by r.w",
         "select l.k, v, r.k as rk, w from l full join r on l.k = r.k",
         "select k, v from l where k not in (select k from r where k is not null)",
-    ]
+    ][: None if long else 2]
     views = [delta.view(query, f"v{i}") for i, query in enumerate(queries)]
     for step in (
         "",

@@ -61,11 +61,12 @@ def test_history(sandbox: MemorySandbox, sizes: dict[str, int], buckets: int, pa
 @pytest.mark.parametrize(
     ("sizes", "buckets", "path", "names"),
     [
-        (MERGED, 1, "merge", ("in_place", "bag")),
+        (MERGED, 1, "merge", ("in_place",)),
+        pytest.param(MERGED, 1, "merge", ("bag",), marks=night),
         pytest.param({}, 5, "rewrite", ("nested",), marks=night),
         pytest.param(MERGED, 5, "merge", ("in_place", "bag"), marks=night),
     ],
-    ids=["merge", "touched buckets", "buckets merged"],
+    ids=["merge", "bag merged", "touched buckets", "buckets merged"],
 )
 def test_history_on_delta(
     delta: DeltaSandbox, sizes: dict[str, int], buckets: int, path: str, names: tuple[str, ...]

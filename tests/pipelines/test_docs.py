@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from pipelines import cli
+from tests.conftest import SMALL
 
 PROJECT = Path(__file__).parents[2]
 PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
@@ -56,9 +58,13 @@ def test_the_readme_is_one_screen() -> None:
 
 def test_the_python_runs(tmp_path: Path) -> None:
     # In a process of its own, as a reader would: Spark resolves relative paths against the folder that it started in.
-    # In one: a later block continues an earlier one.
+    # In one: a later block continues an earlier one. On a few rows, compiling a plan costs more than running it.
     program = "\n".join(blocks("python")).replace("/tmp/", f"{tmp_path}/readme/")
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    settings = tmp_path / "settings"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
+    environment = os.environ | {"SPARK_CONF_DIR": str(settings)}
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env=environment)
 
 
 def test_the_commands_print_what_the_pages_show(elsewhere: Path) -> None:

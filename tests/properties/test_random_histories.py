@@ -19,7 +19,7 @@ from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 
-VIEWS = 2  # of one history on Delta
+VIEWS = 1 if settings().max_examples < 100 else 2  # of one history on Delta
 DEAR = 12  # an example on Delta takes as long as so many in memory
 
 

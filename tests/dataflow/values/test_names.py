@@ -10,7 +10,7 @@ from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, row, rows
 
 
-def test_names_with_spaces_parentheses_and_other_letters(delta: DeltaSandbox) -> None:
+def test_names_with_spaces_parentheses_and_other_letters(delta: DeltaSandbox, long: bool) -> None:
     """As Spark names unnamed answers, and as people name columns."""
     delta.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])
     delta.warehouse.source("wide", wide(delta))
@@ -21,12 +21,13 @@ def test_names_with_spaces_parentheses_and_other_letters(delta: DeltaSandbox) ->
         delta.view("select `the key`, sum(`v (net)`) `Σ` from wide group by `the key`", "wide_sums"),
         delta.view("select `the key`, `v (net)`, `dot.ted` from wide", "wide_rows"),
     ]
-    for view in views:
+    shown = views if long else [views[0], views[1], views[3]]
+    for view in shown:
         checked(view)
     delta.sql("insert into {t} values (1, 5), (3, 3)")
     delta.sql("delete from {t} where v = 2")
     delta.sql("delete from {wide} where `dot.ted` = 'b'")
-    for view in views:
+    for view in shown:
         checked(view)
     assert views[0].answer().columns == ["k", "sum(v)", "count(1)", "avg((v + 1))"]
     assert rows(views[3]) == [("a", 1)]
