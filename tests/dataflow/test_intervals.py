@@ -125,6 +125,7 @@ def test_what_was_follows_from_what_is(delta: DeltaSandbox, query: str) -> None:
     assert once.rows_read < twice.rows_read - 3000
 
 
+@night
 def test_floats_are_read_as_they_were(delta: DeltaSandbox) -> None:
     """Protects from 0.0 where there was -0.0: they count as equal, but not everything makes the same of both."""
     delta.source("d", "k int", [(1,), (2,)])

@@ -123,6 +123,7 @@ def test_above_and_below(sandbox: MemorySandbox) -> None:
         assert verified.ok, verified.sentence
 
 
+@night
 def test_clusters(sandbox: MemorySandbox) -> None:
     """k-means by steps of nearest and averages, with points that come and go."""
     rng = random.Random(5)

@@ -10,7 +10,7 @@ COMMON = {
     "deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "phases": [Phase.generate],
     "print_blob": True,
 }  # fmt: skip
-settings.register_profile("few", max_examples=12, derandomize=True, **COMMON)  # type: ignore[arg-type]
+settings.register_profile("few", max_examples=8, derandomize=True, **COMMON)  # type: ignore[arg-type]
 settings.register_profile("soak", max_examples=1200, **COMMON)  # type: ignore[arg-type]
 
 

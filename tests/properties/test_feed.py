@@ -35,7 +35,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=settings().max_examples // DEAR)
+@settings(max_examples=max(1, settings().max_examples // DEAR))
 @given(operations)
 def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: list[tuple[str, Any]]) -> None:
     """Protects from rows counted twice where files come again or are read by what two deletion vectors differ in.

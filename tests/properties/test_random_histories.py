@@ -38,7 +38,7 @@ INVARIANT = st.sampled_from([False, False, True])
 paths = st.builds(Paths, st.booleans(), st.sampled_from([1, 3]), st.booleans(), INVARIANT, st.booleans())
 
 
-@settings(max_examples=settings().max_examples // DEAR)
+@settings(max_examples=max(1, settings().max_examples // DEAR))
 @given(st.lists(queries(), min_size=VIEWS, max_size=VIEWS), histories, paths)
 def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: list[list[Step]], way: Paths) -> None:
     """Any query, any history, any refreshes."""

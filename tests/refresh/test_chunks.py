@@ -11,6 +11,7 @@ from incremental.algebra.errors import UsageError
 from incremental.api import Delta
 from incremental.refresh import chunks, incremental_refresh
 from incremental.store.journal import Chunk
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
@@ -45,6 +46,7 @@ def test_chunks_end_where_one_epoch_does(sandbox: MemorySandbox, query: str) -> 
     refresh_in_chunks(sandbox, query)
 
 
+@night
 def test_chunks_on_delta(delta: DeltaSandbox) -> None:
     """Deletion vectors, compactions and sizes as Delta has them."""
     refresh_in_chunks(delta, JOINED)

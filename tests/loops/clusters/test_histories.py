@@ -35,6 +35,7 @@ def test_many_histories(sandbox: MemorySandbox) -> None:
     assert paths["changed"] > 100 and paths["renewed"] > 100 and paths["near"] > 50
 
 
+@night
 def test_no_point_is_read_again(delta: DeltaSandbox) -> None:
     """Clusters that are far apart keep their points: the sums of a change are added, on Delta as in memory."""
     cloud = Cloud(7)
@@ -70,6 +71,7 @@ def weighted(points: DataFrame, seeds: DataFrame) -> DataFrame:
     return iterate(seeds.select("x", "y", F.lit(0).cast("bigint").alias("n")), step, times=3)
 
 
+@night
 def test_weights_and_a_count(sandbox: MemorySandbox) -> None:
     """Arguments that are computed, a filter over the sums, and a column of centers that is no coordinate."""
     cloud = Cloud(5)

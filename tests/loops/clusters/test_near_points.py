@@ -104,6 +104,7 @@ def test_a_crash_between_the_commits(
     check(sandbox, view)
 
 
+@night
 def test_a_start_that_changes(sandbox: MemorySandbox) -> None:
     """Centers that start elsewhere are compared with references, later too; one more center has no reference."""
     sandbox.tune(reread_share=9)
