@@ -34,6 +34,8 @@ SECRET = {"spark.hadoop.fs.test.secret.key": "hunter2"}  # test_loopback.py look
 # The second compiler costs a third of the time of a Java that plans ever new queries, and gains less; without it Java
 # reserves too little memory for code, drops what it compiled and compiles it again; parallel collection gains nothing.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
+# collections are rarer than in a heap that grows from small: 3 % of the time of Java
+ROOM = "-Xms1g -Xmn640m -XX:MetaspaceSize=320m"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA)  # for the session's Java, and those of other processes
 os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 
@@ -68,6 +70,7 @@ def spark(long: bool) -> Iterator[SparkSession]:
     from incremental.spark.session import start
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false", **BRIEF, **SECRET}
+    settings["spark.driver.extraJavaOptions"] = ROOM
     if not long:
         settings |= SMALL
     session = start("deltafold tests", master="local[2]", memory="3g", settings=settings)
