@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -64,6 +65,8 @@ class Warehouse:
     ) -> None:
         self.spark, self.root = spark, local_path("warehouse", root)
         check_arguments(spark, self.root)
+        if tuning is not None and not isinstance(cast(object, tuning), Tuning):
+            raise UsageError(f"tuning: {tuning!r} is not valid. Give a Tuning, such as Tuning(buckets=16).")
         self.tuning, self.lake = tuning or Tuning(), lake or DELTA
         if self.lake is DELTA:
             check_default_file_system(spark, self.root)
@@ -76,7 +79,7 @@ class Warehouse:
         A view, of this or another warehouse, is a source with its answer, for the views that are created after this.
         """
         if not is_name(name):
-            raise SourceError(f"source {name!r}: invalid name. Use letters, digits and underscores.")
+            raise SourceError(f"source {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
         if name.lower() in {known.lower() for known in self._catalog.names}:
             raise SourceError(
                 f"source {name}: declared twice (names that differ only in case are the same). Choose another name."

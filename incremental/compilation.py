@@ -245,7 +245,7 @@ class Compilation:
 def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
     """Raise UsageError for an invalid view name or unknown options."""
     if not is_name(name):
-        raise UsageError(f"view {name!r}: invalid name. Use letters, digits and underscores.")
+        raise UsageError(f"view {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
     if policy not in get_args(Policy):
         raise UsageError(f"view {name}: unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):

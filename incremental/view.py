@@ -31,6 +31,7 @@ from incremental.operations.upkeep import WEEK_HOURS, upkeep
 from incremental.operations.verify import verify
 from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
+from incremental.spark.java_errors import explain_errors
 from incremental.store.answer_pointer import find_address
 from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import LastAnswer, status_of
@@ -147,7 +148,11 @@ class View:
 
         versions: of all base sources, by the names in `versions`. A view below is replaced by its own batch query.
         """
-        return self._resolved.batch(self.versions if versions is None else versions)
+        check_versions(versions)
+        resolved = self._resolved
+        if versions is not None and (missing := resolved.inputs.places.keys() - versions.keys()):
+            raise UsageError(f"versions: {', '.join(sorted(missing))} missing. Give a version of each base source.")
+        return resolved.batch(self.versions if versions is None else versions)
 
     def verify(self, share: float = 1.0) -> Verification:
         """Compare the view with the batch query at its last epoch's versions, duplicates counted.
@@ -164,7 +169,11 @@ class View:
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
         points = resolved.measured_points(entry)
         expected = resolved.batch(versions, points)
-        return verify(intent, versions, expected, self._answer_rows(resolved, entry, rows), sample, points.measured)
+        places = {
+            where: f"source {name} (version {versions.get(name)})" for name, where in resolved.inputs.places.items()
+        }
+        with explain_errors(places, False, "verification"):
+            return verify(intent, versions, expected, self._answer_rows(resolved, entry, rows), sample, points.measured)
 
     def history(self) -> tuple[Report, ...]:
         """Return the reports of all finished epochs, oldest first."""

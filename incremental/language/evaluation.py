@@ -52,7 +52,7 @@ def evaluate(
         if isinstance(query, Mrql):
             return run_program(spark, query.program(declared, schemas.get))
         return run_sql(spark, query)
-    except PySparkException as error:
+    except catalyst.JavaError as error:
         message = sentence_of_analysis(error)
         if is_unread_error(message):
             raise QueryError(

@@ -17,6 +17,7 @@ from incremental.spark.catalyst import J, JavaError, is_java_instance
 
 MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
 OUT_OF_RANGE_CONDITION, RAISED_CONDITION = "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION"
+PYTHON_CONDITION, PYTHON_RAISED = "PYTHON_EXCEPTION", re.compile(r"[A-Za-z_][\w.]*(: |$)")
 STATE_DIGITS = "37"  # of a sum of decimals: monoids/sums.py
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
@@ -83,6 +84,16 @@ def is_decimal_overflow(error: Exception) -> bool:
     return False
 
 
+def python_error(error: Exception) -> str | None:
+    """Return what a Python function raised in a worker, and at which line; None if the cause is another one."""
+    if PYTHON_CONDITION not in conditions(error):
+        return None
+    lines = [line.rstrip() for line in "\n".join(causes(error)).splitlines()]
+    raised = next((line for line in reversed(lines) if PYTHON_RAISED.match(line)), "it failed")
+    where = next((line.strip() for line in reversed(lines) if line.startswith("  File ")), "")
+    return f"it raised {raised.rstrip('.')}" + (f" ({where})" if where else "")
+
+
 def first_line(message: str) -> str:
     """Return the first line of a message, without its error class and SQLSTATE."""
     lines = message.strip().splitlines()
@@ -91,7 +102,7 @@ def first_line(message: str) -> str:
 
 def sentence_of_analysis(error: Exception) -> str:
     """Return the first line of an error of Spark's analysis, without the position in the query."""
-    text = str(getattr(error, "java_exception", error)).strip()
+    text = causes(error)[0].strip()
     return text.split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
 
 
@@ -131,10 +142,11 @@ def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
 
 
 @contextmanager
-def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
+def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh") -> Generator[None]:
     """Replace an exception from Spark by a DeltafoldError of one sentence.
 
-    places: names of the tables that are read, by path; moving: the work is a refresh between two versions. Raises
+    places: names of the tables that are read, by path; moving: the work, named by its word, is a refresh between two
+    versions. Raises
     SourceError for data that an expression cannot process and for missing files, DeltafoldError for anything else.
     """
     try:
@@ -152,9 +164,11 @@ def explain_errors(places: Mapping[str, str], moving: bool) -> Generator[None]:
                 "sum of decimals: it grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
-        reason, what = causes(error)[0].strip().split("\n")[0], "Spark could not run the refresh"
+        reason, what = causes(error)[0].strip().split("\n")[0], f"Spark could not run the {work}"
         kind = CONDITION.match(reason)
         data = DATA_SQLSTATE.search(reason)
+        if raised := python_error(error):
+            raise SourceError(f"Python function of the query: {raised}. Correct the function, or the data.") from error
         fix = ONE_VERSION_FIX if data else RUN_AGAIN
         raise (SourceError if data else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",

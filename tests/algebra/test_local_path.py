@@ -108,3 +108,5 @@ def test_a_warehouse_needs_a_folder_and_a_session(spark: SparkSession, tmp_path:
         Warehouse(spark, cast(Any, None))
     with pytest.raises(UsageError, match=rf"^warehouse {tmp_path}: NoneType is not a Spark session\. .* start\(\)"):
         Warehouse(cast(Any, None), tmp_path)
+    with pytest.raises(UsageError, match=r"^tuning: \{'buckets': 2\} is not valid\. Give a Tuning"):
+        Warehouse(spark, tmp_path, tuning=cast(Any, {"buckets": 2}))

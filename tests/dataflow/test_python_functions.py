@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import QueryError
+from incremental.algebra.errors import QueryError, SourceError
 from incremental.api import Policy
 from tests.sandbox import MemorySandbox, checked, rows
 
@@ -95,3 +95,19 @@ def test_the_name_of_a_computed_key(sandbox: MemorySandbox) -> None:
     sandbox.source("t", "name string, v int", [("ann", 1)])
     explained = sandbox.view("select upper(name) n, sum(v) s from t group by upper(name), v % 3").explain()
     assert "lineage key (computed_key, computed_key_2)" in explained and "grouping" not in explained
+
+
+def test_what_a_python_function_raises_is_said(sandbox: MemorySandbox) -> None:
+    """Protects from advice to run it again, and from a message without the error."""
+
+    def query(t: DataFrame) -> DataFrame:
+        def shout(name: str) -> str:
+            raise KeyError("boom " + name)
+
+        return t.select(F.udf(shout)("name").alias("loud"))
+
+    sandbox.source("t", "name string", [("ann",)])
+    with pytest.raises(
+        SourceError, match=r"it raised KeyError: 'boom ann' \(File .*, in shout\)\. Correct the function"
+    ):
+        sandbox.view(query).refresh()

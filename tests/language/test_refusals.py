@@ -186,6 +186,11 @@ def test_every_reason_is_in_the_message(spark: SparkSession) -> None:
             "duplicate answer column 'carrier'",
         ),
         ("select carrier as __rows from flights", "reserved"),
+        (
+            "with recursive r(a, n) as (select carrier, 1 from flights union all "
+            "select a, 2L from r where n < 2) select * from r",
+            r"INT.* and .*BIGINT",
+        ),
     ],
 )
 def test_invalid_queries(spark: SparkSession, query: str, sentence: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import QueryError, UsageError
+from incremental.algebra.errors import QueryError, SourceError, UsageError
 from incremental.compilation import Compilation
 from incremental.operations.sampling import Sample
 from incremental.operations.verify import count_differences
-from tests.sandbox import MemorySandbox, checked
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 
 NAN, INF = float("nan"), float("inf")
 SCHEMA = "k int, v double, a array<double>, m map<string, int>, s struct<p: int, q: string>"
@@ -130,3 +130,24 @@ def test_a_refresh_while_it_is_verified(sandbox: MemorySandbox, monkeypatch: pyt
     monkeypatch.setattr(Compilation, "sample", beside)
     verification = view.verify()
     assert verification.ok and len(view.history()) == 2, verification
+
+
+def test_files_that_are_gone_are_said(delta: DeltaSandbox) -> None:
+    """Protects from Spark's own error, which names neither the source nor what to do."""
+    delta.source("t", "k int, v int", [(1, 2)])
+    view = delta.view("select k, sum(v) s from t group by k")
+    view.refresh()
+    for file in (delta.folder / "t").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(SourceError, match=r"source t \(version 0\): a data file is gone"):
+        view.verify()
+
+
+def test_versions_of_a_batch(sandbox: MemorySandbox) -> None:
+    """Protects from a KeyError where a source is left out."""
+    sandbox.source("t", "k int, v int", [(1, 2)])
+    view = sandbox.view("select k, sum(v) s from t group by k")
+    for wrong, says in (({}, "versions: t missing"), ({"t": "x"}, "is not valid")):
+        with pytest.raises(UsageError, match=says):
+            view.batch(wrong)  # type: ignore[arg-type]
+    assert view.batch({"t": 0}).collect() == [(1, 2)]
