@@ -17,7 +17,7 @@ OPTIONS = {"name": "v", "policy": "auto", "publish": "auto", "on_change": "refus
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("name", "a-b", "view 'a-b': invalid name. Use letters"),
+        ("name", "a-b", "view 'a-b': invalid name. Use at most 128 letters"),
         ("policy", "lazy", "view v: unknown policy 'lazy'"),
         ("publish", "x", "unknown publication 'x'"),
         ("on_change", "ask", "unknown on_change 'ask'. Use refuse or rebuild"),

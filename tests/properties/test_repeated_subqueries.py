@@ -51,7 +51,7 @@ def repeated(draw: Draw) -> str:
 
 
 def test_repeated_subqueries_equal_their_queries(spark: SparkSession) -> None:
-    """Any subquery, any history, any refreshes; and most of them do share states."""
+    """Any subquery, any history, any refreshes; and half of them or more do share states."""
     shared: list[bool] = []
 
     @settings(max_examples=max(2, settings().max_examples // 6))
@@ -69,4 +69,4 @@ def test_repeated_subqueries_equal_their_queries(spark: SparkSession) -> None:
                     history.apply(step)
 
     run()
-    assert sum(shared) > len(shared) / 2, f"{sum(shared)} of {len(shared)} queries share a state"
+    assert sum(shared) >= len(shared) / 2, f"{sum(shared)} of {len(shared)} queries share a state"
