@@ -51,10 +51,10 @@ def repeated(draw: Draw) -> str:
 
 
 def test_repeated_subqueries_equal_their_queries(spark: SparkSession) -> None:
-    """Any subquery, any history, any refreshes; and half of them or more do share states."""
+    """Any subquery, any history, any refreshes; and most of them do share states."""
     shared: list[bool] = []
 
-    @settings(max_examples=max(2, settings().max_examples // 6))
+    @settings(max_examples=max(3, settings().max_examples // 6))
     @given(repeated(), histories, paths)
     def run(sql: str, cuts: list[list[Step]], way: Paths) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -69,4 +69,4 @@ def test_repeated_subqueries_equal_their_queries(spark: SparkSession) -> None:
                     history.apply(step)
 
     run()
-    assert sum(shared) >= len(shared) / 2, f"{sum(shared)} of {len(shared)} queries share a state"
+    assert sum(shared) > len(shared) / 2, f"{sum(shared)} of {len(shared)} queries share a state"
