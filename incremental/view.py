@@ -169,9 +169,7 @@ class View:
         sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
         points = resolved.measured_points(entry)
         expected = resolved.batch(versions, points)
-        places = {
-            where: f"source {name} (version {versions.get(name)})" for name, where in resolved.inputs.places.items()
-        }
+        places = {where: f"source {name} (version {versions[name]})" for name, where in resolved.inputs.places.items()}
         with explain_errors(places, False, "verification"):
             return verify(intent, versions, expected, self._answer_rows(resolved, entry, rows), sample, points.measured)
 

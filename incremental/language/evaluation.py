@@ -72,13 +72,8 @@ def evaluate_function(
     what = describe_query(query)
     try:
         found: object = call_query(spark, query, declared, frame)
-    except (
-        DeltafoldError,
-        PySparkException,
-        Py4JError,
-        ConnectionError,
-    ):  # of a source, of Spark, of a Spark that ended
-        raise
+    except (DeltafoldError, PySparkException, Py4JError, ConnectionError):
+        raise  # of a source, of Spark, of a Spark that ended
     except Exception as error:
         line = find_line(query, error)
         if line is None and isinstance(error, TypeError):

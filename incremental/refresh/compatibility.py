@@ -91,7 +91,7 @@ def check_tables(store: Store, last: Entry) -> None:
         changes = [not each.compacts and bool(each.added or each.removed) for each in commits or ()]
         if any(changes):
             raise StateError(
-                f"the table {table.path} of view {store.view} has rows that its journal does not know, since version "
+                f"view {store.view}: its table {table.path} has rows that its journal does not know, since version "
                 f"{latest - len(changes) + 1 + changes.index(True)}: another program wrote to it, or an epoch is "
                 "missing in the journal. Rebuild the view."
             )

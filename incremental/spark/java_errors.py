@@ -17,7 +17,8 @@ from incremental.spark.catalyst import J, JavaError, is_java_instance
 
 MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
 OUT_OF_RANGE_CONDITION, RAISED_CONDITION = "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION"
-PYTHON_CONDITION, PYTHON_RAISED = "PYTHON_EXCEPTION", re.compile(r"[A-Za-z_][\w.]*(: |$)")
+PYTHON_CONDITION = "PYTHON_EXCEPTION"
+PYTHON_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a traceback's line with the error itself
 STATE_DIGITS = "37"  # of a sum of decimals: monoids/sums.py
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
 DISK = {
@@ -28,9 +29,8 @@ DISK = {
     errno.EPERM: ("Operation not permitted", "Let this user read and write there"),
 }  # fmt: skip
 """The operating system's errors by number, with its words: an exception of Java has these words alone."""
-DATA_SQLSTATE = re.compile(
-    r"SQLSTATE: (2[12]|P0001)"
-)  # invalid values, several rows for a scalar subquery, raise_error
+# invalid values, several rows for a scalar subquery, raise_error
+DATA_SQLSTATE = re.compile(r"SQLSTATE: (2[12]|P0001)")
 ONE_VERSION_FIX = "Correct the data, or let the expression give NULL (try_divide, try_cast)."
 RUN_AGAIN = "Run it again; if it fails again, look for the error in Spark's log."
 NEVER_TOGETHER = (
@@ -102,8 +102,7 @@ def first_line(message: str) -> str:
 
 def sentence_of_analysis(error: Exception) -> str:
     """Return the first line of an error of Spark's analysis, without the position in the query."""
-    text = causes(error)[0].strip()
-    return text.split("\n\nJVM stacktrace")[0].split("; line")[0].splitlines()[0]
+    return causes(error)[0].strip().split("; line")[0].splitlines()[0]
 
 
 def cause(error: Exception) -> str:
@@ -145,9 +144,9 @@ def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
 def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh") -> Generator[None]:
     """Replace an exception from Spark by a DeltafoldError of one sentence.
 
-    places: names of the tables that are read, by path; moving: the work, named by its word, is a refresh between two
-    versions. Raises
-    SourceError for data that an expression cannot process and for missing files, DeltafoldError for anything else.
+    places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
+    name in the sentence. Raises SourceError for data that an expression or a Python function cannot process and for
+    missing files, DeltafoldError for anything else.
     """
     try:
         yield
@@ -164,11 +163,11 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
                 "sum of decimals: it grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
+        if raised := python_error(error):
+            raise SourceError(f"Python function of the query: {raised}. Correct the function, or the data.") from error
         reason, what = causes(error)[0].strip().split("\n")[0], f"Spark could not run the {work}"
         kind = CONDITION.match(reason)
         data = DATA_SQLSTATE.search(reason)
-        if raised := python_error(error):
-            raise SourceError(f"Python function of the query: {raised}. Correct the function, or the data.") from error
         fix = ONE_VERSION_FIX if data else RUN_AGAIN
         raise (SourceError if data else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",
