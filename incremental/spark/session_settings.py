@@ -45,6 +45,7 @@ Warm = Literal["auto", "off", "required"]
 """Whether a Spark that a host keeps for the same settings is used: if there is one, never, or always."""
 
 LOG_STORE = "spark.delta.logStore.file.impl"
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ANY_LOG_STORE = "spark.delta.logStore.class"  # Delta refuses a session that has both
 MEMORY = "2g"  # the heap of a laptop's Spark
 # Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
@@ -108,6 +109,8 @@ def laptop_settings() -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
         # the default one starts some ten processes (readlink) a commit, and no more excludes a second writer
         LOG_STORE: "io.delta.storage.LocalLogStore",
+        # the same of a commit's checksum file
+        "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
         "spark.ui.enabled": "false",
         # all files are written below the cache
         "spark.local.dir": str(scratch_folder()),
