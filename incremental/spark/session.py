@@ -24,6 +24,7 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.secrets import is_secret
 from incremental.spark import catalyst
 from incremental.spark.cache import SetupError, cache_folder
+from incremental.spark.hadoop_settings import drop_cluster_settings
 from incremental.spark.host.address import NoHostError
 from incremental.spark.host.guest import attach
 from incremental.spark.host.guests import Guests
@@ -164,7 +165,11 @@ def _launch(settings: dict[str, str]) -> SparkSession:
                 f"See {log_file()} for the cause, then start again."
             ) from error
         SparkContext(conf=whole, gateway=gateway)  # secrets are not on the command line, which every user can list
-    return SparkSession.builder.getOrCreate()
+    spark = SparkSession.builder.getOrCreate()
+    catalyst.remember_classes(gateway.jvm)
+    if is_laptop(settings["spark.master"]):
+        drop_cluster_settings(spark)
+    return spark
 
 
 @contextmanager
