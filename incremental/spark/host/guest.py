@@ -15,6 +15,7 @@ from py4j.protocol import AUTH_COMMAND_NAME, OUTPUT_VOID_COMMAND, Py4JError  # p
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
+from incremental.spark import catalyst
 from incremental.spark.host.address import Host, NoHostError, read_host, refuse_host
 from incremental.spark.host.guests import FullError, Guests
 
@@ -87,6 +88,7 @@ def _connect(file: Path, host: Host) -> SparkSession:
         raise refuse_host(file, f"it ended during the connection ({type(error).__name__})") from error
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    catalyst.remember_classes(gateway.jvm)
     attached = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
     return SparkSession(attached, java.sql.SparkSession.getDefaultSession().get().newSession())
 
