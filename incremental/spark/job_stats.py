@@ -7,11 +7,16 @@ import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
+
+# Where jobs are said to come from, which Spark otherwise reads from Java's stack for each plan node: from Python, that
+# says nothing.
+CALL_SITE = ("callSite.short", "callSite.long")
 
 
 @dataclass
@@ -38,10 +43,15 @@ class Measure:
         context = self._spark.sparkContext
         group, start = f"deltafold-{uuid.uuid4()}", time.monotonic()
         context.setJobGroup(group, title)
+        sites = {name: context.getLocalProperty(name) for name in CALL_SITE}
+        for name in CALL_SITE:
+            context.setLocalProperty(name, title)
         try:
             yield self.cost
         finally:
             catalyst.context(self._spark).clearJobGroup()
+            for name, site in sites.items():
+                context.setLocalProperty(name, cast(Any, site))  # None removes it
             self._count(group)
             self.cost.seconds = time.monotonic() - start
 
