@@ -97,9 +97,15 @@ class DeltaTable:
         return str(self._latest().metadata().columnMappingMode().name()) != "none"
 
     def epoch(self, application: str) -> int | None:
-        """Return the last epoch that an application wrote, None if it wrote none."""
-        found = catalyst.option(self._latest().transactions().get(application))
-        return None if found is None else int(found)
+        """Return the last epoch that an application wrote, None if none; without a checksum, a Spark job finds it."""
+        latest = self._latest()
+        checksum = catalyst.option(latest.checksumOpt())
+        known = None if checksum is None else catalyst.option(checksum.setTransactions())
+        if known is None:  # or more applications wrote to the table than Delta keeps in a checksum
+            found = catalyst.option(latest.transactions().get(application))
+            return None if found is None else int(found)
+        epochs = [int(each.version()) for each in catalyst.sequence(known) if each.appId() == application]
+        return epochs[0] if epochs else None
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""
