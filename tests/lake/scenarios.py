@@ -19,11 +19,10 @@ from incremental.lake.memory.lake import MemoryLake, MemoryTable
 from incremental.lake.protocol import Clause, Lake, Table
 from incremental.lake.version_diff import file_difference
 from incremental.spark.catalyst import JavaError
+from tests.local_rows import local
 
 Rows = list[tuple[Any, ...]]
 SCHEMA = f"{BUCKET} int, k int, v bigint"
-
-
 CHANGE = [
     Clause("delete", "u.v < 0", {}),
     Clause("update", "u.v > 0", {"`v`": "t.v + u.v"}),
@@ -45,7 +44,7 @@ class Scenario:
         return self.lake.table(self.spark, str(self.folder / name))
 
     def rows(self, *rows: tuple[Any, ...], schema: str = SCHEMA) -> DataFrame:
-        return self.spark.createDataFrame([*rows], schema).coalesce(1)
+        return local(self.spark, rows, schema).coalesce(1)
 
     def note(self, what: str, shown: object) -> None:
         self.shown.append((what, shown))

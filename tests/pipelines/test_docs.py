@@ -21,10 +21,15 @@ PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
 VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs?|^  seconds: .*$|^/\S+(?=/\.warehouse/)", re.MULTILINE)
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of a language on all pages, in order."""
-    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+def blocks(language: str, *pages: Path) -> list[str]:
+    """The code blocks of a language on some pages, in order."""
+    texts = [page.read_text(encoding="utf-8") for page in pages]
     return [block for text in texts for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.DOTALL)]
+
+
+def python(page: Path, folder: Path) -> str:
+    """The program of a page, which writes below a folder."""
+    return "\n".join(blocks("python", page)).replace("/tmp/", f"{folder}/tmp/")
 
 
 def spoken(block: str) -> list[tuple[str, str]]:
@@ -41,8 +46,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSessi
 
 
 def test_there_is_something_to_run() -> None:
-    assert len(blocks("python")) == 12
-    assert {command.split()[1] for command, _ in spoken(blocks("console")[0])} >= {"new", "run", "show", "verify"}
+    assert len(blocks("python", *PAGES)) == 12
+    assert {command.split()[1] for command, _ in spoken(blocks("console", *PAGES)[0])} >= {
+        "new",
+        "run",
+        "show",
+        "verify",
+    }
 
 
 def test_links_lead_somewhere() -> None:
@@ -56,19 +66,26 @@ def test_the_readme_is_one_screen() -> None:
     assert len(lines) <= 100
 
 
-def test_the_python_runs(tmp_path: Path) -> None:
-    # In a process of its own, as a reader would: Spark resolves relative paths against the folder that it started in.
-    # In one: a later block continues an earlier one. On a few rows, compiling a plan costs more than running it.
-    program = "\n".join(blocks("python")).replace("/tmp/", f"{tmp_path}/readme/")
+def test_the_readme_runs(tmp_path: Path) -> None:
+    """In a process of its own, as a reader would; on a few rows, compiling a plan costs more than running it."""
     settings = tmp_path / "settings"
     settings.mkdir()
     (settings / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
     environment = os.environ | {"SPARK_CONF_DIR": str(settings)}
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env=environment)
+    subprocess.run([sys.executable, "-c", python(PAGES[0], tmp_path)], check=True, cwd=tmp_path, env=environment)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if blocks("python", page)], ids=lambda page: page.stem)
+def test_the_python_of_a_page_runs(elsewhere: Path, spark: SparkSession, page: Path) -> None:
+    """All blocks of a page in one program: a later one continues an earlier one."""
+    try:
+        exec(compile(python(page, elsewhere), page.name, "exec"), {"__name__": page.stem})
+    finally:
+        spark.sql("drop view if exists default.sales_by_day")
 
 
 def test_the_commands_print_what_the_pages_show(elsewhere: Path) -> None:
-    for block in blocks("console"):
+    for block in blocks("console", *PAGES):
         for command, output in spoken(block):
             if not command.startswith("deltafold "):
                 subprocess.run(["sh", "-c", command], check=True, cwd=elsewhere)

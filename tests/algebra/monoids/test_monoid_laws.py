@@ -124,6 +124,17 @@ class Wide:
             for p in slot.accumulator.components
         }
 
+    def stored(self, name: str, slot: Slot, value: dict[str, str]) -> dict[str, str]:
+        """Record the SQL of a bag to be evaluated by `store`, and return SQL that reads it: merges do not nest."""
+        for part in slot.accumulator.components:
+            self.columns[f"{name}.{slot.stored_name(part)}"] = value[part.name]
+        return self.bag(name, slot)
+
+    def store(self) -> None:
+        """Evaluate what `stored` recorded."""
+        columns = [F.expr(sql).alias(name) for name, sql in self.columns.items()]
+        self.frame, self.columns = self.frame.select("*", *columns).localCheckpoint(), {}
+
     def merged(self, left: dict[str, str], right: dict[str, str], slot: Slot) -> dict[str, str]:
         """⊗ as the merge computes it."""
         parts = slot.accumulator.components
@@ -143,10 +154,16 @@ def test_laws(laboratory: Laboratory) -> None:
     """
     wide = Wide(laboratory)
     equal: list[tuple[str, str, Slot]] = []
+    pairs: list[tuple[dict[str, str], dict[str, str]]] = []
     for slot in laboratory.state.slots:
         a, b, c = (wide.bag(name, slot) for name in "ABC")
+        pairs.append(
+            (wide.stored("A+B", slot, wide.merged(a, b, slot)), wide.stored("B+C", slot, wide.merged(b, c, slot)))
+        )
+    wide.store()
+    for slot, (ab, bc) in zip(laboratory.state.slots, pairs, strict=True):
+        a, b, c = (wide.bag(name, slot) for name in "ABC")
         zero = {part.name: f"CAST({part.zero} AS {part.type})" for part in slot.accumulator.components}
-        ab, bc = wide.merged(a, b, slot), wide.merged(b, c, slot)
         abc, whole = wide.merged(ab, c, slot), wide.bag("ABC", slot)
         laws = {
             "zero on the right": (wide.merged(a, zero, slot), a),
