@@ -160,7 +160,7 @@ class Warehouse:
         Raises QueryError for an invalid name or option. The query is analysed when the view is first used: then a query
         that Spark cannot analyse raises QueryError, and a source without data SourceError.
         """
-        check_options(name, policy, publish, on_change)
+        check_options(name, query, policy, publish, on_change)
         self._catalog.sql_names.claim(name, publish_as)
         made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
         self._made[name] = made

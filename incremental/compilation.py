@@ -242,10 +242,15 @@ class Compilation:
         return self._program.refusals if isinstance(self._program, RefusedError) else ()
 
 
-def check_options(name: str, policy: str, publish: str, on_change: str) -> None:
-    """Raise UsageError for an invalid view name or unknown options."""
+def check_options(name: str, query: object, policy: str, publish: str, on_change: str) -> None:
+    """Raise UsageError for an invalid view name, for what cannot be a query, or for unknown options."""
     if not is_name(name):
         raise UsageError(f"view {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
+    if not (callable(query) or isinstance(query, str | Mrql)):
+        raise UsageError(
+            f"view {name}: {type(query).__name__} is not a query. Give SQL text, Mrql(text), or a function that takes "
+            "DataFrames and returns one."
+        )
     if policy not in get_args(Policy):
         raise UsageError(f"view {name}: unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):

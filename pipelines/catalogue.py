@@ -128,9 +128,11 @@ class _Loader:
         if not PIPELINE_NAME.match(name):
             raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
         home = self.folder / name
+        if (home / DECLARATION_FILE).is_dir():
+            raise DeclarationError(f"{home / DECLARATION_FILE}: it is a folder. Put a file with the declaration there.")
         if not (home / DECLARATION_FILE).is_file():
             near = parsing.suggest_nearest(name, self.names)
-            raise DeclarationError(f"pipeline `{name}`: not found in {self.folder}: {near}")
+            raise DeclarationError(f"pipeline `{name}`: not found in {self.folder}. {near}")
         declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
         below = {source: part.view for source, part in declaration.sources.items() if part.view}
         for source, view in below.items():
@@ -149,7 +151,7 @@ class _Loader:
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
             near = parsing.suggest_nearest(view, others)
-            raise DeclarationError(f"{place}: no pipeline `{view}` in {self.folder}: {near}")
+            raise DeclarationError(f"{place}: no pipeline `{view}` in {self.folder}. {near}")
 
 
 def start_spark(pipeline: Pipeline, brief: bool = False) -> SparkSession:
@@ -244,9 +246,8 @@ def sources_to_replay(pipeline: Pipeline, source: str | None) -> tuple[str, ...]
 def require_landed(pipeline: Pipeline, source: str) -> str:
     """Return the source if it is landed. Raises DeclarationError otherwise."""
     if source not in pipeline.landed:
-        raise DeclarationError(
-            f"{pipeline.name} lands no source `{source}`: {parsing.suggest_nearest(source, pipeline.landed)}"
-        )
+        near = parsing.suggest_nearest(source, pipeline.landed)
+        raise DeclarationError(f"pipeline `{pipeline.name}`: it lands no source `{source}`. {near}")
     return source
 
 

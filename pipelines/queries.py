@@ -121,4 +121,4 @@ def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:
     for argument in needed:
         if argument.arg not in sources:
             hint = suggest_nearest(argument.arg, sources)
-            raise DeclarationError(f"{path}, line {argument.lineno}: `{argument.arg}` is not a declared source: {hint}")
+            raise DeclarationError(f"{path}, line {argument.lineno}: `{argument.arg}` is not a declared source. {hint}")

@@ -68,12 +68,12 @@ def declares(path: Path, key: str) -> Any:
 
 
 def suggest_nearest(word: str, known: Iterable[str]) -> str:
-    """Return a half sentence that suggests the most similar known word, or lists them all."""
+    """Return a sentence that suggests the most similar known word, or lists them all."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
-        return f"did you mean `{close[0]}`?"
-    return f"there are: {', '.join(known)}." if known else "there is none."
+        return f"Did you mean `{close[0]}`?"
+    return f"Known are {', '.join(known)}." if known else "None is known."
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
@@ -132,7 +132,7 @@ def _what(place: _Place, mistake: Any) -> str:
         key = str(place[-1])
         if len(place) == 1 and key in _ELSEWHERE:
             return _ELSEWHERE[key]
-        return f"unknown key: {suggest_nearest(key, _keys(place[:-1]))}"
+        return f"unknown key. {suggest_nearest(key, _keys(place[:-1]))}"
     if kind == "literal_error":
         return f"`{mistake['input']}` is not one of {context['expected']}. Choose one of them"
     if kind == "value_error":

@@ -34,7 +34,7 @@ def type_fault(text: str) -> str:
         return f"no type in `{text.strip()}`. Write one, for example `STRING`"
     name, rest = word[0].upper(), text.strip()[word.end() :].lstrip()
     if name not in _KNOWN:
-        return f"the unknown type `{word[0]}`: {_near(name)}"
+        return f"the unknown type `{word[0]}`. {_near(name)}"
     if name in _SIZED and not rest.startswith("("):
         return f"type `{word[0]}` without a length. Write `{name}(20)`, or `STRING`"
     if name not in _NESTED:
@@ -102,8 +102,8 @@ def _within(text: str) -> str:
 
 
 def _near(name: str) -> str:
-    """Return a half sentence with the type that was probably meant."""
+    """Return a sentence with the type that was probably meant."""
     close = difflib.get_close_matches(name, sorted(_KNOWN), n=1, cutoff=0.6)
     if near := _ELSEWHERE.get(name, close[0] if close else ""):
-        return f"did you mean `{_EXAMPLES.get(near, near)}`?"
+        return f"Did you mean `{_EXAMPLES.get(near, near)}`?"
     return "Spark has INT, BIGINT, DOUBLE, DECIMAL(18,2), BOOLEAN, STRING, DATE, TIMESTAMP and others."

@@ -11,19 +11,26 @@ from incremental.algebra.sources import Files
 from incremental.compilation import check_options
 from incremental.view import check_versions
 
-OPTIONS = {"name": "v", "policy": "auto", "publish": "auto", "on_change": "refuse"}
+OPTIONS: dict[str, Any] = {
+    "name": "v",
+    "query": "select 1 one",
+    "policy": "auto",
+    "publish": "auto",
+    "on_change": "refuse",
+}
 
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
         ("name", "a-b", "view 'a-b': invalid name. Use at most 128 letters"),
+        ("query", None, "view v: NoneType is not a query. Give SQL text"),
         ("policy", "lazy", "view v: unknown policy 'lazy'"),
         ("publish", "x", "unknown publication 'x'"),
         ("on_change", "ask", "unknown on_change 'ask'. Use refuse or rebuild"),
     ],
 )
-def test_options_of_a_view(option: str, value: str, said: str) -> None:
+def test_options_of_a_view(option: str, value: Any, said: str) -> None:
     """Protects from a misspelling that is found the next night."""
     with pytest.raises(UsageError, match=said):
         check_options(**{**OPTIONS, option: value})

@@ -46,9 +46,9 @@ def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) 
         ({"py": "x = 1\n"}, "it defines no function `query`"),
         (
             {"py": "def query(sales, sails):\n    pass\n"},
-            "line 1: `sails` is not a declared source: did you mean `sales`?",
+            "line 1: `sails` is not a declared source. Did you mean `sales`?",
         ),
-        ({"py": "def query(*, shops):\n    pass\n"}, "`shops` is not a declared source: there are: sales."),
+        ({"py": "def query(*, shops):\n    pass\n"}, "`shops` is not a declared source. Known are sales."),
     ],
 )
 def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> None:
@@ -90,8 +90,14 @@ def test_hostile_names_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_an_unknown_pipeline_is_answered_with_the_nearest(tmp_path: Path) -> None:
     write(tmp_path, "shop")
-    with pytest.raises(DeclarationError, match=r"pipeline `shp`: not found in .*: did you mean `shop`\?"):
+    with pytest.raises(DeclarationError, match=r"pipeline `shp`: not found in .*\. Did you mean `shop`\?"):
         catalogue.load("shp", tmp_path)
+
+
+def test_a_declaration_that_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "shop" / "pipeline.yaml").mkdir(parents=True)
+    with pytest.raises(DeclarationError, match=r"shop/pipeline\.yaml: it is a folder\. Put a file"):
+        catalogue.load("shop", tmp_path)
 
 
 def test_a_bad_pipeline_does_not_hide_the_others(tmp_path: Path) -> None:

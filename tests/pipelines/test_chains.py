@@ -37,7 +37,7 @@ def test_a_chain_is_loaded_whole(tmp_path: Path) -> None:
         ({"a": "a"}, r"a/pipeline.yaml: sources.a.view: the pipelines read each other's views in a cycle \(a → a\)"),
         ({"a": "b", "b": "c", "c": "a"}, r"c/pipeline.yaml: .* in a cycle \(a → b → c → a\). Remove one"),
         ({"a": "b", "b": "c", "c": "b"}, r"in a cycle \(b → c → b\)"),
-        ({"a": "shpo"}, r"sources.shpo.view: no pipeline `shpo` in .*: did you mean `shop`\?"),
+        ({"a": "shpo"}, r"sources.shpo.view: no pipeline `shpo` in .*\. Did you mean `shop`\?"),
         ({"a": "Shop"}, "invalid pipeline name `Shop`. Use a small letter"),
     ],
 )

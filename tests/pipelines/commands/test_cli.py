@@ -83,7 +83,7 @@ def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     world.held = {}
     assert call("replay", "shop").stdout == "sales: no rows in quarantine\n"
     refused = call("replay", "shop", "--source", "sale")
-    assert refused.exit_code == exit_codes.USAGE and "did you mean `sales`?" in refused.stderr
+    assert refused.exit_code == exit_codes.USAGE and "Did you mean `sales`?" in refused.stderr
 
 
 def test_run_as_json(world: PretendedView) -> None:

@@ -186,7 +186,7 @@ def test_what_belongs_to_mrql(tmp_path: Path) -> None:
             "loops: {r: {key: id, error: 1e-3}}\n",
             "the loop has no end, or several: it is `residual`, or `error` with `contraction`",
         ),
-        ("loops: {r: {key: id, residul: 1e-3}}\n", "loops.r.residul: unknown key: did you mean `residual`?"),
+        ("loops: {r: {key: id, residul: 1e-3}}\n", "loops.r.residul: unknown key. Did you mean `residual`?"),
     ],
 )
 def test_what_is_wrong_about_mrql(tmp_path: Path, more: str, said: str) -> None:
