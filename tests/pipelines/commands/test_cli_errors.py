@@ -92,8 +92,8 @@ def test_wrong_usage(world: PretendedView, arguments: list[str]) -> None:
     [
         (["backfill", "shop", "--from", "2024-06-01", "--to", "2024-05-01"], "Exchange --from and --to"),
         (["run", "shop", "--partition", "nope"], "'nope' is not a day"),
-        (["show", "shop", "--quarantine", "nosuch"], "it lands no source `nosuch`"),
-        (["replay", "shop", "--source", "nosuch"], "it lands no source `nosuch`"),
+        (["show", "shop", "--quarantine", "nosuch"], "pipeline `shop`: it lands no source `nosuch`"),
+        (["replay", "shop", "--source", "nosuch"], "pipeline `shop`: it lands no source `nosuch`"),
         (["branch", "shop", "shop"], "exists already"),
         (["branch", "shop", "a b"], "pipeline `a b`: invalid name"),
     ],
