@@ -157,8 +157,9 @@ class Warehouse:
         on_change: the reaction of a refresh if the query, the schema of a source, or Spark's settings differ from those
         of the state: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
         publish_as: a SQL view, `database.view`, that always selects the current answer; refreshes update it.
-        Raises QueryError for an invalid name or option. The query is analysed when the view is first used: then a query
-        that Spark cannot analyse raises QueryError, and a source without data SourceError.
+        Raises UsageError for an invalid name, query or option, and QueryError for a `publish_as` that is invalid or
+        taken. The query is analysed when the view is first used: then a query that Spark cannot analyse raises
+        QueryError, and a source without data SourceError.
         """
         check_options(name, query, policy, publish, on_change)
         self._catalog.sql_names.claim(name, publish_as)

@@ -104,8 +104,7 @@ class DeltaTable:
         if known is None:  # or more applications wrote to the table than Delta keeps in a checksum
             found = catalyst.option(latest.transactions().get(application))
             return None if found is None else int(found)
-        epochs = [int(each.version()) for each in catalyst.sequence(known) if each.appId() == application]
-        return epochs[0] if epochs else None
+        return next((int(each.version()) for each in catalyst.sequence(known) if each.appId() == application), None)
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""

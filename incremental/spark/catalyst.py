@@ -27,15 +27,15 @@ JavaError = (Py4JJavaError, PySparkException)
 
 
 OBJECT = "$.MODULE$"
-CLASSES = "org.apache.spark.sql"
-# what PySpark asks the JVM for at each column, aggregate and DataFrame
-OF_PYSPARK = (
+SQL_PACKAGE = "org.apache.spark.sql"
+# classes that PySpark looks up in the JVM for each column, aggregate and DataFrame
+PYSPARK_CLASSES = (
     "PythonUtils",
     "PythonSQLUtils",
     "functions",
-    f"{CLASSES}.functions",
-    f"{CLASSES}.classic.SparkSession",
-    f"{CLASSES}.classic.SparkSession$",
+    f"{SQL_PACKAGE}.functions",
+    f"{SQL_PACKAGE}.classic.SparkSession",
+    f"{SQL_PACKAGE}.classic.SparkSession$",
 )
 
 
@@ -78,7 +78,7 @@ def jvm(spark: SparkSession) -> J:
 
 def remember_classes(java: J) -> None:
     """Make PySpark look up its own classes and their methods once; each look-up takes 0.1 to 0.5 ms."""
-    for name in OF_PYSPARK:
+    for name in PYSPARK_CLASSES:
         setattr(java, name, Package(getattr(java, name)))
 
 

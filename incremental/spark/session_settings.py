@@ -109,7 +109,7 @@ def laptop_settings() -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
         # the default one starts some ten processes (readlink) a commit, and no more excludes a second writer
         LOG_STORE: "io.delta.storage.LocalLogStore",
-        # the same of a commit's checksum file
+        # so does the default way to rename a commit's checksum file: four processes
         "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
         "spark.ui.enabled": "false",
         # all files are written below the cache
