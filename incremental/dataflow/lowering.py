@@ -228,9 +228,9 @@ class Lowering:
     def frame(self, relation: Relation, outputs: Sequence[tuple[Column, str]]) -> DataFrame:
         """Return a DataFrame with the given columns under new names, and the weight if the relation has one."""
         named = [(self.attribute(column), name) for column, name in outputs]
-        items = [catalyst.alias(self.spark, a, self.fresh(name, a.dataType())) for a, name in named]
+        items = [catalyst.new_alias(self.spark, attribute, name) for attribute, name in named]
         if relation.weighted:
-            items.append(catalyst.alias(self.spark, self.weight, self.fresh(WEIGHT, self.weight.dataType())))
+            items.append(catalyst.new_alias(self.spark, self.weight, WEIGHT))
         return catalyst.frame(self.spark, self.project(items, relation.plan))
 
     def substitute(self, scalar: Scalar, values: Mapping[str, J]) -> J:
@@ -263,7 +263,7 @@ class Lowering:
 
     def _renew(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
         """Return the relation with new attribute ids, so that two terms of a union never share one."""
-        items = [catalyst.alias(self.spark, a, self.fresh(a.name(), a.dataType())) for a in attributes]
+        items = [catalyst.new_alias(self.spark, attribute, attribute.name()) for attribute in attributes]
         if weighted:
             items.append(self._weight_of(relation, self.fresh(WEIGHT, self.weight.dataType())))
         return catalyst.analysed_plan(catalyst.frame(self.spark, self.project(items, relation.plan)))
@@ -274,5 +274,4 @@ class Lowering:
 
     def fresh(self, name: str, data_type: J) -> J:
         """Return an attribute with a new id."""
-        identifier = catalyst.module(self.catalyst.expressions, "NamedExpression").newExprId()
-        return catalyst.attribute(self.spark, name, data_type, True, identifier)
+        return catalyst.attribute(self.spark, name, data_type, True, catalyst.new_id(self.spark))

@@ -65,7 +65,7 @@ class Analysis:
                 f"Spark cannot run the query: {sentence_of_analysis(error).rstrip('.')}. Correct the query."
             ) from error
 
-    @property
+    @cached_property
     def replaceable(self) -> bool:
         """Whether it reads a view of the session or the catalog, which may have other constants next time."""
         names = set(self.relations.values())

@@ -65,7 +65,7 @@ class Names:
 
     def expression(self, like: J, wish: str) -> Column:
         """Return a new column with the type of an expression."""
-        identifier = catalyst.module(catalyst.catalyst(self._spark).expressions, "NamedExpression").newExprId()
+        identifier = catalyst.new_id(self._spark)
         column = self._add(like, identifier, wish)
         self._columns[identifier.id()] = column
         return column

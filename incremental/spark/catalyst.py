@@ -27,6 +27,7 @@ JavaError = (Py4JJavaError, PySparkException)
 
 
 OBJECT = "$.MODULE$"
+CONS = "$colon$colon"  # Scala's `::`, which puts an item before a list
 SQL_PACKAGE = "org.apache.spark.sql"
 # classes that PySpark looks up in the JVM for each column, aggregate and DataFrame
 PYSPARK_CLASSES = (
@@ -117,6 +118,9 @@ def schema_of(ddl: str) -> StructType:
 def vector(spark: SparkSession, items: Iterable[J]) -> J:
     """Convert items to a Scala sequence; a few take two calls, since Java has a method for each number up to ten."""
     java, listed = jvm(spark), list(items)
+    if len(listed) <= 1:
+        nil = module(java.scala.collection.immutable, "Nil")
+        return getattr(nil, CONS)(listed[0]) if listed else nil
     if len(listed) <= 10 and not any(item is None for item in listed):
         return java.org.apache.spark.api.python.PythonUtils.toSeq(java.java.util.List.of(*listed))
     builder = java.scala.collection.immutable.Vector.newBuilder()
@@ -215,6 +219,17 @@ def alias(spark: SparkSession, expression: J, target: J) -> J:
     """Return `expression AS target`, with the name and the id of the attribute `target`."""
     nil = vector(spark, [])
     return catalyst(spark).expressions.Alias(expression, target.name(), target.exprId(), nil, none(spark), nil)
+
+
+def new_alias(spark: SparkSession, expression: J, name: str) -> J:
+    """Return `expression AS name`, with a new id."""
+    nil, identifier = vector(spark, []), new_id(spark)
+    return catalyst(spark).expressions.Alias(expression, name, identifier, nil, none(spark), nil)
+
+
+def new_id(spark: SparkSession) -> J:
+    """Return an ExprId that no other expression has."""
+    return module(catalyst(spark).expressions, "NamedExpression").newExprId()
 
 
 def some(spark: SparkSession, value: J) -> J:

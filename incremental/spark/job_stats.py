@@ -73,10 +73,10 @@ class Measure:
         jobs = self._spark.sparkContext.statusTracker().getJobIdsForGroup(group)
         self.cost.jobs += len(jobs)
         for job in jobs:
-            stages = store.job(job).stageIds()
-            for stage in catalyst.sequence(stages):
+            stages = str(store.job(job).stageIds().mkString(" "))
+            for stage in stages.split():
                 try:
-                    attempt = store.lastStageAttempt(stage)
+                    attempt = store.lastStageAttempt(int(stage))
                 except JavaError:
                     continue  # a skipped stage, whose output existed already, has no metrics
                 self.cost.rows_read += int(attempt.inputRecords())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -9,18 +11,41 @@ from py4j.clientserver import JavaClient  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from incremental.spark import catalyst
+
+RELEASE = "m\n"  # of an object that Python has collected, whenever that happens
+
+
+@contextmanager
+def commands() -> Generator[list[str]]:
+    """List the commands that are sent within the block."""
+    send, sent = JavaClient.send_command, list[str]()
+
+    def noted(client: JavaClient, command: str, *rest: Any, **named: Any) -> Any:
+        if not command.startswith(RELEASE):
+            sent.append(command)
+        return send(client, command, *rest, **named)
+
+    with mock.patch.object(JavaClient, "send_command", noted):
+        yield sent
+
 
 def test_pyspark_looks_up_its_functions_once(spark: SparkSession) -> None:
     """PySpark asks the JVM for the class and the method at each call, which takes longer than the call itself."""
     F.lit(1)
-    asked = list[str]()
-    send = JavaClient.send_command
-
-    def counted(client: JavaClient, command: str, *rest: Any, **named: Any) -> Any:
-        asked.append(command)
-        return send(client, command, *rest, **named)
-
-    with mock.patch.object(JavaClient, "send_command", counted):
+    with commands() as sent:
         F.lit(2)
-    assert [command for command in asked if command.startswith("r\n")] == []
-    assert any(command.startswith("c\n") for command in asked)
+    assert [command for command in sent if command.startswith("r\n")] == []
+    assert any(command.startswith("c\n") for command in sent)
+
+
+def test_a_projection_takes_few_calls(spark: SparkSession) -> None:
+    """Protects from a plan of a hundred columns that takes a thousand calls: each new name took ten."""
+    plan = catalyst.analysed_plan(spark.range(1))
+    (number,) = catalyst.sequence(plan.output())
+    catalyst.vector(spark, [catalyst.new_alias(spark, number, "looked up")])
+    with commands() as sent:
+        items = catalyst.vector(spark, [catalyst.new_alias(spark, number, "n")])
+    assert len(sent) == 3  # its id, its name, the sequence
+    (renamed,) = catalyst.sequence(items)
+    assert (str(renamed.name()), renamed.exprId().equals(number.exprId())) == ("n", False)

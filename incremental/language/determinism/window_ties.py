@@ -107,9 +107,7 @@ class WindowTies:
         return self._expressions.WindowExpression(function, spec)
 
     def _new_column(self, name: str, expression: J) -> J:
-        identifier = catalyst.module(self._expressions, "NamedExpression").newExprId()
-        attribute = catalyst.attribute(self._spark, name, expression.dataType(), True, identifier)
-        return catalyst.alias(self._spark, expression, attribute)
+        return catalyst.new_alias(self._spark, expression, name)
 
 
 def remaining_choice(window: J) -> tuple[GroupwiseKind, Undetermined | None]:

@@ -89,5 +89,5 @@ class _Pushing:
         return catalyst.vector(self._spark, [*items, column])
 
     def _fresh(self, name: str, like: J) -> J:
-        identifier = catalyst.module(catalyst.catalyst(self._spark).expressions, "NamedExpression").newExprId()
+        identifier = catalyst.new_id(self._spark)
         return catalyst.attribute(self._spark, name, like.dataType(), True, identifier)
