@@ -12,6 +12,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.night import left_to_others
+
 if TYPE_CHECKING:
     from incremental.lake.protocol import Lake
     from tests.sandbox import DeltaSandbox, MemorySandbox
@@ -42,15 +44,19 @@ os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
+    parser.addoption("--turn", type=int, help="run a third of the tests marked in_turns, another for each next number")
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite expected texts; then read the diff")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests marked `night` unless `--long` is given (see tests/night.py)."""
-    if not config.getoption("--long"):
-        left = [item for item in items if item.get_closest_marker("night")]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in left]
+    """Leave out tests marked `night` unless `--long` is given, and those of other turns (see tests/night.py)."""
+    if config.getoption("--long"):
+        return
+    left = [item for item in items if item.get_closest_marker("night")]
+    if (turn := config.getoption("--turn")) is not None:
+        left += left_to_others([item for item in items if item not in left], turn)
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")

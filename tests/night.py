@@ -1,13 +1,26 @@
-"""What `make test` leaves to `make night` (`pytest --long`): long tests, and matrices of which it runs a sample."""
+"""What `make test` leaves out: what is for `make night` alone, and what the next commits run.
+
+`night` marks long tests, and matrices of which a sample is run by day (`pytest --long` runs all). `in_turns` marks the
+longest tests of the day: `make test` runs a third of them, the next commit's another, and three commits have run all.
+Without `--turn`, pytest runs every test of the day.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 night = pytest.mark.night
+in_turns = pytest.mark.in_turns
+TURNS = 3
+
+
+def left_to_others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
+    """Return the tests that other turns run: of those in turns, all but every third."""
+    listed = [item for item in items if item.get_closest_marker("in_turns")]
+    return [item for number, item in enumerate(listed) if (number - turn) % TURNS]
 
 
 def sampled(cases: Iterable[Any], chosen: Callable[[Any], bool], name: Callable[[Any], str] = str) -> list[Any]:

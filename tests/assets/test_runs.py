@@ -16,8 +16,9 @@ from incremental.api import View
 from incremental.lake.protocol import Lake
 from pipelines import catalogue
 from tests.assets import sales
+from tests.night import in_turns
 
-pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+pytestmark = [in_turns, pytest.mark.filterwarnings("ignore::dagster.BetaWarning")]
 
 LANDED = keys.landed("sales", "sales")
 STATE, VIEW = keys.state("sales"), keys.view("sales")

@@ -13,6 +13,9 @@ from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake
 from incremental.lake.protocol import Lake
 from tests.lake.scenarios import Scenario, folders, landing, other_writers, own_writes, vacuumed
+from tests.night import in_turns
+
+pytestmark = in_turns
 
 PARTS = [own_writes, landing, other_writers, folders, vacuumed]
 

@@ -20,7 +20,10 @@ from incremental.lake.physical_layout import Storage
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.job_stats import Measure
+from tests.night import in_turns
 from tests.sandbox import DeltaSandbox
+
+pytestmark = in_turns
 
 SCHEMA = "__bucket int, k int, v string"
 

@@ -15,6 +15,9 @@ from incremental.api import Files, Warehouse
 from incremental.lake.physical_layout import Storage
 from incremental.landing import landing
 from tests.crash.points import Killed, watched
+from tests.night import in_turns
+
+pytestmark = in_turns
 
 HOSTILE = [
     "a b", "it's", "back\\slash", "\\'", "50%", "%27", "%2527", "%C3%A9", "x=y", "São", 'quo"te', "[1]", "{a}", "*",

@@ -16,7 +16,9 @@ from incremental.api import Files, Warehouse
 from incremental.landing.formats import FORMAT_DEFAULTS
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
-from tests.night import night
+from tests.night import in_turns, night
+
+pytestmark = in_turns
 
 CSV_REASONS = {
     "no number": "one in id is not a valid INT",

@@ -13,8 +13,10 @@ from incremental.algebra.errors import DeltafoldError, NotConvergedError, StateE
 from incremental.api import Report, View, fixpoint
 from tests.loops.cases import PATHS, UNION, reach
 from tests.loops.queries import parity
-from tests.night import night
+from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, checked, confirm, rows
+
+pytestmark = in_turns
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (4, 4), (4, 5), (1, 2), (None, 6), (5, None), (7, 8), (8, 7)]
 BELOW_AND_ABOVE = """

@@ -19,6 +19,7 @@ from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES
 from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
 from tests.mrql.oracle.values import Row
+from tests.night import in_turns
 from tests.sandbox import MemorySandbox, confirm
 
 SAMPLE = 32  # one example in so many is a view in `make test`, and all of the papers'; the others at night
@@ -61,6 +62,7 @@ def sampled() -> Iterator[Any]:
         yield pytest.param(title, marks=pytest.mark.night) if night else title
 
 
+@in_turns
 @pytest.mark.parametrize("title", sampled())
 def test_views(sandbox: MemorySandbox, title: str) -> None:
     query = program(ALL[title])

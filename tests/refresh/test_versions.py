@@ -10,7 +10,10 @@ import pytest
 from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Delta, View, Warehouse
 from incremental.lake.physical_layout import Storage
+from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
+
+pytestmark = in_turns
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
 

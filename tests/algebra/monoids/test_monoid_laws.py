@@ -31,7 +31,9 @@ from incremental.language.evaluation import evaluate
 from incremental.language.query import Query
 from incremental.spark import catalyst
 from tests.algebra.monoids.bags import KINDS, MOMENTS, Kind, bags
-from tests.night import sampled
+from tests.night import in_turns, sampled
+
+pytestmark = in_turns
 
 CASES, SEED = 30, 7
 # types whose values are made and added as those of another one; by night

@@ -6,9 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import QueryError
-from tests.night import every
+from tests.night import every, in_turns
 from tests.replay import Recording, record
 from tests.sandbox import MemorySandbox, Step, checked, rows
+
+pytestmark = in_turns
 
 SCHEMA = "id int, customer string, item string, price int, tags array<string>"
 FIRST = [
