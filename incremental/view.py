@@ -117,6 +117,10 @@ class View:
         """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""
         return self._answer_rows(self._resolved, *self._last_answer.read_consistently())
 
+    def count(self) -> int:
+        """Return the number of rows of the last finished epoch's answer; the query is not analysed for it."""
+        return self._last_answer.read_consistently()[1].count()
+
     def _answer_rows(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
         """Return the answer in the table of an epoch."""
         built = self.store.journal.recipe(entry.intent.fingerprint)

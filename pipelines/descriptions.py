@@ -41,6 +41,11 @@ def load_description(pipeline: Pipeline) -> Description | None:
         return None  # missing, unreadable, or of another release: the next refresh writes it again
 
 
+def current_description(pipeline: Pipeline, view: View) -> Description:
+    """Return the description that the last refresh stored, which spares a compilation; else that of the query now."""
+    return load_description(pipeline) or view.description()
+
+
 def save_description(pipeline: Pipeline, description: Description) -> None:
     """Write a description, unless the stored one is equal. Raises OSError."""
     if load_description(pipeline) == description:

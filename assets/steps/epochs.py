@@ -42,7 +42,8 @@ def materialisations(
         instance: to read the sources' last events from.
         more: metadata of the view instead of the report's.
     """
-    description, version = view.description(), metadata.data_version(report.generation, report.epoch)
+    description = descriptions.current_description(pipeline, view)
+    version = metadata.data_version(report.generation, report.epoch)
     view_metadata = {**view_with_versions(pipeline, view, description, report), **(more or {})}
     shown = {**states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
     given: dict[dg.AssetKey, Input] = {}
@@ -65,7 +66,7 @@ def view_with_versions(pipeline: Pipeline, view: "View", description: Descriptio
     below = {source: each.name for source, each in pipeline.below.items()}
     return {
         **metadata.of_refresh(report, below),
-        **metadata.view_metadata(description, view.answer().count(), view.address, view.history()),
+        **metadata.view_metadata(description, view.count(), view.address, view.history()),
         **locations.of_tables(pipeline, view, report),
     }
 

@@ -17,7 +17,7 @@ from assets.resources import SparkResource
 from assets.steps import epochs
 from assets.steps.specs import specs
 from incremental.algebra.results.report import Description
-from pipelines import catalogue
+from pipelines import catalogue, descriptions
 from pipelines.catalogue import Pipeline
 
 
@@ -51,7 +51,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         with failures(pipeline):
             _, view = spark.open(pipeline)
             report = catalogue.refresh(pipeline, view, context.log.info, config.rebuild)
-            description = view.description()
+            description = descriptions.current_description(pipeline, view)
             view_metadata = epochs.view_with_versions(pipeline, view, description, report)
             moved = list(epochs.moved_below(pipeline, view, report, context.instance))
         for event in moved:

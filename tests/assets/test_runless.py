@@ -92,6 +92,15 @@ def test_landing_refresh_and_check_are_shown_and_nothing_is_outdated(pages: Page
     assert not pages.asks()
 
 
+def test_a_report_compiles_nothing(pages: Pages) -> None:
+    """Protects from reports that analyse the query again, which took as long as a small refresh."""
+    pages.view.description = None
+    pages.landed(1, DAYS)
+    pages.refreshed()
+    shown = pages.told(VIEW)
+    assert (shown["plan"], shown["dagster/row_count"]) == (DESCRIPTION.mode, len(pages.world.rows))
+
+
 def test_a_run_after_commands_finds_the_code_and_the_data_unchanged(pages: Pages) -> None:
     """The tags are those of a run: a changed query, and a state of a newer epoch, are seen as in any asset."""
     pages.landed(1, DAYS)
@@ -202,7 +211,7 @@ def test_views_below_are_reported_first_and_only_when_they_moved(tmp_path: Path)
 def pretended_view(name: str, **views: Any) -> Any:
     return SimpleNamespace(
         description=lambda: replace(DESCRIPTION, name=name, states=()),
-        answer=lambda: SimpleNamespace(count=lambda: 1),
+        count=lambda: 1,
         address=ADDRESS,
         history=tuple,
         catalog=SimpleNamespace(views=views),

@@ -94,7 +94,7 @@ class PretendedView:
 
     def answer(self) -> Any:
         limited = lambda count: SimpleNamespace(collect=lambda: list(self.rows[:count]))  # noqa: E731
-        return SimpleNamespace(columns=["city", "revenue"], limit=limited, count=lambda: len(self.rows))
+        return SimpleNamespace(columns=["city", "revenue"], limit=limited)
 
     def status(self) -> Status:
         if not self.reports:
@@ -131,6 +131,7 @@ class PretendedView:
             description=lambda: DESCRIPTION,
             address=ADDRESS,
             answer=self.answer,
+            count=lambda: len(self.rows),
             status=self.status,
             maintain=self.maintain,
             rollback=self.rollback,
