@@ -162,6 +162,7 @@ class Warehouse:
         QueryError, and a source without data SourceError.
         """
         check_options(name, query, policy, publish, on_change)
+        self._check_case(name)
         self._catalog.sql_names.claim(name, publish_as)
         made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
         self._made[name] = made
@@ -175,6 +176,15 @@ class Warehouse:
     def quarantined(self) -> dict[str, int]:
         """Return the number of rows in quarantine by source, zeros left out; runs no query."""
         return self._catalog.declared.quarantined()
+
+    def _check_case(self, name: str) -> None:
+        """Raise UsageError for a view whose name differs only in case: some file systems have one folder for both."""
+        known = {*self._made, *(folder.name for folder in (self.root / "views").glob("*"))}
+        if other := next((each for each in known if each != name and each.lower() == name.lower()), None):
+            raise UsageError(
+                f"view {name}: there is a view {other} (names that differ only in case are the same). "
+                "Choose another name, or write it in the same way."
+            )
 
     def _declared_for(self, name: str) -> Declared:
         """Return the declared sources, for one of these names; raises SourceError if the name is a view's."""

@@ -95,6 +95,12 @@ def test_names_of_views_and_sources(sandbox: MemorySandbox) -> None:
             sandbox.source(name or "__x", "k int", [])
     with pytest.raises(SourceError, match="declared twice"):
         sandbox.source("t", "k int", [(1,)])
+    sandbox.view("select k from t", "total").refresh()
+    (sandbox.folder / "warehouse" / "views" / "Kept").mkdir()  # by another process
+    for name, other in ("Total", "total"), ("kept", "Kept"):
+        with pytest.raises(UsageError, match=f"view {name}: there is a view {other} .*only in case"):
+            sandbox.view("select k from t", name)
+    sandbox.view("select k from t", "total")
 
 
 def test_dataframe_function_is_a_query(sandbox: MemorySandbox) -> None:
