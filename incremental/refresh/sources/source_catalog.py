@@ -25,6 +25,8 @@ from incremental.landing.reader import declared_schema
 from incremental.landing.schema_checks import types
 from incremental.landing.streams.stream_landing import StreamLander
 
+CHAR_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata of a column that is declared CHAR(n) or VARCHAR(n)
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -119,5 +121,9 @@ class Declared:
 
 
 def nullable(schema: StructType) -> StructType:
-    """Return a schema with all columns nullable and without metadata, as Delta and input files give it."""
-    return StructType([type(each)(each.name, each.dataType, True) for each in schema])
+    """Return a schema with all columns nullable, as Delta and input files give it.
+
+    Of their metadata stays the length of CHAR columns, by which Spark pads what they are compared with.
+    """
+    kept = [{key: value for key, value in each.metadata.items() if key == CHAR_LENGTH} for each in schema]
+    return StructType([type(f)(f.name, f.dataType, True, metadata) for f, metadata in zip(schema, kept, strict=True)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from incremental.algebra.errors import RefusedError
-from tests.sandbox import MemorySandbox, checked, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 VARIANTS = """select k, to_variant_object(s) from values (1, named_struct('p', 1)), (1, named_struct('p', 5)),
 (1, named_struct('p', 5)), (2, named_struct('p', null)), (2, null) as v(k, s)"""
@@ -136,3 +136,19 @@ def test_a_state_that_delta_does_not_store(sandbox: MemorySandbox) -> None:
     assert "interval day to second" in view.explain()
     checked(view)
     assert rows(view) == [(1, 2)]
+
+
+def test_fixed_length_texts(delta: DeltaSandbox) -> None:
+    """Protects from comparisons without the spaces that Spark adds to texts of CHAR columns: no row was equal."""
+    delta.sql(f"create table delta.`{delta.path('t')}` (c char(5), d char(3), n int) using delta")
+    delta.sql("insert into {t} values ('a', 'a', 1), ('b', 'x', 2)")
+    delta.declare("t")
+    queries = ("select n from t where c = 'a' or d in ('x', 'y')", "select l.n, r.d from t l join t r on l.c = r.d")
+    views = [delta.another(query) for query in queries]
+    for view in views:
+        checked(view)
+    delta.sql("insert into {t} values ('x', 'b', 3), ('a', 'a', 4)")
+    delta.sql("delete from {t} where n = 1")
+    for view in views:
+        checked(view)
+    assert [len(rows(view)) for view in views] == [2, 3]
