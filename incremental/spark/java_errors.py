@@ -128,6 +128,8 @@ def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
     """Return the error as a StorageError if the disk is its cause, else None."""
     origin = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(origin, JavaError):
+        if DATA_SQLSTATE.search(str(origin)) or PYTHON_CONDITION in conditions(origin):
+            return None  # the words are those of a value, or of a user's function
         place, text = folder, "\n".join(causes(origin))
         found = next(((reason, fix) for reason, fix in DISK.values() if reason in text), None)
     elif isinstance(error, OSError):

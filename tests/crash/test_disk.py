@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import StorageError
+from incremental.spark import catalyst
 from tests.crash.conftest import Prepared
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop, watched
@@ -31,10 +32,11 @@ def by_python(number: int) -> Callable[[CrashSandbox], None]:
 
 
 def by_spark(number: int) -> Callable[[CrashSandbox], None]:
-    """An error of Spark's own that says so somewhere among its causes."""
+    """An error of Java's own that says so somewhere among its causes."""
 
     def fail(world: CrashSandbox) -> None:
-        world.spark.sql(f"select raise_error('java.io.IOException: {os.strerror(number)}')").collect()
+        java = catalyst.jvm(world.spark).java
+        java.util.concurrent.CompletableFuture.failedFuture(java.io.IOException(os.strerror(number))).get()
 
     return fail
 

@@ -61,6 +61,18 @@ def test_a_pivot_with_its_values(sandbox: MemorySandbox) -> None:
     assert rows(view) == [("ann", 1, None), ("bob", None, 2)]
 
 
+def test_words_of_a_value_are_no_fault_of_the_disk(sandbox: MemorySandbox) -> None:
+    """Protects from an advice about permissions where a row has these words."""
+    sandbox.source("t", "s string", [("Permission denied",)])
+
+    def refuse(value: str) -> str:
+        raise PermissionError("No space left on device")
+
+    for query in ("select cast(s as int) n from t", lambda t: t.select(F.udf(refuse)("s").alias("s"))):
+        with pytest.raises(SourceError):
+            sandbox.another(query).refresh()
+
+
 def test_a_function_without_an_answer(sandbox: MemorySandbox) -> None:
     """Nothing returned: the commonest slip."""
     sandbox.source("t", "name string, v int", [("ann", 1)])
