@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
-from incremental.algebra.monoids.declared import DeclaredMonoid
+from incremental.algebra.monoids.declared import MARK, DeclaredMonoid
 from incremental.algebra.program import BUCKET
 from incremental.algebra.recipe import Recipe
 from incremental.algebra.results.address import SqlNames
@@ -34,6 +34,7 @@ from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.sources.source_catalog import Declared
 from incremental.refresh.sources.upstream import Inputs, UpstreamView
+from incremental.spark.session_state import temporary_functions
 from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import LastAnswer
 
@@ -180,7 +181,7 @@ class ResolvedView:
         latest, lookup, now = compiled.latest, compiled.lookup, self.resolver.settings(spark)
         if lookup is None or (latest is not None and not (latest.fits(now) and lookup.is_current(self.resolver))):
             latest = None
-        if latest is not None and not callable(view.query):
+        if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
             return latest
         found = SourceLookup(view.catalog, self.resolver)
         options = (

@@ -26,7 +26,7 @@ from incremental.language.mrql.program.query import Mrql
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 from incremental.spark.deferred_frame import defer
-from incremental.spark.session_state import has_sql_functions, is_temporary_view
+from incremental.spark.session_state import WRITTEN_IN_SQL, is_temporary_view, temporary_functions
 
 CASE = "spark.sql.caseSensitive"
 # leaves of a parsed plan whose tables, if any, are in their expressions
@@ -79,7 +79,7 @@ def find_mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFra
     found = frozenset(tables(plan, str(spark.conf.get(CASE)) == "true"))
     names, computed = found - {COMPUTED}, COMPUTED in found
     views = frozenset(name for name in names if is_temporary_view(spark, name))
-    return Mentions(names, computed or has_sql_functions(spark, MARK), views)
+    return Mentions(names, computed or WRITTEN_IN_SQL in temporary_functions(spark, MARK), views)
 
 
 def tables(plan: J, case_sensitive: bool) -> Iterator[str]:

@@ -6,20 +6,22 @@ from pyspark.sql import SparkSession
 
 from incremental.spark.catalyst import sequence, session
 
+WRITTEN_IN_SQL = "sql_udf"
+
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
     """Return whether the session has a temporary view of this name."""
     return bool(session(spark).sessionState().catalog().getTempView(name).isDefined())
 
 
-def has_sql_functions(spark: SparkSession, mark: str) -> bool:
-    """Return whether the session has temporary functions written in SQL, which may read its tables.
+def temporary_functions(spark: SparkSession, mark: str) -> set[str]:
+    """Return of which kinds the session has temporary functions, which may be replaced at any time.
 
-    mark: the comment of functions that read none.
+    mark: the comment of functions that are not counted. One of the kind WRITTEN_IN_SQL may read the session's tables.
     """
     known = session(spark).sessionState().catalog()
     found = [known.lookupFunctionInfo(name) for name in sequence(known.listTemporaryFunctions().toSeq())]
-    return any(str(each.getSource()) == "sql_udf" and mark not in str(each.getUsage()) for each in found)
+    return {str(each.getSource()) for each in found if mark not in str(each.getUsage())}
 
 
 def explicit_settings(spark: SparkSession) -> dict[str, str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import QueryError, SourceError
+from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
 from incremental.api import Policy
+from incremental.language.analysis import read_query
+from incremental.spark import catalyst
 from tests.sandbox import MemorySandbox, checked, rows
 
 
@@ -123,3 +126,48 @@ def test_what_a_python_function_raises_is_said(sandbox: MemorySandbox) -> None:
         SourceError, match=r"it raised KeyError: 'boom ann' \(File .*, in shout\)\. Correct the function"
     ):
         sandbox.view(query).refresh()
+
+
+def test_a_module_imported_within_a_function(
+    sandbox: MemorySandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects from a state of two meanings: what a function imports while it runs was not part of its digest."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "cleaning_of_this_test.py"
+
+    def clean(value: Any) -> Any:
+        import cleaning_of_this_test as cleaning  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
+
+        return cleaning.clean(value)
+
+    def query(t: DataFrame) -> DataFrame:
+        return t.select(F.udf(clean)("v").alias("c"))
+
+    module.write_text("def clean(value): return value % 2\n")
+    found = read_query(sandbox.spark, query, {"t": catalyst.schema_of("v int")}).functions
+    module.write_text("# remainders\ndef clean(value): return value % 2\n")
+    assert read_query(sandbox.spark, query, {"t": catalyst.schema_of("v int")}).functions == found
+    module.write_text("def clean(value): return value % 3\n")
+    assert read_query(sandbox.spark, query, {"t": catalyst.schema_of("v int")}).functions != found
+
+
+def test_a_registered_function_that_is_registered_anew(sandbox: MemorySandbox) -> None:
+    """Protects from a view object that keeps the function of its first refresh, while its batch query runs the new."""
+    spark = sandbox.spark
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    create = "create or replace temporary function plus_of_this_test(x int) returns int return x + {}"
+    try:
+        spark.udf.register("udf_of_this_test", lambda x: x + 1, "int")
+        spark.sql(create.format(1)).collect()
+        views = [sandbox.another(f"select k, {name}(v) w from t") for name in ("udf_of_this_test", "plus_of_this_test")]
+        for view in views:
+            checked(view)
+        spark.udf.register("udf_of_this_test", lambda x: x + 100, "int")
+        spark.sql(create.format(100)).collect()
+        sandbox.sql("insert into {t} values (3, 3)")
+        for view in views:
+            with pytest.raises(ChangedQueryError):
+                view.refresh()
+    finally:
+        for name in ("udf_of_this_test", "plus_of_this_test"):
+            spark.sql(f"drop temporary function if exists {name}").collect()

@@ -3,14 +3,17 @@
 Spark's pickle of a function contains file names and line numbers, so a comment above it changes the pickle; for an
 imported function it contains only the name, so another body does not. The digest covers all code and values that run:
 bytecode, constants, defaults, enclosed and global values, and the user's own functions, classes and modules that it
-refers to. Functions and modules of Python or of installed packages are identified by name.
+refers to; of a module that is imported within a function, its source but comments. Functions and modules of Python or
+of installed packages are identified by name.
 """
 
 from __future__ import annotations
 
+import ast
 import copyreg
 import dis
 import hashlib
+import importlib.util
 import sys
 import sysconfig
 from pathlib import Path
@@ -99,6 +102,7 @@ class Meaning:
             self.of(function.__kwdefaults__),
             [self.of(each) for each in cells],
             [(name, self._global(function, name)) for name in sorted(mentioned_names(function.__code__, "GLOBAL"))],
+            *imported_sources(function.__code__),
         )
 
     def _global(self, function: FunctionType, name: str) -> object:
@@ -123,10 +127,36 @@ def mentioned_names(code: CodeType, *kinds: str) -> set[str]:
     return found.union(*(mentioned_names(each, *kinds) for each in inner))
 
 
+def imported_sources(code: CodeType) -> list[tuple[str, str]]:
+    """Return the user's own modules that code imports while it runs, with the digests of their source."""
+    found = list[tuple[str, str]]()
+    for name in sorted(mentioned_names(code, "IMPORT_NAME")):
+        source = user_source(name)
+        if source is not None:
+            text = ast.unparse(ast.parse(source.read_bytes()))  # without comments
+            found.append((name, hashlib.sha256(text.encode()).hexdigest()))
+    return found
+
+
+def user_source(module: str) -> Path | None:
+    """Return the source file of a module that belongs neither to Python nor to an installed package."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # it is relative, or its package is not there
+        return None
+    path = Path(spec.origin).resolve() if spec is not None and spec.has_location and spec.origin else None
+    return path if path is not None and path.suffix == ".py" and not is_library(path) else None
+
+
+def is_library(file: Path) -> bool:
+    """Return whether a file is in a folder of Python or of installed packages."""
+    return any(file.is_relative_to(library) for library in LIBRARIES)
+
+
 def is_installed(module: str | None) -> bool:
     """Return whether a module belongs to Python or to an installed package."""
     known = sys.modules.get(module or "")
     if known is None or module == "__main__":
         return False
     file = getattr(known, "__file__", None)
-    return file is None or any(Path(file).resolve().is_relative_to(library) for library in LIBRARIES)
+    return file is None or is_library(Path(file).resolve())
