@@ -2,7 +2,7 @@
 
 The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
 Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant
-digits, and values below 1e-9 count as zero; everything else is compared exactly.
+digits, and values below 1e-9 count as zero, at any depth; everything else is compared exactly, keys of maps too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.results.report import MeasuredPoint, Verification
@@ -43,7 +43,7 @@ def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Disc
     schema = expected.schema
     sides = with_weight(expected, 1).unionByName(with_weight(actual.toDF(*expected.columns), -1))
     with computed_once(cancel_equal(sides, schema, ROUNDING_GRIDS[0])) as left:
-        floats = any(is_float(field.dataType) for field in schema)
+        floats = any(has_floats(field.dataType) for field in schema)
         if floats and not left.isEmpty():
             left = cancel_equal(left, schema, ROUNDING_GRIDS[1])
         counted = left.agg(
@@ -77,11 +77,25 @@ def cancel_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
-    """Return a value to group by: a float's rounded mantissa and exponent, a variant as JSON, others unchanged."""
+    """Return a value to group by: floats as of `float_key`, a value with variants as JSON, others unchanged."""
     if "variant" in simple_types(data_type.simpleString()):
         return F.to_json(F.struct(value.alias("v")))
-    if not is_float(data_type):
+    if not has_floats(data_type):
         return value
+    match data_type:
+        case StructType(fields=fields):
+            parts = [comparison_key(value[field.name], field.dataType, grid).alias(field.name) for field in fields]
+            return F.when(value.isNotNull(), F.struct(*parts))
+        case ArrayType(elementType=kind):
+            return F.transform(value, lambda item: comparison_key(item, kind, grid))
+        case MapType(valueType=kind):
+            return F.transform_values(value, lambda _, item: comparison_key(item, kind, grid))
+        case _:
+            return float_key(value, grid)
+
+
+def float_key(value: Column, grid: float) -> Column:
+    """Return the rounded mantissa and the exponent of a float."""
     number = value.cast("double")
     size = F.abs(number)
     scaled = number * F.lit(grid)
@@ -94,9 +108,9 @@ def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
     return F.when(value.isNull(), F.lit(None)).when(odd, special).when(size < 1e-9, zero).otherwise(ordinary)
 
 
-def is_float(data_type: DataType) -> bool:
-    """Return whether a type is a floating-point type."""
-    return isinstance(data_type, DoubleType | FloatType)
+def has_floats(data_type: DataType) -> bool:
+    """Return whether a type has floating-point numbers at any depth."""
+    return bool({"double", "float"}.intersection(simple_types(data_type.simpleString())))
 
 
 def verify(

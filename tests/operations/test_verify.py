@@ -41,6 +41,25 @@ def test_floats_that_are_not(spark: SparkSession) -> None:
     assert shown == {str(number) for number in range(len(DIFFERENT))}
 
 
+NESTED = "k int, s struct<`a.b`: double, n: int>, l array<struct<x: float>>, m map<string, double>"
+
+
+@pytest.mark.parametrize(("error", "differing"), [(1e-13, 0), (1e-3, 3)])
+def test_floats_within_values(spark: SparkSession, error: float, differing: int) -> None:
+    """Protects from alarms about the order of additions in structs, arrays and maps, and from missing a difference."""
+    exact = [(1, (0.5, 1), [(0.5,), None], {"a": 0.5}), (2, None, None, None), (3, (None, 1), [], {"a": None})]
+    one = spark.createDataFrame([(i, *row[1:]) for i in range(3) for row in exact], NESTED)
+    off = 0.5 + error
+    changed = [(off, 1), [(off,), None], {"a": off}]
+    rows = [
+        (i, *(changed[at] if at == i and row[0] == 1 else value for at, value in enumerate(row[1:])))
+        for i in range(3)
+        for row in exact
+    ]
+    found = count_differences(one, spark.createDataFrame(rows, NESTED), 5)
+    assert (found.missing, found.extra) == (differing, differing)
+
+
 def test_duplicates_and_nested_values(spark: SparkSession) -> None:
     """A copy more or less is a difference, and values of every type are compared."""
     expected = spark.createDataFrame([ROW, ROW, (2, None, None, None, None)], SCHEMA)
