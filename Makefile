@@ -27,8 +27,8 @@ tests: $(READY)
 # Dagster, a full disk, a cluster that loses a worker), then an hour of random work with kills.
 night: lint
 	-@$(MAKE) --no-print-directory browser
-	$(BIN)/python -m pytest --long -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/night.xml
-	$(BIN)/python -m tests.soak
+	$(BIN)/python -m pytest --long -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/night.xml; \
+		tests=$$?; $(BIN)/python -m tests.soak && exit $$tests
 
 # An hour of random work with kills; the seed is printed first, and --seed does the same again.
 soak: $(READY)

@@ -1,7 +1,7 @@
 """What `make test` leaves out: what is for `make night` alone, and what the next commits run.
 
-`night` marks long tests, and matrices of which a sample is run by day (`pytest --long` runs all). `in_turns` marks the
-longest tests of the day: `make test` runs a third of them, the next commit's another, and three commits have run all.
+`night` marks long tests, and the cases of matrices that are not in the day's sample (`pytest --long` runs all).
+`in_turns` marks the longest tests of the day: `make test` runs a third of them, that of the next commit another third.
 Without `--turn`, pytest runs every test of the day.
 """
 

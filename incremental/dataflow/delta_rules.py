@@ -56,7 +56,6 @@ Term = tuple[Sequence[Column], Relation]
 class DeltaRules:
     """Computes before, after and change of plans over leaves.
 
-
     facts: constraints that hold before and after; repeats: plans whose change is needed several times.
     """
 

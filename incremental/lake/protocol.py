@@ -2,7 +2,7 @@
 
 | class | is | implemented by |
 | --- | --- | --- |
-| Lake | creates tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory.py) |
+| Lake | creates tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory/lake.py) |
 | VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
 | Table | a table of our own: writes, and the layout of its files | `Storage` (physical_layout.py), `MemoryTable` |
 
