@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from incremental.algebra.constraints import Constraint
 from incremental.algebra.errors import Refusal, RefusedError, SourceError, UsageError
@@ -46,6 +46,8 @@ from incremental.operations.sampling import Sample, sample_of
 from incremental.refresh.full_recompute import FullRecompute
 from incremental.refresh.incremental_refresh import Incremental
 from incremental.refresh.mode import Choice, CostBased, Fixed, ModePolicy
+from incremental.refresh.sources.source_catalog import char_length
+from incremental.spark import catalyst
 from incremental.spark.catalyst import isolate_session
 
 RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
@@ -79,9 +81,10 @@ class Compilation:
 
     @cached_property
     def schema(self) -> StructType:
-        """The answer's columns with Spark's types."""
+        """The answer's columns with Spark's types, and the lengths of CHAR columns."""
         ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
-        return cast(StructType, StructType.fromDDL(ddl))
+        found = zip(catalyst.schema_of(ddl), catalyst.plan_schema(self.analysis.plan), strict=True)
+        return StructType([StructField(each.name, each.dataType, True, char_length(column)) for each, column in found])
 
     @cached_property
     def named(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ object; only `language/` and `dataflow/lowering.py` use its methods. `JavaError`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, cast
@@ -113,6 +114,11 @@ def default_file_system(spark: SparkSession) -> str:
 def schema_of(ddl: str) -> StructType:
     """Parse the schema of DDL text (`id int, price decimal(12,2)`)."""
     return cast(StructType, StructType.fromDDL(ddl))
+
+
+def plan_schema(plan: J) -> StructType:
+    """Return the columns of an analysed plan with their metadata."""
+    return StructType.fromJson(json.loads(str(plan.schema().json())))
 
 
 def vector(spark: SparkSession, items: Iterable[J]) -> J:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from incremental.algebra.constraints import Constraint, collect_facts
 from incremental.algebra.errors import SourceError
@@ -125,5 +126,9 @@ def nullable(schema: StructType) -> StructType:
 
     Of their metadata stays the length of CHAR columns, by which Spark pads what they are compared with.
     """
-    kept = [{key: value for key, value in each.metadata.items() if key == CHAR_LENGTH} for each in schema]
-    return StructType([type(f)(f.name, f.dataType, True, metadata) for f, metadata in zip(schema, kept, strict=True)])
+    return StructType([type(each)(each.name, each.dataType, True, char_length(each)) for each in schema])
+
+
+def char_length(column: StructField) -> dict[str, Any]:
+    """Return the metadata of a column that contain the length of its CHAR type; empty for other types."""
+    return {key: value for key, value in column.metadata.items() if key == CHAR_LENGTH}
