@@ -83,7 +83,7 @@ class Compilation:
     def schema(self) -> StructType:
         """The answer's columns with Spark's types, and the lengths of CHAR columns."""
         ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
-        found = zip(catalyst.schema_of(ddl), catalyst.plan_schema(self.analysis.plan), strict=True)
+        found = zip(catalyst.schema_of(ddl), catalyst.python_schema(self.analysis.plan.schema()), strict=True)
         return StructType([StructField(each.name, each.dataType, True, char_length(column)) for each, column in found])
 
     @cached_property

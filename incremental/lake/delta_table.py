@@ -85,7 +85,7 @@ class DeltaTable:
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
         snapshot = self._latest() if version is None else self._snapshot_at(version)
-        return StructType.fromJson(json.loads(str(snapshot.schema().json())))
+        return catalyst.python_schema(snapshot.schema())
 
     def partitioned_by(self, version: int) -> list[str]:
         """Return the partition columns of a version, whose values are in the log and not in the files."""

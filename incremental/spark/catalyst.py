@@ -116,9 +116,9 @@ def schema_of(ddl: str) -> StructType:
     return cast(StructType, StructType.fromDDL(ddl))
 
 
-def plan_schema(plan: J) -> StructType:
-    """Return the columns of an analysed plan with their metadata."""
-    return StructType.fromJson(json.loads(str(plan.schema().json())))
+def python_schema(schema: J) -> StructType:
+    """Convert Scala's StructType to Python's, with the metadata of the columns."""
+    return StructType.fromJson(json.loads(str(schema.json())))
 
 
 def vector(spark: SparkSession, items: Iterable[J]) -> J:

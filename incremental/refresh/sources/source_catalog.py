@@ -130,5 +130,5 @@ def nullable(schema: StructType) -> StructType:
 
 
 def char_length(column: StructField) -> dict[str, Any]:
-    """Return the metadata of a column that contain the length of its CHAR type; empty for other types."""
+    """Return the part of a column's metadata that has the length of its CHAR type; empty for other types."""
     return {key: value for key, value in column.metadata.items() if key == CHAR_LENGTH}
