@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Report, View, Warehouse
+from incremental.lake import delta_table
 from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake, MemoryTable
 from incremental.lake.protocol import Lake, Table
@@ -239,9 +240,10 @@ def checked(view: View, **options: Any) -> Report:
 
 @contextmanager
 def as_if_large(view: View) -> Generator[None]:
-    """Make every other refresh in memory restrict its reads to key ranges, as for large inputs."""
+    """Make every other refresh restrict its reads to key ranges, as for large inputs: in memory, or in `skipping`."""
     warehouse, tuning = view.warehouse, view.warehouse.tuning
-    if isinstance(warehouse.lake, MemoryLake) and len(view.history()) % 2:
+    possible = isinstance(warehouse.lake, MemoryLake) or not delta_table.WHOLE_BYTES
+    if possible and tuning.prune_above_bytes and len(view.history()) % 2:
         warehouse.tuning = replace(tuning, prune_above_bytes=0, range_slices=3)
     try:
         yield

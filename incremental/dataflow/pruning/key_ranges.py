@@ -14,10 +14,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.plan import Scalar
+from incremental.algebra.plan import Reference, Scalar
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.intervals import Interval, Range, find_intervals, range_of
+from incremental.dataflow.pruning.scans import restrict_scan
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -84,6 +85,8 @@ def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Sc
     plan = relation.plan
     for key, intervals in zip(keys, ranges.intervals, strict=True):
         if intervals is not None and SKIPPABLE.fullmatch(key.type):
+            if isinstance(key, Reference):
+                plan = restrict_scan(lowering, plan, lowering.attribute(key.column), intervals, key.type)
             conditions = [between(lowering, key, interval) for interval in intervals]
             condition = reduce(lowering.catalyst.expressions.Or, conditions)
             plan = lowering.catalyst.plans.logical.Filter(condition, plan)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.lake.commit_tag import Mark
 from incremental.lake.log.delta_log import class_named, open_log
-from incremental.lake.log.file_lists import known_files, partition_columns
+from incremental.lake.log.file_lists import add_files, known_files, local_rows, partition_columns
 from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -113,12 +113,7 @@ class DirectCommit:
     def _bytes_in(self, files: J) -> int:
         if files.size() <= SINGLE_CALLS:
             return sum(int(file.size()) for file in catalyst.sequence(files))
-        return sum(int(row[0]) for row in self._rows(files).select("size").collect())
-
-    def _rows(self, files: J) -> DataFrame:
-        """Return AddFiles as rows that the driver has, so that no Spark job reads them."""
-        rich = catalyst.module(catalyst.sql(self.spark).delta.implicits, "package").RichAddFileSeq(files)
-        return DataFrame(rich.toDF(catalyst.session(self.spark)), self.spark)
+        return sum(int(row[0]) for row in local_rows(self.spark, files).select("size").collect())
 
     def _in_partitions(self, files: J, condition: str) -> list[J]:
         """Return the files whose partition values fulfil a condition, which Spark evaluates without a job."""
@@ -127,9 +122,8 @@ class DirectCommit:
         rest = [getattr(log, f"filterFileList$default${i}")() for i in (4, 5)]
         tests = catalyst.vector(self.spark, [parsed])
         schema = snapshot.metadata().partitionSchema()
-        rows = log.filterFileList(schema, catalyst.dataset(self._rows(files)), tests, *rest)
-        encoder = catalyst.module(delta.implicits, "package").addFileEncoder()
-        return list(getattr(rows, "as")(encoder).collectAsList())
+        rows = log.filterFileList(schema, catalyst.dataset(local_rows(self.spark, files)), tests, *rest)
+        return list(add_files(self.spark, rows).collectAsList())
 
     def write_files(self, frame: DataFrame) -> list[J]:
         """Write the rows of a frame as data files, which no reader sees before the commit."""

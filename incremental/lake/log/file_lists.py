@@ -55,10 +55,20 @@ def rows_of_actions(spark: SparkSession, snapshot: J) -> DataFrame:
     return DataFrame(snapshot.allFiles().toDF(), spark)
 
 
+def local_rows(spark: SparkSession, files: J) -> DataFrame:
+    """Return AddFiles as rows that the driver has, so that no Spark job reads them."""
+    rich = catalyst.module(catalyst.sql(spark).delta.implicits, "package").RichAddFileSeq(files)
+    return DataFrame(rich.toDF(catalyst.session(spark)), spark)
+
+
+def add_files(spark: SparkSession, actions: J) -> J:
+    """Return Scala's Dataset of AddFiles in rows, given as Scala's DataFrame."""
+    return getattr(actions, "as")(catalyst.module(catalyst.sql(spark).delta.implicits, "package").addFileEncoder())
+
+
 def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
     """Return the files of AddFiles in rows."""
-    encoder = catalyst.module(catalyst.sql(spark).delta.implicits, "package").addFileEncoder()
-    found = getattr(catalyst.dataset(actions), "as")(encoder).collectAsList()
+    found = add_files(spark, catalyst.dataset(actions)).collectAsList()
     return [data_file(action) for action in from_java(spark, found)]
 
 

@@ -1,0 +1,63 @@
+"""Skip the files of a scan that contain no value in some intervals, by the statistics in the checksum of its version.
+
+Delta skips files too, but in several Spark jobs for each scan, which first replay the log of its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
+
+from incremental.lake.log.file_lists import add_files, known_files, local_rows
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+
+
+def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> J:
+    """Return Spark's scan of a Delta table without the files that have no value of a column in the intervals.
+
+    intervals: the least and the greatest value of each, as text that casts to type_. The scan is returned unchanged if
+    it is no scan of a Delta table, if the checksum does not list the files, or if none can be skipped.
+    """
+    relation = scan.relation()
+    if not catalyst.is_java_instance(relation, FILES):
+        return scan
+    index = relation.location()
+    match catalyst.kind(index):
+        case "TahoeLogFileIndex":
+            snapshot = index.getSnapshot()
+            files = known_files(snapshot)
+        case "TahoeBatchFileIndex":  # of a scan some of whose files were skipped before
+            snapshot, files = index.snapshot(), index.addFiles()
+        case _:
+            return scan
+    condition = _may_contain(snapshot.metadata(), column, intervals, type_)
+    if files is None or condition is None or files.size() <= 1:
+        return scan
+    kept = catalyst.dataset(local_rows(spark, files).where(condition))
+    chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(add_files(spark, kept).collectAsList())
+    if chosen.size() == files.size():
+        return scan
+    log = index.deltaLog()
+    defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
+    fewer = log.createDataFrame(snapshot, chosen.toVector(), *defaults).queryExecution().analyzed().relation()
+    return scan.copy(fewer, scan.output(), scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
+
+
+def _may_contain(metadata: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> Column | None:
+    """Return the condition of AddFiles that may contain a value in an interval; None for an unknown column."""
+    schema = catalyst.python_schema(metadata.schema())
+    known = {field.name: str(field.metadata.get("delta.columnMapping.physicalName", field.name)) for field in schema}
+    if column not in known:
+        return None
+    ends = StructType([StructField(known[column], DataType.fromDDL(type_))])
+    statistics = F.from_json("stats", StructType([StructField(end, ends) for end in ("minValues", "maxValues")]))
+    least, greatest = (statistics[end][known[column]] for end in ("minValues", "maxValues"))
+    overlaps = [(least <= F.lit(high).cast(type_)) & (greatest >= F.lit(low).cast(type_)) for low, high in intervals]
+    return F.coalesce(reduce(Column.__or__, overlaps), F.lit(True))  # a file without statistics may contain anything

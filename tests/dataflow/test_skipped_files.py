@@ -1,0 +1,64 @@
+"""Files are skipped below the operators whose other rows do not depend on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.dataflow.lowering import Lowering
+from incremental.dataflow.pruning.scans import restrict_scan
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J
+
+RANGE = "k BETWEEN 25 AND 31"  # in two of six files of each table
+BELOW = {
+    "a filter": ("select k, v n from t where v > 3", 2),
+    "a join": ("select t.k, u.v n from u join t on u.v = t.v", 8),
+    "the left of a left join": ("select t.k, u.v n from t left join u on t.v = u.v", 8),
+    "the left of a semi join": ("select t.k, t.v n from t left semi join u on u.v = t.v", 8),
+    "the left of an anti join": ("select t.k, t.v n from t left anti join u on u.k = t.k", 8),
+    "a new name": ("select j k, v + 1 n from (select k j, k * 2 k, v from t)", 2),
+    "a computed key": ("select k + 0 k, v n from t", 6),
+    "the right of a left join": ("select u.k, t.v n from t left join u on t.k = u.k", 12),
+    "a full join": ("select t.k, u.v n from t full join u on t.v = u.v", 12),
+    "a limit": ("select k, v n from t order by v, k limit 3", 6),
+    "a window": ("select k, row_number() over (order by v, k) n from t", 6),
+    "an aggregate": ("select max(k) k, count(*) n from t group by v", 6),
+    "a union": ("select k, v n from t union all select k, v from u", 12),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two tables of six files, sorted by k."""
+    folder, names = tmp_path_factory.mktemp("skipping"), ("t", "u")
+    for name in names:
+        spread = spark.range(0, 60, 1, 6).selectExpr("int(id) k", "int(id * 7 % 20) v")
+        spread.where("k % 3 != 1" if name == "u" else "true").write.format("delta").save(str(folder / name))
+    return {name: folder / name for name in names}
+
+
+@pytest.mark.parametrize("below", BELOW)
+def test_files_are_skipped_below(spark: SparkSession, tables: dict[str, Path], below: str) -> None:
+    """Protects from a limit, a window or NULLs that are computed from the files of a key's range alone.
+
+    Each query is restricted to the range afterwards, as the pruned inputs of a refresh are.
+    """
+    query, files = BELOW[below]
+    for name, path in tables.items():
+        spark.read.format("delta").option("versionAsOf", 0).load(str(path)).createOrReplaceTempView(name)
+    rows = spark.sql(query)
+    plan = without_names(spark, catalyst.analysed_plan(rows))
+    key = next(a for a in catalyst.sequence(plan.output()) if str(a.name()) == "k")
+    restricted = catalyst.frame(spark, restrict_scan(Lowering(spark, {}), plan, key, [("25", "31")], "int"))
+    assert sorted(restricted.where(RANGE).collect()) == sorted(rows.where(RANGE).collect())
+    assert len(restricted.inputFiles()) == files
+
+
+def without_names(spark: SparkSession, plan: J) -> J:
+    """Return a plan as the lowering builds it: without names of views and tables."""
+    rules = catalyst.catalyst(spark)
+    plan = catalyst.module(rules.analysis, "EliminateView").apply(plan)
+    return catalyst.module(rules.analysis, "EliminateSubqueryAliases").apply(plan)
