@@ -62,7 +62,7 @@ class Tuning:
 
     prune_above_bytes: a smaller input is read completely, since finding the relevant part takes longer.
     broadcast_rows: fewer rows are broadcast to the tasks that read the other side.
-    change_bytes: a change that Spark expects to be larger is not computed ahead of its join.
+    change_bytes: a change that is expected to be larger is not computed ahead of its join.
     range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
     condition.
     rewrite_files, rewrite_bytes: a state or a view of up to this size is rewritten, not merged.

@@ -209,6 +209,11 @@ def subexpressions(expression: J) -> Iterable[J]:
         yield from subexpressions(child)
 
 
+def keeps_left(join: J) -> bool:
+    """Return whether each row of a join is one of its left side, matched or not."""
+    return str(join.joinType()).startswith(("LeftSemi", "LeftAnti", "LeftOuter", "LeftSingle", "ExistenceJoin"))
+
+
 def relations_read(plan: J) -> list[J]:
     """Return the leaves of a plan: the relations that it reads."""
     return sequence(plan.collectLeaves())

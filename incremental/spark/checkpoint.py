@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,14 +37,54 @@ def computed_once(frame: DataFrame) -> Generator[DataFrame]:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Frames computed once until a block ends; most: the largest number of rows kept in the driver."""
+    """Frames computed once until a block ends; most: the largest number of rows kept in the driver.
+
+    _kept: for each frame by the number of its RDD, its bytes, or the plan by which they are estimated.
+    """
 
     cached: ExitStack
     most: int
+    _kept: dict[int, int | J] = field(default_factory=dict[int, "int | J"])
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Checkpoint the frame in Spark's storage; its rows are computed at their first use."""
-        return self.cached.enter_context(computed_once(frame))
+        kept = self.cached.enter_context(computed_once(frame))
+        self._kept[rdd_number(kept)] = catalyst.analysed_plan(frame)
+        return kept
+
+    def learn(self, frame: DataFrame, rows: int) -> None:
+        """Remember the number of rows of a frame that was computed."""
+        plan = catalyst.analysed_plan(frame)
+        if catalyst.kind(plan) == "LogicalRDD":
+            self._kept[rdd_number(frame)] = rows * int(plan.schema().defaultSize())
+
+    def estimate_bytes(self, frame: DataFrame) -> int:
+        """Estimate the bytes of a frame: a join by equality has as many rows as its smaller side.
+
+        Spark multiplies the sizes of both sides, so a change that meets three tables seems larger than all of them,
+        though most changed rows have one match in each.
+        """
+        return self._estimate(frame.sparkSession, catalyst.analysed_plan(frame))
+
+    def _estimate(self, spark: SparkSession, plan: J) -> int:
+        children = catalyst.sequence(plan.children())
+        if not children:
+            return self._estimate_leaf(spark, plan)
+        sizes = [self._estimate(spark, child) for child in children]
+        if catalyst.kind(plan) != "Join":
+            return sum(sizes)
+        if catalyst.keeps_left(plan):
+            return sizes[0]
+        keys = catalyst.module(catalyst.catalyst(spark).planning, "ExtractEquiJoinKeys").unapply(plan)
+        return min(sizes) if str(plan.joinType()) == "Inner" and keys.isDefined() else prod(sizes)
+
+    def _estimate_leaf(self, spark: SparkSession, leaf: J) -> int:
+        number = int(leaf.rdd().id()) if catalyst.kind(leaf) == "LogicalRDD" else -1
+        if (found := self._kept.get(number)) is None:
+            return int(str(leaf.stats().sizeInBytes()))
+        if not isinstance(found, int):
+            found = self._kept[number] = self._estimate(spark, found)
+        return found
 
     def small(self, frame: DataFrame) -> DataFrame:
         """Compute the frame now in one task; the driver keeps its rows if they are few."""
@@ -55,6 +96,11 @@ class Checkpoints:
             return local
         kept = self.keep(frame)
         return kept, compute_measures(kept, measures)
+
+
+def rdd_number(kept: DataFrame) -> int:
+    """Return the number of the RDD in which Spark stores the rows of a checkpoint."""
+    return int(catalyst.analysed_plan(kept).rdd().id())
 
 
 def compute_measures(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:

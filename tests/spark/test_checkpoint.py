@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import Column, SparkSession
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 from incremental.dataflow.pruning.intervals import find_intervals, range_of
 from incremental.spark import catalyst
 from incremental.spark.catalyst import isolate_session
-from incremental.spark.checkpoint import collect_rows, compute_measures
+from incremental.spark.checkpoint import Checkpoints, collect_rows, compute_measures
 from incremental.spark.job_stats import Measure
 
 VALUES = (
@@ -91,3 +92,18 @@ def test_tasks_see_the_settings_of_the_frames_session(spark: SparkSession, compi
     assert ([str(row.day) for row in local[0].collect()], local[1]) == (["2024-01-01", "2024-01-02"], {"days": 2})
     assert before.equals(context.getLocalProperties())
     assert catalyst.sql(spark).classic.SparkSession.active().equals(catalyst.session(spark))
+
+
+def test_a_change_that_meets_large_tables_is_expected_to_stay_small(spark: SparkSession) -> None:
+    """Protects from Spark's estimate, which multiplies the sizes: above three tables, nothing was skipped."""
+    with ExitStack() as cached:
+        checkpoints = Checkpoints(cached, 10)
+        few, many = (spark.range(rows).withColumnRenamed("id", f"n{rows}") for rows in (100, 10**6))
+        joined = few.join(many, F.expr("n100 = n1000000")).join(spark.range(10**6), F.expr("id = n100"))
+        assert checkpoints.estimate_bytes(joined) == 100 * 8
+        assert checkpoints.estimate_bytes(many.join(few, F.expr("n100 = n1000000"), "left_semi")) == 10**6 * 8
+        assert checkpoints.estimate_bytes(few.join(many, F.expr("n100 < n1000000"))) == 800 * 8 * 10**6
+        kept = checkpoints.keep(joined)
+        assert checkpoints.estimate_bytes(kept.unionAll(kept)) == 2 * 100 * 8
+        checkpoints.learn(kept, 7)
+        assert checkpoints.estimate_bytes(kept.where("id > 3")) == 7 * 3 * 8

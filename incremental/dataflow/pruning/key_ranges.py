@@ -18,7 +18,7 @@ from incremental.algebra.plan import Reference, Scalar
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.intervals import Interval, Range, find_intervals, range_of
-from incremental.dataflow.pruning.scans import restrict_scan
+from incremental.dataflow.pruning.scans import restrict_scans
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -31,11 +31,6 @@ class KeyRanges:
 
     rows: int
     intervals: tuple[tuple[Interval, ...] | None, ...]
-
-
-def expected_bytes(frame: DataFrame) -> int:
-    """Estimate the size of a frame's rows, as Spark does."""
-    return int(str(catalyst.optimised_plan(frame).stats().sizeInBytes()))
 
 
 def range_measures(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[Column]:
@@ -86,7 +81,7 @@ def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Sc
     for key, intervals in zip(keys, ranges.intervals, strict=True):
         if intervals is not None and SKIPPABLE.fullmatch(key.type):
             if isinstance(key, Reference):
-                plan = restrict_scan(lowering, plan, lowering.attribute(key.column), intervals, key.type)
+                plan = restrict_scans(lowering, plan, lowering.attribute(key.column), intervals, key.type)
             conditions = [between(lowering, key, interval) for interval in intervals]
             condition = reduce(lowering.catalyst.expressions.Or, conditions)
             plan = lowering.catalyst.plans.logical.Filter(condition, plan)

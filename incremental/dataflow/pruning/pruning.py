@@ -20,7 +20,6 @@ from incremental.dataflow.leaves import Leaves
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.key_ranges import (
     KeyRanges,
-    expected_bytes,
     find_key_ranges,
     hint_broadcast,
     range_measures,
@@ -62,7 +61,10 @@ class Pruning:
     def change_once(self, plan: Plan, change: Relation) -> Relation:
         """Return the change of a plan, computed once for all its uses; a large one is computed for each."""
         small = self._leaves.bytes_read(plan) <= self._tuning.local_bytes
-        if not small and expected_bytes(self._frame(plan.columns, change)) > self._tuning.change_bytes:
+        if (
+            not small
+            and self._checkpoints.estimate_bytes(self._frame(plan.columns, change)) > self._tuning.change_bytes
+        ):
             return change
         return self.once(plan.columns, change, small)
 
@@ -75,7 +77,11 @@ class Pruning:
         """Return both sides of a join whose left one is a change; few changed rows read only their matches."""
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left.columns, change)
-        if not keys or not self.pays_off(node.right) or expected_bytes(frame) > self._tuning.change_bytes:
+        if (
+            not keys
+            or not self.pays_off(node.right)
+            or self._checkpoints.estimate_bytes(frame) > self._tuning.change_bytes
+        ):
             mixed = all_column_names(node.left) & all_column_names(
                 node.right
             )  # Spark confuses columns that both sides produce
@@ -137,7 +143,7 @@ class Pruning:
     def product_term(self, columns: Sequence[Column], inputs: Sequence[Plan], change: Relation) -> ProductTerm:
         """Return the term of a product that begins with a change and is joined with these inputs."""
         few = any(map(self.pays_off, inputs)) and (
-            expected_bytes(self._frame(columns, change)) <= self._tuning.change_bytes
+            self._checkpoints.estimate_bytes(self._frame(columns, change)) <= self._tuning.change_bytes
         )
         return ProductTerm(change, few)
 
@@ -179,6 +185,7 @@ class Pruning:
         """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
         rows, found = self._checkpoints.measure(frame, measures, small)
+        self._checkpoints.learn(rows, found["rows"])
         return rows, self._ranges(rows, keys, found, narrow, nulls_match)
 
     def _ranges(

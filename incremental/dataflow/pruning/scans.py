@@ -1,4 +1,4 @@
-"""Find the scan from which a column of a Catalyst plan comes, and read fewer of its files."""
+"""Find the scans from which a column of a Catalyst plan comes, and read fewer of their files."""
 
 from __future__ import annotations
 
@@ -10,42 +10,58 @@ from incremental.lake.log.file_skipping import skip_files
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-FROM_THE_LEFT = ("LeftSemi", "LeftAnti", "LeftOuter")  # joins each of whose rows is one of the left side
+Origin = tuple[int, J]
+"""A child of a node, and an attribute of it whose values are those of the node's key."""
 
 
-def restrict_scan(lowering: Lowering, plan: J, key: J, intervals: Sequence[Interval], type_: str) -> J:
-    """Return a plan that may lack rows whose key is in none of the intervals, by skipping files of the key's scan.
+def restrict_scans(lowering: Lowering, plan: J, key: J, intervals: Sequence[Interval], type_: str) -> J:
+    """Return a plan that may lack rows whose key is in none of the intervals, by skipping files of scans.
 
-    key: an attribute that the plan returns, else nothing is skipped. The search ends at an operator whose other rows
-    could depend on the missing ones: a window, a limit, the side of an outer join that is filled with NULLs.
+    key: an attribute that the plan returns. The scans are those whose values it has, and those joined by it. Nothing is
+    skipped below an operator whose other rows could depend on the missing ones: a window, a limit, the side of an outer
+    join that is filled with NULLs.
     """
-    if not plan.resolved():
-        plan = catalyst.analysed_plan(catalyst.frame(lowering.spark, plan))
+    resolved = plan if plan.resolved() else catalyst.analysed_plan(catalyst.frame(lowering.spark, plan))
+    return _restrict(lowering, resolved, key, intervals, type_)
+
+
+def _restrict(lowering: Lowering, plan: J, key: J, intervals: Sequence[Interval], type_: str) -> J:
     if catalyst.kind(plan) == "LogicalRelation":
         return skip_files(lowering.spark, plan, str(key.name()), intervals, type_)
-    position, key = _origin(lowering, plan, key)
-    if position is None or catalyst.kind(key) != "AttributeReference":
+    origins = [(i, each) for i, each in _origins(lowering, plan, key) if catalyst.kind(each) == "AttributeReference"]
+    children = catalyst.sequence(plan.children()) if origins else []
+    fewer = {i: _restrict(lowering, children[i], each, intervals, type_) for i, each in origins}
+    if all(child is children[i] for i, child in fewer.items()):
         return plan
-    children = catalyst.sequence(plan.children())
-    restricted = restrict_scan(lowering, children[position], key, intervals, type_)
-    if restricted is children[position]:
-        return plan
-    children[position] = restricted
-    return plan.withNewChildren(catalyst.vector(lowering.spark, children))
+    return plan.withNewChildren(
+        catalyst.vector(lowering.spark, [fewer.get(i, each) for i, each in enumerate(children)])
+    )
 
 
-def _origin(lowering: Lowering, plan: J, key: J) -> tuple[int | None, J]:
-    """Return the child of a node whose rows can be restricted by a key of the node, and the key in that child."""
+def _origins(lowering: Lowering, plan: J, key: J) -> list[Origin]:
+    """Return the children whose rows can be restricted by a key of a node."""
     match catalyst.kind(plan):
         case "Project":
             helper = catalyst.module(lowering.catalyst.optimizer, "PushPredicateThroughNonJoin")
-            return 0, helper.replaceAlias(key, helper.getAliasMap(plan))
+            return [(0, helper.replaceAlias(key, helper.getAliasMap(plan)))]
         case "Filter" | "ResolvedHint":
-            return 0, key
+            return [(0, key)]
+        case "Union":
+            position = next(i for i, each in enumerate(catalyst.sequence(plan.output())) if each.semanticEquals(key))
+            return [(i, child.output().apply(position)) for i, child in enumerate(catalyst.sequence(plan.children()))]
         case "Join":
-            kind, left = str(plan.joinType()), bool(plan.left().outputSet().contains(key))
-            if left:
-                return (0 if kind in ("Inner", *FROM_THE_LEFT) else None), key
-            return (1 if kind == "Inner" else None), key
+            side = 0 if plan.left().outputSet().contains(key) else 1
+            if str(plan.joinType()) == "Inner" or (side == 0 and catalyst.keeps_left(plan)):
+                return [(side, key), *_equals(lowering, plan, key, side)]
+            return []
         case _:
-            return None, key
+            return []
+
+
+def _equals(lowering: Lowering, join: J, key: J, side: int) -> list[Origin]:
+    """Return the expressions of a join's other side that equal a key of one side in every joined row."""
+    found = catalyst.option(catalyst.module(lowering.catalyst.planning, "ExtractEquiJoinKeys").unapply(join))
+    if found is None:
+        return []
+    mine, others = (found._2(), found._3()) if side == 0 else (found._3(), found._2())
+    return [(1 - side, others.apply(i)) for i, one in enumerate(catalyst.sequence(mine)) if one.semanticEquals(key)]

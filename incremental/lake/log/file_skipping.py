@@ -16,34 +16,33 @@ from incremental.lake.log.file_lists import add_files, known_files, local_rows
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
-FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+FILE_RELATION = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 
 
 def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> J:
     """Return Spark's scan of a Delta table without the files that have no value of a column in the intervals.
 
     intervals: the least and the greatest value of each, as text that casts to type_. The scan is returned unchanged if
-    it is no scan of a Delta table, if the checksum does not list the files, or if none can be skipped.
+    it is no scan of a Delta table, or if the checksum does not list the files. Else its files are fixed, also if none
+    could be skipped: Delta would look for them in Spark jobs, and find the same.
     """
     relation = scan.relation()
-    if not catalyst.is_java_instance(relation, FILES):
+    if not catalyst.is_java_instance(relation, FILE_RELATION):
         return scan
     index = relation.location()
     match catalyst.kind(index):
         case "TahoeLogFileIndex":
             snapshot = index.getSnapshot()
             files = known_files(snapshot)
-        case "TahoeBatchFileIndex":  # of a scan some of whose files were skipped before
+        case "TahoeBatchFileIndex":  # of a scan whose files are fixed already
             snapshot, files = index.snapshot(), index.addFiles()
         case _:
             return scan
     condition = _may_contain(snapshot.metadata(), column, intervals, type_)
-    if files is None or condition is None or files.size() <= 1:
+    if files is None or condition is None:
         return scan
     kept = catalyst.dataset(local_rows(spark, files).where(condition))
     chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(add_files(spark, kept).collectAsList())
-    if chosen.size() == files.size():
-        return scan
     log = index.deltaLog()
     defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
     fewer = log.createDataFrame(snapshot, chosen.toVector(), *defaults).queryExecution().analyzed().relation()
