@@ -23,7 +23,7 @@ from incremental.dataflow.state_schema import StoredTable
 from incremental.lake.files import needs_mapping
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.incremental_refresh import no_partition_key
-from incremental.spark.checkpoint import compute_measures, computed_once
+from incremental.spark.checkpoint import compute_measures, measured_once
 
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -70,29 +70,30 @@ class FullRecompute:
             return EpochResult()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
-        with epoch.measure.phase("recompute"), computed_once(bag.consolidate(self._answer(epoch))) as new:
+        rows, measures = bag.consolidate(self._answer(epoch)), [*bag.measures, F.count(F.lit(1)).alias("distinct")]
+        with epoch.measure.phase("recompute"), measured_once(rows, measures) as (new, found):
             if before is None:
-                moved = bag.summarise(compute_measures(new, bag.measures))
+                moved = bag.summarise(found)
                 bag.publish(new, moved, None, epoch.mark(VIEW), needs_mapping(self.columns))
             else:
-                moved = self._exchange(new, bag, epoch, before)
+                # few rows are compared in one task quicker than with a shuffle
+                few = found["distinct"] <= epoch.tuning.broadcast_rows
+                moved = self._exchange(new, few, bag, epoch, before)
         if not moved.rows and before is not None and not epoch.resumed:
             return EpochResult()
         return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
-    def _exchange(self, new: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
+    def _exchange(self, new: DataFrame, few: bool, bag: Bag, epoch: Epoch, before: int) -> BagChange:
         """Publish the difference between a consolidated answer and the view; returns that difference."""
         change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
         if bag.small and not self.by_definition:
-            few = new.count() <= epoch.tuning.broadcast_rows  # quicker in one task than with a shuffle
-            moved = bag.summarise(
-                compute_measures(bag.consolidate(change.coalesce(1) if few else change), bag.measures)
-            )
+            compared = bag.consolidate(change.coalesce(1) if few else change)
+            moved = bag.summarise(compute_measures(compared, bag.measures))
             if moved.rows or epoch.resumed:
                 bag.replace(new, mark)
             return moved
-        with computed_once(bag.consolidate(change)) as difference:
-            moved = bag.summarise(compute_measures(difference, bag.measures))
+        with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
+            moved = bag.summarise(found)
             if moved.rows or epoch.resumed:
                 bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
             return moved

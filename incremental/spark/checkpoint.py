@@ -26,13 +26,21 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 @contextmanager
-def computed_once(frame: DataFrame) -> Generator[DataFrame]:
-    """Yield the frame, whose rows are computed at their first use and freed after the block."""
-    kept = frame.localCheckpoint(eager=False)
+def computed_once(frame: DataFrame, now: bool = False) -> Generator[DataFrame]:
+    """Yield the frame, whose rows are computed at their first use, or now, and freed after the block."""
+    kept = frame.localCheckpoint(eager=now)
     try:
         yield kept
     finally:
         catalyst.analysed_plan(kept).rdd().unpersist(False)
+
+
+@contextmanager
+def measured_once(frame: DataFrame, measures: Sequence[Column]) -> Generator[tuple[DataFrame, Mapping[str, Any]]]:
+    """Yield the frame, computed now, with aggregates over its rows by name from the same job; freed after the block."""
+    observed = frame.observe(MEASURES, *measures)
+    with computed_once(observed, now=True) as kept:
+        yield kept, observed_measures(observed)
 
 
 @dataclass(frozen=True)
@@ -94,13 +102,19 @@ class Checkpoints:
         """Return the frame computed once, and aggregates over it by name; small: try the driver first."""
         if small and (local := collect_rows(frame.coalesce(1), measures, self.most)) is not None:
             return local
-        kept = self.keep(frame)
-        return kept, compute_measures(kept, measures)
+        kept, found = self.cached.enter_context(measured_once(frame, measures))
+        self._kept[rdd_number(kept)] = catalyst.analysed_plan(frame)
+        return kept, found
 
 
 def rdd_number(kept: DataFrame) -> int:
     """Return the number of the RDD in which Spark stores the rows of a checkpoint."""
     return int(catalyst.analysed_plan(kept).rdd().id())
+
+
+def observed_measures(observed: DataFrame) -> Mapping[str, Any]:
+    """Return the aggregates by name that were computed with the rows of a frame; the values have JSON's types."""
+    return json.loads(str(catalyst.execution(observed).observedMetrics().get(MEASURES).get().json()))
 
 
 def compute_measures(frame: DataFrame, measures: Sequence[Column]) -> Mapping[str, Any]:
@@ -134,7 +148,7 @@ class LocalPlan:
         rows = internal_rows(observed)
         if len(rows) > self._most:
             return None
-        found = json.loads(str(execution.observedMetrics().get(MEASURES).get().json()))
+        found = observed_measures(observed)
         sequence = catalyst.jvm(spark).scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
         output, none = execution.analyzed().output(), catalyst.none(spark)
         relation = catalyst.catalyst(spark).plans.logical.LocalRelation(output, sequence, False, none)

@@ -107,3 +107,17 @@ def test_a_change_that_meets_large_tables_is_expected_to_stay_small(spark: Spark
         assert checkpoints.estimate_bytes(kept.unionAll(kept)) == 2 * 100 * 8
         checkpoints.learn(kept, 7)
         assert checkpoints.estimate_bytes(kept.where("id > 3")) == 7 * 3 * 8
+
+
+@pytest.mark.parametrize("rows", [0, 9])
+def test_a_frame_is_computed_and_measured_by_the_same_job(spark: SparkSession, rows: int) -> None:
+    """Protects from a second pass over a change, and from measures that lack some of its partitions."""
+    measure = Measure(spark)
+    with ExitStack() as cached, measure.all("one"):
+        frame = spark.range(0, rows, 1, 3).selectExpr("id c0") if rows else spark.range(0).selectExpr("id c0")
+        kept, found = Checkpoints(cached, 10).measure(frame, measures(), False)
+        assert measure.cost.jobs <= 1
+        assert {**found, "kinds": sorted(found["kinds"])} == {
+            "rows": rows, "kinds": [0, 1, 2] if rows else [], "large": rows > 6, "unknown": None,
+        }  # fmt: skip
+        assert sorted(row.c0 for row in kept.collect()) == list(range(rows))
