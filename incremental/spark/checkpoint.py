@@ -67,10 +67,10 @@ class Checkpoints:
             self._kept[rdd_number(frame)] = rows * int(plan.schema().defaultSize())
 
     def estimate_bytes(self, frame: DataFrame) -> int:
-        """Estimate the bytes of a frame: a join by equality has as many rows as its smaller side.
+        """Estimate the bytes of a frame: in a join by equality, each row of the larger side has one match.
 
-        Spark multiplies the sizes of both sides, so a change that meets three tables seems larger than all of them,
-        though most changed rows have one match in each.
+        Of a broadcast left side, which is a change of few rows, each has one. Spark multiplies the sizes of both sides,
+        so a change that meets three tables seems larger than all of them.
         """
         return self._estimate(frame.sparkSession, catalyst.analysed_plan(frame))
 
@@ -84,7 +84,9 @@ class Checkpoints:
         if catalyst.keeps_left(plan):
             return sizes[0]
         keys = catalyst.module(catalyst.catalyst(spark).planning, "ExtractEquiJoinKeys").unapply(plan)
-        return min(sizes) if str(plan.joinType()) == "Inner" and keys.isDefined() else prod(sizes)
+        if str(plan.joinType()) != "Inner" or not keys.isDefined():
+            return prod(sizes)
+        return sizes[0] if catalyst.kind(plan.left()) == "ResolvedHint" else max(sizes)
 
     def _estimate_leaf(self, spark: SparkSession, leaf: J) -> int:
         number = int(leaf.rdd().id()) if catalyst.kind(leaf) == "LogicalRDD" else -1

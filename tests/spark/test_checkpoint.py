@@ -100,6 +100,8 @@ def test_a_change_that_meets_large_tables_is_expected_to_stay_small(spark: Spark
         checkpoints = Checkpoints(cached, 10)
         few, many = (spark.range(rows).withColumnRenamed("id", f"n{rows}") for rows in (100, 10**6))
         joined = few.join(many, F.expr("n100 = n1000000")).join(spark.range(10**6), F.expr("id = n100"))
+        assert checkpoints.estimate_bytes(joined) == 10**6 * 8
+        joined = F.broadcast(few).join(many, F.expr("n100 = n1000000")).join(spark.range(10), F.expr("id = n100"))
         assert checkpoints.estimate_bytes(joined) == 100 * 8
         assert checkpoints.estimate_bytes(many.join(few, F.expr("n100 = n1000000"), "left_semi")) == 10**6 * 8
         assert checkpoints.estimate_bytes(few.join(many, F.expr("n100 < n1000000"))) == 800 * 8 * 10**6
