@@ -61,10 +61,7 @@ class Pruning:
     def change_once(self, plan: Plan, change: Relation) -> Relation:
         """Return the change of a plan, computed once for all its uses; a large one is computed for each."""
         small = self._leaves.bytes_read(plan) <= self._tuning.local_bytes
-        if (
-            not small
-            and self._checkpoints.estimate_bytes(self._frame(plan.columns, change)) > self._tuning.change_bytes
-        ):
+        if not small and self._is_large(self._frame(plan.columns, change)):
             return change
         return self.once(plan.columns, change, small)
 
@@ -77,14 +74,9 @@ class Pruning:
         """Return both sides of a join whose left one is a change; few changed rows read only their matches."""
         keys = [one for one, _, _ in node.keys]
         frame = self._frame(node.left.columns, change)
-        if (
-            not keys
-            or not self.pays_off(node.right)
-            or self._checkpoints.estimate_bytes(frame) > self._tuning.change_bytes
-        ):
-            mixed = all_column_names(node.left) & all_column_names(
-                node.right
-            )  # Spark confuses columns that both sides produce
+        if not keys or not self.pays_off(node.right) or self._is_large(frame):
+            # Spark confuses columns that both sides produce
+            mixed = all_column_names(node.left) & all_column_names(node.right)
             return (self.once(node.left.columns, change) if mixed else change), right
         plain = plain_keys(node)
         rows, ranges = self._compute(frame, [one for one, _ in plain], narrow=True)
@@ -142,9 +134,7 @@ class Pruning:
 
     def product_term(self, columns: Sequence[Column], inputs: Sequence[Plan], change: Relation) -> ProductTerm:
         """Return the term of a product that begins with a change and is joined with these inputs."""
-        few = any(map(self.pays_off, inputs)) and (
-            self._checkpoints.estimate_bytes(self._frame(columns, change)) <= self._tuning.change_bytes
-        )
+        few = any(map(self.pays_off, inputs)) and not self._is_large(self._frame(columns, change))
         return ProductTerm(change, few)
 
     def next_input(
@@ -171,6 +161,9 @@ class Pruning:
         return ProductTerm(known, few), restrict_to_ranges(
             self._lowering, side, [other for _, other in step.equalities], ranges
         )
+
+    def _is_large(self, change: DataFrame) -> bool:
+        return self._checkpoints.estimate_bytes(change) > self._tuning.change_bytes
 
     def _few(self, ranges: KeyRanges) -> bool:
         return ranges.rows <= self._tuning.broadcast_rows

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.lake.commit_tag import Mark
 from incremental.lake.log.delta_log import class_named, open_log
-from incremental.lake.log.file_lists import add_files, known_files, local_rows, partition_columns
+from incremental.lake.log.file_lists import as_add_files, known_files, local_rows, partition_columns
 from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -123,7 +123,7 @@ class DirectCommit:
         tests = catalyst.vector(self.spark, [parsed])
         schema = snapshot.metadata().partitionSchema()
         rows = log.filterFileList(schema, catalyst.dataset(local_rows(self.spark, files)), tests, *rest)
-        return list(add_files(self.spark, rows).collectAsList())
+        return list(as_add_files(self.spark, rows).collectAsList())
 
     def write_files(self, frame: DataFrame) -> list[J]:
         """Write the rows of a frame as data files, which no reader sees before the commit."""

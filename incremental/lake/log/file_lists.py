@@ -61,14 +61,14 @@ def local_rows(spark: SparkSession, files: J) -> DataFrame:
     return DataFrame(rich.toDF(catalyst.session(spark)), spark)
 
 
-def add_files(spark: SparkSession, actions: J) -> J:
+def as_add_files(spark: SparkSession, actions: J) -> J:
     """Return Scala's Dataset of AddFiles in rows, given as Scala's DataFrame."""
     return getattr(actions, "as")(catalyst.module(catalyst.sql(spark).delta.implicits, "package").addFileEncoder())
 
 
 def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
     """Return the files of AddFiles in rows."""
-    found = add_files(spark, catalyst.dataset(actions)).collectAsList()
+    found = as_add_files(spark, catalyst.dataset(actions)).collectAsList()
     return [data_file(action) for action in from_java(spark, found)]
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from incremental.lake.log.file_lists import add_files, known_files, local_rows
+from incremental.lake.log.file_lists import as_add_files, known_files, local_rows
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -42,7 +42,9 @@ def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tu
     if files is None or condition is None:
         return scan
     kept = catalyst.dataset(local_rows(spark, files).where(condition))
-    chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(add_files(spark, kept).collectAsList())
+    chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(
+        as_add_files(spark, kept).collectAsList()
+    )
     log = index.deltaLog()
     defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
     fewer = log.createDataFrame(snapshot, chosen.toVector(), *defaults).queryExecution().analyzed().relation()
