@@ -6,12 +6,15 @@ from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from incremental.lake.log import file_skipping
+from incremental.lake.log.file_lists import known_files
 from incremental.lake.log.file_skipping import skip_files
 from incremental.spark import catalyst
 
@@ -68,7 +71,9 @@ def test_no_row_in_an_interval_is_lost(spark: SparkSession, table: Path, data: s
         for low, high in intervals
     )
     rows = read(spark, table, version)
-    fewer = skipped(rows, column, *intervals)
+    listed = None if data.draw(st.booleans(), label="large") else known_files
+    with mock.patch.object(file_skipping, "known_files", listed or (lambda _: None)):
+        fewer = skipped(rows, column, *intervals)
     assert sorted(fewer.where(inside).collect()) == sorted(rows.where(inside).collect())
     touched = [f for f in range(-50, 50, 10) if any(low < f + 10 and high >= f for low, high in ends)]
     assert len(fewer.inputFiles()) <= len(touched) + 3  # NULLs, no statistics, everything
@@ -85,7 +90,21 @@ def test_no_job_finds_the_files(spark: SparkSession, table: Path) -> None:
     assert fewer.columns == rows.columns
 
 
-def test_what_is_no_scan_of_known_files_is_left(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_a_large_table_takes_one_job(spark: SparkSession, table: Path) -> None:
+    """Protects from a driver that holds all files of a scan, and from Delta's jobs after that one."""
+    rows, jobs = read(spark, table, 13), catalyst.context(spark).statusStore()
+    skipped(rows, "k", (12, 38))  # Delta has the version's files in Spark now
+    before = jobs.jobsList(None).size()
+    with mock.patch.object(file_skipping, "known_files", return_value=None):
+        fewer = skipped(rows, "k", (12, 38))
+        assert jobs.jobsList(None).size() <= before + 1
+        assert len(fewer.inputFiles()) == 6
+        with mock.patch.object(file_skipping, "MOST_FILES", 3):
+            assert len(skipped(rows, "k", (12, 38)).inputFiles()) == 13
+    assert jobs.jobsList(None).size() <= before + 4
+
+
+def test_what_cannot_be_skipped_is_left(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     """Files of other formats, and a column that a table does not have."""
     spark.range(3).write.parquet(str(tmp_path / "p"))
     other = spark.read.parquet(str(tmp_path / "p"))

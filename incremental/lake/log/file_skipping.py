@@ -1,6 +1,7 @@
-"""Skip the files of a scan that contain no value in some intervals, by the statistics in the checksum of its version.
+"""Skip the files of a scan that contain no value in some intervals, by the statistics in the log.
 
-Delta skips files too, but in several Spark jobs for each scan, which first replay the log of its version.
+Delta skips files too, but in two or three Spark jobs for each scan. Here it takes none for a small table, whose
+checksum lists its files, and one for a larger table.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from incremental.lake.log.file_lists import as_add_files, known_files, local_rows
+from incremental.lake.log.file_lists import as_add_files, known_files, local_rows, rows_of_actions
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 FILE_RELATION = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+
+MOST_FILES = 1000  # that the driver holds for one scan
 
 
 def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> J:
     """Return Spark's scan of a Delta table without the files that have no value of a column in the intervals.
 
     intervals: the least and the greatest value of each, as text that casts to type_. The scan is returned unchanged if
-    it is no scan of a Delta table, or if the checksum does not list the files. Else its files are fixed, also if none
-    could be skipped: Delta would look for them in Spark jobs, and find the same.
+    it is no scan of a Delta table, or if more than MOST_FILES are left. Else its files are fixed, also if none could be
+    skipped: Delta would look for them in Spark jobs, and find the same.
     """
     relation = scan.relation()
     if not catalyst.is_java_instance(relation, FILE_RELATION):
@@ -39,13 +42,13 @@ def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tu
         case _:
             return scan
     condition = _may_contain(snapshot.metadata(), column, intervals, type_)
-    if files is None or condition is None:
+    if condition is None:
         return scan
-    kept = catalyst.dataset(local_rows(spark, files).where(condition))
-    chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(
-        as_add_files(spark, kept).collectAsList()
-    )
-    log = index.deltaLog()
+    rows = rows_of_actions(spark, snapshot) if files is None else local_rows(spark, files)
+    kept = as_add_files(spark, catalyst.dataset(rows.where(condition).limit(MOST_FILES + 1))).collectAsList()
+    if kept.size() > MOST_FILES:
+        return scan
+    chosen, log = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(kept), index.deltaLog()
     defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
     fewer = log.createDataFrame(snapshot, chosen.toVector(), *defaults).queryExecution().analyzed().relation()
     return scan.copy(fewer, scan.output(), scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
