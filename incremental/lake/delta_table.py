@@ -24,7 +24,7 @@ from incremental.lake.log.commit_log import commit_id, commits_between
 from incremental.lake.log.comparison import differing_files
 from incremental.lake.log.delta_log import latest_snapshot, open_log
 from incremental.lake.log.direct_commit import ALL, write_directly
-from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, selects
+from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files, selects
 from incremental.lake.log.presence import files_exist, version_exists
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
 from incremental.spark import catalyst
@@ -270,10 +270,7 @@ class DeltaTable:
         return False
 
     def _frame(self, snapshot: J, files: J) -> DataFrame:
-        """Return the rows of some of Delta's AddFiles."""
-        log = self.log
-        defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
-        return DataFrame(log.createDataFrame(snapshot, files, *defaults), self.spark)
+        return rows_of_files(self.spark, self.log, snapshot, files)
 
     def _latest(self) -> J:
         return latest_snapshot(self.spark, self.path, self.log)

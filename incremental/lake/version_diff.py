@@ -14,7 +14,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import is_unordered, quoted
@@ -133,6 +133,11 @@ def is_remapped(table: VersionedTable, before: int, after: int) -> bool:
     return any(name in new and new[name] != physical for name, physical in old.items())
 
 
+def physical_name(field: StructField) -> str:
+    """Return the name of a column in the files of a table."""
+    return str(field.metadata.get("delta.columnMapping.physicalName", field.name))
+
+
 def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
     """Return the names in the files of each column and nested field, by its name in the schema."""
     match data_type:
@@ -140,7 +145,7 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
             found: dict[str, str] = {}
             for field in fields:
                 inner = f"{path}.{field.name}"
-                found[inner] = str(field.metadata.get("delta.columnMapping.physicalName", field.name))
+                found[inner] = physical_name(field)
                 found |= physical_names(field.dataType, inner)
             return found
         case ArrayType(elementType=element):

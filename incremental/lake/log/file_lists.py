@@ -66,6 +66,12 @@ def as_add_files(spark: SparkSession, actions: J) -> J:
     return getattr(actions, "as")(catalyst.module(catalyst.sql(spark).delta.implicits, "package").addFileEncoder())
 
 
+def rows_of_files(spark: SparkSession, log: J, snapshot: J, files: J) -> DataFrame:
+    """Return the rows of some AddFiles of a version, deletion vectors applied."""
+    defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
+    return DataFrame(log.createDataFrame(snapshot, files, *defaults), spark)
+
+
 def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
     """Return the files of AddFiles in rows."""
     found = as_add_files(spark, catalyst.dataset(actions)).collectAsList()

@@ -13,7 +13,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from incremental.lake.log.file_lists import as_add_files, known_files, local_rows, rows_of_actions
+from incremental.lake.log.file_lists import as_add_files, known_files, local_rows, rows_of_actions, rows_of_files
+from incremental.lake.version_diff import physical_name
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -48,16 +49,14 @@ def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tu
     kept = as_add_files(spark, catalyst.dataset(rows.where(condition).limit(MOST_FILES + 1))).collectAsList()
     if kept.size() > MOST_FILES:
         return scan
-    chosen, log = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(kept), index.deltaLog()
-    defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
-    fewer = log.createDataFrame(snapshot, chosen.toVector(), *defaults).queryExecution().analyzed().relation()
+    chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(kept).toVector()
+    fewer = catalyst.analysed_plan(rows_of_files(spark, index.deltaLog(), snapshot, chosen)).relation()
     return scan.copy(fewer, scan.output(), scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
 
 
 def _may_contain(metadata: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> Column | None:
     """Return the condition of AddFiles that may contain a value in an interval; None for an unknown column."""
-    schema = catalyst.python_schema(metadata.schema())
-    known = {field.name: str(field.metadata.get("delta.columnMapping.physicalName", field.name)) for field in schema}
+    known = {field.name: physical_name(field) for field in catalyst.python_schema(metadata.schema())}
     if column not in known:
         return None
     ends = StructType([StructField(known[column], DataType.fromDDL(type_))])
