@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
+from delta.exceptions import DeltaConcurrentModificationException
+
 from incremental.algebra.errors import DeltafoldError
 from tests.crash.points import Killed, watched
 from tests.soak import child, work
@@ -92,7 +94,7 @@ class Soak:
     def _done(self, step: Step) -> str:
         """Do it; what came of it in words."""
         if step.name in WRITES:
-            return WRITES[step.name][1](self.world, step.on, Random(step.seed))
+            return self._written(step)
         if step.name == "maintain":  # nobody vacuums what is being written
             time.sleep(max(0.0, self._killed + SETTLED - time.monotonic()))
         if step.beside:
@@ -100,6 +102,17 @@ class Soak:
         if step.how != "not" and self._host is not None:
             return self._ended(self._started(step, step.name, step.on), step)
         return self._here(step)
+
+    def _written(self, step: Step) -> str:
+        """A user's write; once more if the Spark of a killed process was still writing the same table."""
+        write = WRITES[step.name][1]
+        try:
+            return write(self.world, step.on, Random(step.seed))
+        except DeltaConcurrentModificationException:
+            if not self._killed:
+                raise
+            time.sleep(SETTLED)
+            return write(self.world, step.on, Random(step.seed))
 
     def _here(self, step: Step, patience: float | None = None) -> str:
         """In this process, where an exception stands in for a kill."""
