@@ -17,6 +17,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unquote(name: str) -> str:
+    """Return the column name that `quoted` made SQL text of; a name without quotes is returned as it is."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
 def literal(text: str) -> str:
     """Write a text as an SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

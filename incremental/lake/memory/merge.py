@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.sqltext import quoted
+from incremental.algebra.sqltext import quoted, unquote
 from incremental.lake.memory.rows import ROW, materialize
 from incremental.lake.protocol import Clause
 
@@ -49,7 +49,7 @@ def choose_value(name: str, clauses: Sequence[Clause]) -> Column:
     """Return a column of the written rows: the value of the chosen clause, else the value in the target."""
     value = F.col(f"t.{quoted(name)}")
     for number, clause in enumerate(clauses):
-        given = {key.strip("`").replace("``", "`"): each for key, each in clause.values.items()}.get(name)
+        given = {unquote(key): each for key, each in clause.values.items()}.get(name)
         if given is not None or clause.action == "insert":
             new = given if isinstance(given, Column) else F.expr("NULL" if given is None else given)
             value = F.when(F.col(CHOSEN) == number, new).otherwise(value)
