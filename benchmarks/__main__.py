@@ -1,10 +1,10 @@
-"""`python -m benchmarks [group-by | join-group-by | loops | clusters | tpch | memory] …`: print a table, write JSON."""
+"""`python -m benchmarks EXPERIMENT …` (group-by and others, see --help): print a table, write JSON."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import clusters, group_by, join_group_by, loops, memory, tpch
+from benchmarks import clusters, group_by, join_group_by, large_state, loops, memory, tpch
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
@@ -15,6 +15,9 @@ def main() -> None:
     for name, sizes in (("group-by", SIZES), ("join-group-by", join_group_by.SIZES)):
         experiment = experiments.add_parser(name)
         experiment.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of a source, smallest first")
+    experiment = experiments.add_parser("large-state")
+    experiment.add_argument("--keys", type=int, nargs="+", default=large_state.SIZES, help="groups of the state")
+    experiment.add_argument("--rounds", type=int, default=large_state.ROUNDS, help="of increments, the first warms up")
     experiment = experiments.add_parser("loops")
     experiment.add_argument("--edges", type=int, nargs="+", default=loops.SIZES, help="sizes of a graph")
     experiment = experiments.add_parser("clusters")
@@ -33,6 +36,8 @@ def main() -> None:
             memory.run(chosen.rows)
         case "tpch":
             tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, chosen.verify)
+        case "large-state":
+            large_state.run(chosen.keys, chosen.rounds)
         case "loops":
             loops.run(chosen.edges)
         case "clusters":
@@ -44,6 +49,7 @@ def main() -> None:
         case _:
             group_by.run(SIZES)
             join_group_by.run(join_group_by.SIZES)
+            large_state.run(large_state.SIZES)
 
 
 if __name__ == "__main__":
