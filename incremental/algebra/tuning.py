@@ -100,7 +100,7 @@ class Tuning:
     range_intervals: int = 16
     rewrite_files: int = 4
     rewrite_bytes: int = 16 * MB
-    rewrite_touched_bytes: int = 64 * MB
+    rewrite_touched_bytes: int = 16 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
     restart_rows: int = 100_000

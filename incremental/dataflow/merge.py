@@ -36,8 +36,8 @@ class Merge:
         """Write the first epoch: the table is h of all rows."""
         table.append(self._arrange(self._complete(homomorphic)), mark, BUCKET, name_mapping)
 
-    def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark) -> None:
-        """Merge the touched buckets by a Delta MERGE."""
+    def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark, few: bool) -> bool:
+        """Merge the touched buckets; returns whether by a direct commit, which a change of few rows may be."""
         update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merge_sql(n)) for n in self._stored}}
         update |= self._answers(self._merge_sql)
         insert = {
@@ -51,8 +51,9 @@ class Merge:
             Clause("update", None, quoted_values(update)),
             Clause("insert", f"u.{ROWS} > 0" if self.layout.keys else None, quoted_values(insert)),
         ]
-        condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same_key}"
-        table.merge(homomorphic, condition, clauses, mark)
+        near = in_buckets(buckets)
+        condition = f"t.{near} AND {self._same_key if self.layout.keys else f't.{BUCKET} = u.{BUCKET}'}"
+        return table.merge(homomorphic, condition, clauses, mark, near if few else None)
 
     def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, few: bool) -> bool:
         """Read, merge and rewrite the whole table in one commit; returns whether it was a direct one.

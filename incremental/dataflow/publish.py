@@ -92,8 +92,7 @@ class Bag:
                 )
             if rewrites:
                 return self._rewrite(stored, deleted, inserted, mark, few)
-            self._merge(deleted, inserted, list(moved.buckets), mark)
-            return True
+            return self._merge(deleted, inserted, moved, mark)
 
     def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, mark: Mark, few: bool) -> bool:
         """Write all rows but the deleted ones, and the inserted ones; returns whether by a direct commit."""
@@ -153,12 +152,15 @@ class Bag:
         plain = [f"{left}.{name} = {right}.{name}" for name in more]
         return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
 
-    def _merge(self, deleted: DataFrame, inserted: DataFrame, touched: list[int], mark: Mark) -> None:
+    def _merge(self, deleted: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark) -> bool:
+        """Merge deleted and inserted rows into the touched buckets; returns whether by a direct commit."""
         source = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
-        condition = f"NOT u.{IS_ADDED} AND t.{in_buckets(touched)} AND {self._same('t', 'u', COPY, BUCKET)}"
+        near = in_buckets(moved.buckets)
+        condition = f"NOT u.{IS_ADDED} AND t.{near} AND {self._same('t', 'u', COPY, BUCKET)}"
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
-        self._table.merge(source, condition, clauses, mark)
+        few = moved.rows <= self._tuning.local_rows
+        return self._table.merge(source, condition, clauses, mark, near if few else None)
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
         return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.coalesce(1)

@@ -24,6 +24,7 @@ from incremental.lake.log.commit_log import commit_id, commits_between
 from incremental.lake.log.comparison import differing_files
 from incremental.lake.log.delta_log import latest_snapshot, open_log
 from incremental.lake.log.direct_commit import ALL, write_directly
+from incremental.lake.log.direct_merge import merge_directly
 from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files, selects
 from incremental.lake.log.presence import files_exist, version_exists
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
@@ -231,8 +232,12 @@ class DeltaTable:
         """Replace the rows of some partitions by a direct commit; False, with nothing written, if there can be none."""
         return write_directly(self, frame, mark, partition, condition) is not None
 
-    def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
-        """Merge `source` (alias u) into the table (alias t) by Delta's MERGE."""
+    def merge(
+        self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str | None = None
+    ) -> bool:
+        """Merge `source` (alias u) into the table (alias t); returns whether by a direct commit."""
+        if partitions is not None and merge_directly(self, source, condition, clauses, mark, partitions):
+            return True
         session = catalyst.isolate_session(self.spark)  # Delta takes the mark from its settings
         for name, value in mark.settings.items():
             session.conf.set(name, value)
@@ -249,6 +254,7 @@ class DeltaTable:
                 case _:
                     raise ValueError(clause.action)
         builder.execute()
+        return False
 
     def touch(self, mark: Mark) -> bool:
         """Make a commit without rows, which only carries the mark; returns whether by a direct one."""

@@ -168,7 +168,8 @@ class VersionedTable(Protocol):
 class Table(VersionedTable, Protocol):
     """A table that Deltafold writes. Every method that writes makes at most one commit.
 
-    append, overwrite and touch return whether the commit was direct: no Spark jobs except those that write the rows.
+    append, overwrite, merge and touch return whether the commit was direct: no Spark jobs except those that find and
+    write rows.
     """
 
     def epoch(self, application: str) -> int | None:
@@ -204,8 +205,14 @@ class Table(VersionedTable, Protocol):
         """
         ...
 
-    def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
-        """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written."""
+    def merge(
+        self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str | None = None
+    ) -> bool:
+        """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written.
+
+        partitions: says that the source has few rows, and that all rows that match are in the partitions that fulfil
+        this condition; then the commit is direct if the table's log allows it.
+        """
         ...
 
     def touch(self, mark: Mark) -> bool:

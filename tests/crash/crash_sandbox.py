@@ -40,6 +40,7 @@ JOINED = (
 ABOVE = "select l.q, count(*) c, max(o.v) m, sum(l.s) s from orders o join low l on o.q = l.q group by l.q"
 SCHEMA = "id int, k int, v int, q int"
 BIG_STATE = Tuning(rewrite_files=0, rewrite_touched_bytes=0)
+BIG_CHANGE = Tuning(rewrite_files=0, rewrite_touched_bytes=0, local_rows=0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ KINDS = {
     "one state in place, merged": Kind(GROUPED, tuning=BIG_STATE),
     "two nested states": Kind(NESTED),
     "state and view table": Kind("select k, sum(v) s from orders where q <> 2 group by k having count(*) > 3"),
-    "state and view table, merged": Kind("select distinct k, q from orders where q > 0", tuning=BIG_STATE),
+    "state and view table, merged by Delta": Kind("select distinct k, q from orders where q > 0", tuning=BIG_CHANGE),
     "bag": Kind("select k, v * 2 w from orders where q = 1"),
     "bag, merged": Kind("select k, v * 2 w from orders where q = 1", tuning=BIG_STATE),
     "join and window": Kind(JOINED),

@@ -23,6 +23,7 @@ ROOMS = (
     "lake.log.delta_log",
     "lake.delta_table",
     "lake.log.direct_commit",
+    "lake.log.direct_merge",
     "lake.durable",
     "lake.sql_view",
     "store.journal",
@@ -44,7 +45,7 @@ CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",
     "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "rmtree", "copyfile", "copytree",
     "dump", "symlink_to", "hardlink_to", "link", "copyfileobj", "truncate", "commit",
-    "writeFiles", "awaitTermination",
+    "writeFiles", "awaitTermination", "buildRowIndexSetsForFilesMatchingCondition",
 }  # fmt: skip
 
 Stop = int | tuple[str, int]

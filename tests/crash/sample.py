@@ -31,14 +31,16 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("one state in place", "landing", ("before MemoryLog.advance", 1)),
 )
 ON_DELTA: tuple[Crash, ...] = (
-    ("state and view table, merged", "change", ("before DeltaTable.merge", 1)),
+    ("state and view table, merged by Delta", "change", ("before DeltaTable.merge", 1)),
+    ("one state in place, merged", "change", ("before DirectMerge.write_vectors", 1)),
+    ("bag, merged", "change", ("after DirectMerge.write_vectors", 1)),
     ("two nested states", "change", ("before DirectCommit.write_files", 1)),
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("state and view table", "change", ("before DirectCommit.finish", 2)),
     ("state and view table", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("before DeltaTable._write", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
-    ("state and view table, merged", "maintain", ("after Storage.sort", 1)),
+    ("state and view table, merged by Delta", "maintain", ("after Storage.sort", 1)),
     ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("before SqlView.drop", 1)),

@@ -7,6 +7,7 @@ from pathlib import Path
 from incremental.lake.delta_table import DeltaTable
 from incremental.lake.durable import Folder
 from incremental.lake.log.direct_commit import DirectCommit
+from incremental.lake.log.direct_merge import DirectMerge
 from incremental.lake.memory.log import MemoryLog
 from incremental.lake.physical_layout import Storage
 from incremental.lake.sql_view import SqlView
@@ -63,7 +64,8 @@ def test_the_writes_we_know_of_are_found() -> None:
     """Protects from a search that finds nothing, which would make every crash test pass."""
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
-    known |= {"lake.log.direct_commit:DirectCommit.write_files", "lake.log.direct_commit:DirectCommit.finish"}
+    known |= {f"lake.log.direct_commit:DirectCommit.{name}" for name in ("write_files", "finish")}
+    known |= {"lake.log.direct_merge:DirectMerge.write_vectors"}
     known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
     known |= {
         "store.journal:Journal._write",
@@ -95,6 +97,7 @@ def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
     owned = (
         DeltaTable,
         DirectCommit,
+        DirectMerge,
         Storage,
         MemoryLog,
         Folder,

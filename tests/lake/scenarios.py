@@ -16,21 +16,13 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.lake.commit_tag import Mark
 from incremental.lake.memory.lake import MemoryLake, MemoryTable
-from incremental.lake.protocol import Clause, Lake, Table
+from incremental.lake.protocol import Lake, Table
 from incremental.lake.version_diff import file_difference
 from incremental.spark.catalyst import JavaError
 from tests.local_rows import local
 
 Rows = list[tuple[Any, ...]]
 SCHEMA = f"{BUCKET} int, k int, v bigint"
-CHANGE = [
-    Clause("delete", "u.v < 0", {}),
-    Clause("update", "u.v > 0", {"`v`": "t.v + u.v"}),
-    Clause("insert", "u.v > 0", {BUCKET: "u.__bucket", "`k`": "u.k", "`v`": "u.v"}),
-]
-
-
-SAME = f"t.{BUCKET} = u.{BUCKET} AND t.k <=> u.k"
 
 
 class Scenario:
@@ -71,21 +63,8 @@ def own_writes(at: Scenario) -> None:
     at.do("append for another application", lambda t: t.append(at.rows((0, 5, 50)), mark(1, "b"), BUCKET))
     at.do("append without rows", lambda t: t.append(at.rows(), mark(2), BUCKET))
     at.do("touch", lambda t: t.touch(mark(3)))
-    change = at.rows((0, 1, 1), (0, 2, -1), (1, 9, 90), (1, 8, -8), (1, 3, 0))
-    at.do("merge", lambda t: t.merge(change, f"t.{BUCKET} IN (0, 1) AND {SAME}", CHANGE, mark(4)))
-    at.do("merge again", lambda t: t.merge(change, SAME, CHANGE, mark(4)))
-    at.do("merge of a NULL key", lambda t: t.merge(at.rows((1, None, 2)), SAME, CHANGE, mark(5)))
-    at.do("merge without effect", lambda t: t.merge(at.rows((0, 77, 0)), SAME, CHANGE, mark(6)))
-    twice = at.rows((0, 1, 1), (0, 1, 2))
-    at.do("merge of two rows into one", lambda t: t.merge(twice, SAME, CHANGE, mark(7)))
-    half = at.rows((0, 1, 1), (0, 1, 0))
-    at.do("merge of two rows of which one is taken", lambda t: t.merge(half, SAME, CHANGE, mark(8)))
-    gone = [Clause("delete", None, {})]
-    at.do("merge that deletes a row twice", lambda t: t.merge(twice, SAME, gone, mark(9)))
-    at.do("merge that only inserts", lambda t: t.merge(at.rows((0, 6, 6), (0, 1, 1)), SAME, CHANGE, mark(10)))
     at.do("overwrite", lambda t: t.overwrite(first, mark(11), BUCKET))
     at.do("overwrite again", lambda t: t.overwrite(first, mark(11), BUCKET))
-    at.do("merge that takes a whole file", lambda t: t.merge(at.rows((0, 1, -1), (0, 2, -1)), SAME, CHANGE, mark(12)))
     at.do("append of more", lambda t: t.append(at.rows((1, 4, 4), (0, 0, 0)), mark(13), BUCKET))
     at.do("sort", lambda t: t.sort(["0", "1"], ["k"], "{}"))
     at.do(

@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake
 from incremental.lake.protocol import Lake
+from tests.lake.merge_scenarios import direct_merges, merges_by_delta
 from tests.lake.scenarios import Scenario, folders, landing, other_writers, own_writes, vacuumed
 from tests.night import in_turns
 
 pytestmark = in_turns
 
-PARTS = [own_writes, landing, other_writers, folders, vacuumed]
+PARTS = [own_writes, merges_by_delta, direct_merges, landing, other_writers, folders, vacuumed]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ DEAR = 12  # an example on Delta takes as long as so many in memory
 class Paths:
     """How states are stored and merged; edited: whether the queries get another column on the way."""
 
-    always_merge: bool
+    merge: str
     buckets: int
     deletion_vectors: bool
     invariant: bool
@@ -35,7 +35,12 @@ class Paths:
 
 
 INVARIANT = st.sampled_from([False, False, True])
-paths = st.builds(Paths, st.booleans(), st.sampled_from([1, 3]), st.booleans(), INVARIANT, st.booleans())
+MERGES = {
+    "by size": Tuning(),
+    "always": Tuning(rewrite_files=0, rewrite_touched_bytes=0),
+    "by Delta": Tuning(rewrite_files=0, rewrite_touched_bytes=0, local_rows=0),
+}
+paths = st.builds(Paths, st.sampled_from([*MERGES]), st.sampled_from([1, 3]), st.booleans(), INVARIANT, st.booleans())
 
 
 @settings(max_examples=max(1, settings().max_examples // DEAR))
@@ -87,7 +92,7 @@ def begun(sandbox: Sandbox, way: Paths) -> History:
 
 def tuning(way: Paths) -> Tuning:
     """The merge path and the number of buckets."""
-    sizes = Tuning(rewrite_files=0, rewrite_touched_bytes=0) if way.always_merge else Tuning()
+    sizes = MERGES[way.merge]
     return replace(sizes, bucket_bytes=1, buckets=way.buckets) if way.buckets > 1 else sizes
 
 

@@ -10,6 +10,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ sources:
 MERGED = Tuning(
     rewrite_files=0, rewrite_touched_bytes=0, bucket_bytes=1, buckets=2
 )  # even small tables are merged, and lie in buckets
+BY_DELTA = replace(MERGED, local_rows=0)  # by its MERGE, as a large change is
 
 
 class SoakSandbox:

@@ -14,7 +14,7 @@ from unittest import mock
 from incremental.api import Tuning
 from pipelines import catalogue
 from pipelines.commands import backfill as ranges
-from tests.soak.soak_sandbox import BRANCH, MERGED, SoakSandbox
+from tests.soak.soak_sandbox import BRANCH, BY_DELTA, MERGED, SoakSandbox
 from tests.soak.writes import meanwhile
 
 CHUNKS = (1500, 3000, 6000)  # bytes: a file of a few rows has about one thousand
@@ -120,6 +120,6 @@ REFRESHES = tuple(name for name in WORK if name.startswith("re"))
 
 def do(world: SoakSandbox, name: str, view: str, seed: str, merged: bool, patience: float | None = None) -> str:
     """One piece of work; patience: seconds to wait for a lock."""
-    tuning = MERGED if merged else Tuning()
+    tuning = Random(seed).choice((MERGED, BY_DELTA)) if merged else Tuning()
     world.tuning = tuning if patience is None else replace(tuning, lock_seconds=patience)
     return WORK[name][1](world, view, Random(seed))

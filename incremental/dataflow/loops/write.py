@@ -41,17 +41,18 @@ class CandidateWrite:
         else:
             self.table.overwrite(arranged_rows, self.mark, BUCKET)
 
-    def merge(self, changed: DataFrame, buckets: Sequence[int]) -> None:
-        """Run a Delta MERGE of the touched buckets."""
+    def merge(self, changed: DataFrame, buckets: Sequence[int], few: bool) -> bool:
+        """Merge the touched buckets; returns whether by a direct commit, which a change of few rows may be."""
         values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
         update = {quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
-        condition = f"t.{in_buckets(buckets)} AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
+        near = in_buckets(buckets)
+        condition = f"t.{near} AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
         clauses = [
             Clause("delete", f"u.{ROWS} = 0 AND t.{ROWS} = u.{ROWS_BEFORE}", {}),
             Clause("update", None, update),
             Clause("insert", None, {**values, quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}", "0L"))}),
         ]
-        self.table.merge(changed, condition, clauses, self.mark)
+        return self.table.merge(changed, condition, clauses, self.mark, near if few else None)
 
     def rewrite(self, version: int, changed: DataFrame, few: bool) -> bool:
         """Read all, merge, write all; returns whether by a direct commit. few: one task holds the change."""

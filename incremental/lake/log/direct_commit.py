@@ -14,7 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.lake.commit_tag import Mark
 from incremental.lake.log.delta_log import class_named, open_log
-from incremental.lake.log.file_lists import as_add_files, known_files, local_rows, partition_columns
+from incremental.lake.log.file_lists import (
+    MOST_FILES,
+    as_add_files,
+    known_files,
+    local_rows,
+    partition_columns,
+    rows_of_actions,
+)
 from incremental.lake.protocol import VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -54,7 +61,7 @@ def write_directly(
     added = [] if frame is None else commit.write_files(frame)
     if not commit.belong(added, replaced):
         return None  # Delta's writer refuses them
-    commit.finish(added, removed)
+    commit.finish([*added, *(file.remove() for file in removed or ())], removed is not None)
     rows = [catalyst.option(file.numLogicalRecords()) for file in added]
     if frame is not None and None in rows:
         return frame.count()  # the session collects no statistics of files
@@ -104,6 +111,23 @@ class DirectCommit:
             return None
         return catalyst.sequence(found) if condition == ALL else self._in_partitions(found, condition)
 
+    def files_to_merge(self, condition: str) -> J | None:
+        """Return Scala's sequence of the files of the partitions that fulfil a condition, to be merged into.
+
+        If the checksum does not list all files, a Spark job finds these. Returns None if the table has no deletion
+        vectors, if there are more than MOST_FILES, or if a file's writer did not count its rows.
+        """
+        snapshot = self.transaction.snapshot()
+        support = catalyst.module(catalyst.sql(self.spark).delta.commands, "DeletionVectorUtils")
+        if not support.deletionVectorsWritable(snapshot.protocol(), snapshot.metadata()):
+            return None
+        known = known_files(snapshot)
+        rows = rows_of_actions(self.spark, snapshot) if known is None else local_rows(self.spark, known)
+        found = self._of_partitions(rows, condition).limit(MOST_FILES + 1).collectAsList()
+        if found.size() > MOST_FILES or any(not file.numPhysicalRecords().isDefined() for file in found):
+            return None
+        return catalyst.jvm(self.spark).scala.jdk.javaapi.CollectionConverters.asScala(found).toVector()
+
     def belong(self, added: list[J], condition: str | None) -> bool:
         """Return whether all written files are in the partitions that are replaced."""
         if condition is None or condition == ALL or not added:
@@ -117,29 +141,32 @@ class DirectCommit:
 
     def _in_partitions(self, files: J, condition: str) -> list[J]:
         """Return the files whose partition values fulfil a condition, which Spark evaluates without a job."""
+        return list(self._of_partitions(local_rows(self.spark, files), condition).collectAsList())
+
+    def _of_partitions(self, files: DataFrame, condition: str) -> J:
+        """Return Scala's Dataset of the AddFiles in rows whose partition values fulfil a condition."""
         delta, snapshot = catalyst.sql(self.spark).delta, self.transaction.snapshot()
         log, parsed = catalyst.module(delta, "DeltaLog"), catalyst.parse_expression(self.spark, condition)
         rest = [getattr(log, f"filterFileList$default${i}")() for i in (4, 5)]
         tests = catalyst.vector(self.spark, [parsed])
         schema = snapshot.metadata().partitionSchema()
-        rows = log.filterFileList(schema, catalyst.dataset(local_rows(self.spark, files)), tests, *rest)
-        return list(as_add_files(self.spark, rows).collectAsList())
+        rows = log.filterFileList(schema, catalyst.dataset(files), tests, *rest)
+        return as_add_files(self.spark, rows)
 
     def write_files(self, frame: DataFrame) -> list[J]:
         """Write the rows of a frame as data files, which no reader sees before the commit."""
         return catalyst.sequence(self.transaction.writeFiles(catalyst.dataset(frame)))
 
-    def finish(self, added: list[J], removed: list[J] | None) -> None:
-        """Commit files and mark in one version; removed: the files that an overwrite replaces."""
+    def finish(self, actions: list[J], overwrites: bool) -> None:
+        """Commit added and removed files and the mark in one version; overwrites: rows that were read are removed."""
         spark, mark = self.spark, self.mark
-        if removed is not None:
+        if overwrites:
             self.transaction.readWholeTable()
-        actions = added + [file.remove() for file in removed or ()]
         if isinstance(mark, Mark):
             self.transaction.readTxn().append(mark.application)  # a commit that meets another of this mark is refused
             now = catalyst.some(spark, int(time.time() * 1000))
-            actions.insert(0, catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now))
-        mode, metadata = "Append" if removed is None else "Overwrite", mark.metadata if isinstance(mark, Mark) else mark
+            actions = [catalyst.sql(spark).delta.actions.SetTransaction(mark.application, mark.epoch, now), *actions]
+        mode, metadata = "Overwrite" if overwrites else "Append", mark.metadata if isinstance(mark, Mark) else mark
         self.transaction.commit(catalyst.vector(spark, actions), _description(spark, mode, metadata))
 
 

@@ -19,6 +19,7 @@ from incremental.spark.catalyst import J
 
 ROWS_OF_FILE = "CAST(get_json_object(stats, '$.numRecords') AS BIGINT)"
 DELETED = "coalesce(deletionVector.cardinality, 0)"
+MOST_FILES = 1000  # that the driver holds for one scan or one commit
 
 
 def known_files(snapshot: J) -> J | None:

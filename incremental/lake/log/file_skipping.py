@@ -13,14 +13,19 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from incremental.lake.log.file_lists import as_add_files, known_files, local_rows, rows_of_actions, rows_of_files
+from incremental.lake.log.file_lists import (
+    MOST_FILES,
+    as_add_files,
+    known_files,
+    local_rows,
+    rows_of_actions,
+    rows_of_files,
+)
 from incremental.lake.version_diff import physical_name
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 FILE_RELATION = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
-
-MOST_FILES = 1000  # that the driver holds for one scan
 
 
 def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> J:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from incremental.algebra.sqltext import quoted
+from incremental.algebra.sqltext import quoted, unquote
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import Commit, File, Identity, needs_mapping
 from incremental.lake.memory.log import Form, Rows, Version
@@ -80,13 +80,16 @@ class MemoryWrites(MemoryReads):
             self._commit(*self._replace_rows(self._positions(condition), added), mark=mark)
         return True
 
-    def merge(self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark) -> None:
+    def merge(
+        self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str | None = None
+    ) -> bool:
         """Merge `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):
-            return
+            return True
         positions, rows = plan_merge(number_rows(self.spark, self.latest.relation), source, condition, clauses)
         added = self._files(rows, self.latest.form)
         self._commit(*self._replace_rows(positions, added), mark=mark)
+        return partitions is not None
 
     def write(
         self,
@@ -128,7 +131,7 @@ class MemoryWrites(MemoryReads):
         """Update columns of the rows that fulfil a condition."""
         form = self.latest.form
         rows = number_rows(self.spark, self.latest.relation).where(condition)
-        new = {name.strip("`"): F.expr(value) for name, value in values.items()}
+        new = {unquote(name): F.expr(value) for name, value in values.items()}
         changed = rows.select(*(new.get(f.name, F.col(quoted(f.name))).alias(f.name) for f in form.schema))
         if positions := self._positions(condition):
             self._commit(*self._replace_rows(positions, self._files(changed, form)))

@@ -165,8 +165,7 @@ class Run:
         fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
         if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
             return "rewrite"
-        merge.merge(table, prepared, found.buckets, mark)
-        return "merge"
+        return "merge" if merge.merge(table, prepared, found.buckets, mark, few) else f"merge{BY_WRITER}"
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""

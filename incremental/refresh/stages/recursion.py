@@ -113,9 +113,8 @@ class LoopStage:
 
     def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite, before: int) -> str:
         changed, tuning, candidates = rounds.touched.to_write(touched), self.epoch.tuning, write.candidates
-        files, size = write.table.size()
+        (files, size), few = write.table.size(), touched.size <= tuning.local_rows
         if candidates.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            few = touched.size <= tuning.local_rows and rounds.touched.stored.small
-            return "rewrite" if write.rewrite(before, changed, few) else f"rewrite{BY_WRITER}"
-        write.merge(changed, touched.buckets)
-        return "merge"
+            direct = write.rewrite(before, changed, few and rounds.touched.stored.small)
+            return "rewrite" if direct else f"rewrite{BY_WRITER}"
+        return "merge" if write.merge(changed, touched.buckets, few) else f"merge{BY_WRITER}"

@@ -1,0 +1,174 @@
+"""A merge by deletion vectors is what Delta's MERGE makes, and it reads the table once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from incremental.algebra.program import BUCKET
+from incremental.lake.commit_tag import Mark
+from incremental.lake.log import direct_commit, file_lists
+from incremental.lake.log.direct_commit import DirectCommit
+from incremental.lake.log.direct_merge import DirectMerge
+from incremental.lake.physical_layout import Storage
+from incremental.lake.protocol import Clause
+from incremental.spark import catalyst
+from incremental.spark.catalyst import JavaError
+from incremental.spark.job_stats import Measure
+from tests.local_rows import local
+from tests.sandbox import DeltaSandbox
+
+KEY = "a.b `q`"  # in a table with name mapping, in a folder whose name must be encoded
+SCHEMA = f"{BUCKET} int, `a.b ``q``` int, v bigint"
+SAME = f"t.{BUCKET} = u.{BUCKET} AND t.`a.b ``q``` <=> u.`a.b ``q```"
+NEAR = f"{BUCKET} IN (0, 1)"
+CLAUSES = [
+    Clause("delete", "t.v + u.v = 0", {}),
+    Clause("update", None, {"v": "t.v + u.v"}),
+    Clause("insert", "u.v > 0", {name: f"u.{name}" for name in (BUCKET, "`a.b ``q```", "v")}),
+]
+Values = dict[int | None, int]
+KEYS = st.none() | st.integers(0, 9)
+CHANGES = st.dictionaries(KEYS, st.integers(-3, 3), max_size=6)
+
+
+def mark(epoch: int) -> Mark:
+    return Mark("a", epoch, json.dumps({"epoch": epoch}))
+
+
+def rows(spark: SparkSession, values: Values) -> DataFrame:
+    return local(spark, [((key or 0) % 2, key, value) for key, value in values.items()], SCHEMA).coalesce(1)
+
+
+def made(spark: SparkSession, path: Path, values: Values) -> Storage:
+    """The first version, in two buckets."""
+    table = Storage(spark, str(path))
+    table.append(rows(spark, values), mark(1), BUCKET, name_mapping=True)
+    return table
+
+
+def merge(table: Storage, change: Values, epoch: int) -> bool:
+    return table.merge(rows(table.spark, change), SAME, CLAUSES, mark(epoch), NEAR)
+
+
+def shown(table: Storage) -> Counter[tuple[Any, ...]]:
+    """What a reader sees who never saw the table before."""
+    catalyst.sql(table.spark).delta.DeltaLog.clearCache()
+    return Counter((row[KEY], row["v"]) for row in table.spark.read.format("delta").load(table.path).collect())
+
+
+def merged(values: Values, change: Values) -> Values:
+    """The oracle: the clauses over a dictionary."""
+    sums = {key: values[key] + change.get(key, 0) for key in values}
+    kept = {key: value for key, value in sums.items() if value or key not in change}
+    return kept | {key: value for key, value in change.items() if key not in values and value > 0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("merges") / "a b%20ü"
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.dictionaries(KEYS, st.integers(1, 3), max_size=10), st.lists(CHANGES, min_size=1, max_size=4), st.booleans())
+def test_random_merges(spark: SparkSession, folder: Path, values: Values, changes: list[Values], listed: bool) -> None:
+    """Protects from rows that are lost, doubled or kept, whatever earlier merges left in the files."""
+    table = made(spark, folder / str(len([*folder.glob("*")])), values)
+    for epoch, change in enumerate(changes, 2):
+        with mock.patch.object(direct_commit, "known_files", file_lists.known_files if listed else lambda _: None):
+            assert merge(table, change, epoch)
+        values = merged(values, change)
+        assert shown(table) == Counter(values.items())
+        assert table.epoch("a") == epoch and table.rows(epoch - 1) == len(values)
+
+
+def test_the_table_is_read_once(delta: DeltaSandbox) -> None:
+    """Protects from scans that come back; Delta's MERGE reads a large state three times."""
+    table = made(delta.spark, Path(delta.path("t")), dict.fromkeys(range(1000), 1))
+    measure = Measure(delta.spark)
+    with measure.all("merge"):
+        assert merge(table, {1: 5, 2000: 7}, 2)
+    assert measure.cost.jobs <= 6 and measure.cost.rows_read <= 1010
+    assert table.size()[0] == 4  # two new files, of the buckets of the two rows
+
+
+def test_what_it_leaves_to_delta(delta: DeltaSandbox) -> None:
+    """Protects from a commit that the table's readers cannot read, and from one that goes by too little."""
+    for name, options in (("plain", {"delta.enableDeletionVectors": "false"}), ("uncounted", {}), ("many", {})):
+        counted = "spark.databricks.delta.stats.collect"
+        delta.spark.conf.set(counted, str(name != "uncounted").lower())
+        writer = rows(delta.spark, {1: 1, 2: 2}).write.format("delta").partitionBy(BUCKET)
+        columns = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+        writer.options(**columns | options).save(delta.path(name))
+        delta.spark.conf.unset(counted)
+        table = Storage(delta.spark, delta.path(name))
+        with mock.patch.object(direct_commit, "MOST_FILES", 1 if name == "many" else 1000):
+            assert not merge(table, {1: 1, 2: -2, 3: 4}, 1)
+        assert shown(table) == Counter([(1, 2), (3, 4)])
+
+
+def test_two_rows_of_the_source_for_one_of_the_table(delta: DeltaSandbox) -> None:
+    """Protects from a merge that takes one of them, or both: Delta refuses it."""
+    table = made(delta.spark, Path(delta.path("t")), {1: 5})
+    twice = rows(delta.spark, {1: 2}).union(rows(delta.spark, {1: 3}))
+    with pytest.raises(JavaError, match="MULTIPLE_SOURCE_ROW_MATCHING"):
+        table.merge(twice, SAME, CLAUSES, mark(2), NEAR)
+    assert shown(table) == Counter([(1, 5)])
+
+
+def test_the_change_feed_shows_it(delta: DeltaSandbox) -> None:
+    """Protects from other readers of the table that miss a row."""
+    table = made(delta.spark, Path(delta.path("t")), {1: 5, 3: 1, 5: 2})
+    delta.spark.sql(f"alter table delta.`{table.path}` set tblproperties (delta.enableChangeDataFeed = true)")
+    merge(table, {1: 2, 3: -1, 7: 4}, 2)
+    reader = delta.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2)
+    feed = Counter((row[KEY], row["v"], row["_change_type"]) for row in reader.load(table.path).collect())
+    assert feed == Counter([(1, 5, "delete"), (1, 7, "insert"), (3, 1, "delete"), (7, 4, "insert")])
+
+
+def test_a_constraint_of_the_table_is_kept(delta: DeltaSandbox) -> None:
+    """Protects from rows that the table's owner has forbidden."""
+    table = made(delta.spark, Path(delta.path("t")), {1: 5})
+    delta.spark.sql(f"alter table delta.`{table.path}` add constraint small check (v < 10)")
+    with pytest.raises(JavaError, match=r"(?i)check constraint"):
+        merge(table, {1: 7}, 2)
+    assert shown(table) == Counter([(1, 5)])
+
+
+def test_a_row_that_somebody_deletes_meanwhile(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a row that comes back, as its file had no deletion vector when the merge began."""
+    table, finish = made(delta.spark, Path(delta.path("t")), {1: 5, 3: 6}), DirectCommit.finish
+
+    def beside(commit: DirectCommit, actions: list[Any], overwrites: bool) -> None:
+        monkeypatch.undo()
+        delta.spark.sql(f"delete from delta.`{table.path}` where v = 6")
+        finish(commit, actions, overwrites)
+
+    monkeypatch.setattr(DirectCommit, "finish", beside)
+    with pytest.raises(JavaError, match=r"(?i)concurrent"):
+        merge(table, {1: 2}, 2)
+    assert shown(table) == Counter([(1, 5)])
+
+
+def test_vectors_without_a_commit_change_nothing(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a merge that dies after it wrote deletion vectors: the next attempt makes its own."""
+    table, write = made(delta.spark, Path(delta.path("t")), {1: 5, 3: 6}), DirectMerge.write_vectors
+
+    def died(merge: DirectMerge, matched: DataFrame) -> Any:
+        write(merge, matched)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DirectMerge, "write_vectors", died)
+    with pytest.raises(KeyboardInterrupt):
+        merge(table, {1: 2}, 2)
+    monkeypatch.undo()
+    assert shown(table) == Counter([(1, 5), (3, 6)])
+    assert merge(table, {1: 2}, 2) and shown(table) == Counter([(1, 7), (3, 6)])
