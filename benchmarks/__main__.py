@@ -9,7 +9,7 @@ from benchmarks import clusters, group_by, join_group_by, large_state, loops, me
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
 
-def main() -> None:
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     experiments = parser.add_subparsers(dest="experiment")
     for name, sizes in (("group-by", SIZES), ("join-group-by", join_group_by.SIZES)):
@@ -30,7 +30,11 @@ def main() -> None:
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
     experiment = experiments.add_parser("memory")
     experiment.add_argument("--rows", type=int, default=80_000_000, help="of about 150 bytes each")
-    chosen = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = parse()
     match chosen.experiment:
         case "memory":
             memory.run(chosen.rows)
