@@ -19,6 +19,7 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("recursion, merged", "change", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
+    ("clusters", "change", ("after MemoryLog.advance", 1)),  # the log of its points is written, its table is not
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("recomputed", "change", ("after MemoryLog.advance", 1)),
     ("by definition", "change that cancels out", ("after Journal.remove", 1)),
