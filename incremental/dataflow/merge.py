@@ -1,7 +1,8 @@
 """Merge h of a change into a state (⊗), as one commit of the state's table.
 
-Two paths use the same expressions: a Delta MERGE (any size), and for a state of a few files one job that reads, merges
-and writes. A row of the change with `__replace` replaces its whole group, recomputed from its rows.
+Two paths use the same expressions: for a state of a few files, or a few touched buckets, one job that reads, merges and
+writes; for a larger one a merge by its table (of few rows by deletion vectors, of more by Delta's MERGE). A row of the
+change with `__replace` replaces its whole group, recomputed from its rows.
 """
 
 from __future__ import annotations
