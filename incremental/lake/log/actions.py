@@ -17,6 +17,9 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
 ACTIONS_AT_ONCE = 10_000  # actions in one text, some MB
+SENT_AT_ONCE = 8192  # characters
+PIECE = SENT_AT_ONCE // 2  # Py4J may replace each character by two
+MOST_PIECES = 100  # which take as long as the receipt
 
 
 def to_java(spark: SparkSession, actions: Sequence[str], kind: str = "AddFile") -> J:
@@ -30,9 +33,24 @@ def to_java(spark: SparkSession, actions: Sequence[str], kind: str = "AddFile") 
 
 def from_java(spark: SparkSession, actions: J) -> Iterator[Action]:
     """Yield the contents of Delta's actions, given as a Java list."""
-    writer, number = mapper(spark), int(actions.size())
+    number = int(actions.size())
     for start in range(0, number, ACTIONS_AT_ONCE):
-        yield from json.loads(writer.writeValueAsString(actions.subList(start, min(start + ACTIONS_AT_ONCE, number))))
+        yield from json.loads(_text(spark, actions.subList(start, min(start + ACTIONS_AT_ONCE, number))))
+
+
+def _text(spark: SparkSession, actions: J) -> str:
+    """Return actions as JSON, in pieces, unless there would be many.
+
+    Py4J sends a reply that is longer than SENT_AT_ONCE in two parts, and the second one waits 40 ms for the receipt of
+    the first.
+    """
+    java = catalyst.jvm(spark)
+    ascii_only = getattr(java.com.fasterxml.jackson.core, "JsonGenerator$Feature").ESCAPE_NON_ASCII
+    out = java.java.io.StringWriter()
+    getattr(mapper(spark).writer(), "with")(ascii_only).writeValue(out, actions)  # else a character may be cut in two
+    text, length = out.getBuffer(), int(out.getBuffer().length())
+    step = PIECE if length <= MOST_PIECES * PIECE else length
+    return "".join(text.substring(start, min(start + step, length)) for start in range(0, length, step))
 
 
 def java_list(spark: SparkSession, items: J) -> J:
