@@ -81,7 +81,8 @@ class Tuning:
     change_share: the expected share of changed bytes of a source, before the first epoch.
     switch_below: policy auto changes the mode if the other one is expected to take less than this share of time.
     recompute_below: the same for a change to a recompute that was timed, which needs no state.
-    trial_factor: a recompute that was never timed is expected to take at most this multiple of its least estimate.
+    trial_factor, trial_loads: a recompute that was never timed is expected to take at most this multiple of its least
+    estimate, unless a first load takes more than this number of refreshes.
     new_table_seconds: the time to create the table of an answer, beyond replacing its rows.
     recent_epochs, timed_epochs: the number of epochs read from the journal, and of those of a mode that correct it.
     law_rows, law_values: the laws of a declared monoid are checked on this number of different values of these rows.
@@ -116,6 +117,7 @@ class Tuning:
     switch_below: float = 0.75
     recompute_below: float = 0.95
     trial_factor: float = 1.5
+    trial_loads: float = 2.0
     new_table_seconds: float = 1.0
     recent_epochs: int = 100
     timed_epochs: int = 3

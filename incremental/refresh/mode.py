@@ -117,8 +117,9 @@ class CostBased:
         unknown = max([1.0, *factors.values()])
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
-            timed = self.incremental.mode in factors
-            most = recompute_bounds(found, entries, tuning if timed else None)
+            most = first_load_ratios(found, entries)
+            if self.incremental.mode in factors:
+                most += trial_bounds(found, entries, expected[self.incremental.mode], tuning)
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
         shares = dict.fromkeys(expected, tuning.switch_below) | {last: 1.0}
@@ -197,10 +198,18 @@ def levels(entries: Sequence[Entry]) -> dict[str, float]:
     return {loop: float(sum(map(len, found.values()))) for report in loads for loop, found in report.rounds.items()}
 
 
-def recompute_bounds(found: Estimate, entries: Sequence[Entry], tuning: Tuning | None) -> list[float]:
-    """Return upper bounds for a recompute that was never timed; tuning: None if no refresh was timed."""
-    trial = [] if tuning is None else [tuning.trial_factor * found.least]
-    return [*first_load_ratios(found, entries), *trial]
+def trial_bounds(found: Estimate, entries: Sequence[Entry], refresh: float, tuning: Tuning) -> list[float]:
+    """Return what a recompute that was never timed is expected to take, where it may be tried; refresh: its seconds.
+
+    A mistake costs a recompute and, to return, a first load. It may be made where a load takes hardly longer than a
+    refresh; and once the refreshes have lost as much, each what it took beyond the least estimate of a recompute.
+    """
+    reports = [(is_first_load(entry), entry.report) for entry in entries if entry.report is not None]
+    load = max((report.seconds for first, report in reports if first), default=0.0)
+    if load <= tuning.trial_loads * refresh:
+        return [tuning.trial_factor * found.least]
+    lost = sum(max(0.0, report.seconds - found.least) for first, report in reports if not first)
+    return [found.least] if lost >= 2 * (load - refresh) else []
 
 
 def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
