@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
@@ -23,6 +24,7 @@ from incremental.algebra.tuning import Tuning
 from incremental.api import Delta, Report, View, Warehouse
 from incremental.lake import delta_table
 from incremental.lake.delta import DELTA
+from incremental.lake.log import whole_files
 from incremental.lake.memory.lake import MemoryLake, MemoryTable
 from incremental.lake.protocol import Lake, Table
 from incremental.spark import catalyst
@@ -240,13 +242,17 @@ def checked(view: View, **options: Any) -> Report:
 
 @contextmanager
 def as_if_large(view: View) -> Generator[None]:
-    """Make every other refresh restrict its reads to key ranges, as for large inputs: in memory, or in `skipping`."""
-    warehouse, tuning = view.warehouse, view.warehouse.tuning
+    """Make every other refresh restrict its reads to key ranges, as for large inputs: in memory, or in `skipping`.
+
+    Files with deletion vectors are read as a whole then.
+    """
+    warehouse, tuning, other = view.warehouse, view.warehouse.tuning, bool(len(view.history()) % 2)
     possible = isinstance(warehouse.lake, MemoryLake) or not delta_table.WHOLE_BYTES
-    if possible and tuning.prune_above_bytes and len(view.history()) % 2:
+    if possible and tuning.prune_above_bytes and other:
         warehouse.tuning = replace(tuning, prune_above_bytes=0, range_slices=3)
     try:
-        yield
+        with mock.patch.object(whole_files, "MANY_BYTES", 0 if other else whole_files.MANY_BYTES):
+            yield
     finally:
         warehouse.tuning = tuning
 

@@ -27,6 +27,7 @@ from incremental.lake.log.direct_commit import ALL, write_directly
 from incremental.lake.log.direct_merge import merge_directly
 from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files, selects
 from incremental.lake.log.presence import files_exist, version_exists
+from incremental.lake.log.whole_files import changed_rows
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
@@ -171,7 +172,8 @@ class DeltaTable:
         )
         # the reader gives deleted and restored rows; usually one kind is empty, yet found only by reading all files
         some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
-        return reduce(DataFrame.unionByName, [DataFrame(frame, self.spark) for frame in some])
+        sizes = [file.bytes for file in after]
+        return reduce(DataFrame.unionByName, [changed_rows(self.spark, frame, sizes) for frame in some])
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version; Delta skips files of a large one by the conditions applied to it."""

@@ -219,6 +219,11 @@ def relations_read(plan: J) -> list[J]:
     return sequence(plan.collectLeaves())
 
 
+def with_relation(scan: J, relation: J, output: J) -> J:
+    """Return a LogicalRelation that reads another relation and returns these attributes."""
+    return scan.copy(relation, output, scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
+
+
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
     """Return an AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.program import BUCKET
 from incremental.lake.commit_tag import Mark
-from incremental.lake.log import direct_commit, file_lists
+from incremental.lake.log import direct_commit, file_lists, whole_files
 from incremental.lake.log.direct_commit import DirectCommit
 from incremental.lake.log.direct_merge import DirectMerge
 from incremental.lake.physical_layout import Storage
@@ -78,12 +79,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.dictionaries(KEYS, st.integers(1, 3), max_size=10), st.lists(CHANGES, min_size=1, max_size=4), st.booleans())
-def test_random_merges(spark: SparkSession, folder: Path, values: Values, changes: list[Values], listed: bool) -> None:
+@given(
+    st.dictionaries(KEYS, st.integers(1, 3), max_size=10),
+    st.lists(CHANGES, min_size=1, max_size=4),
+    st.booleans(),
+    st.booleans(),
+)
+def test_random_merges(
+    spark: SparkSession, folder: Path, values: Values, changes: list[Values], listed: bool, whole: bool
+) -> None:
     """Protects from rows that are lost, doubled or kept, whatever earlier merges left in the files."""
     table = made(spark, folder / str(len([*folder.glob("*")])), values)
     for epoch, change in enumerate(changes, 2):
-        with mock.patch.object(direct_commit, "known_files", file_lists.known_files if listed else lambda _: None):
+        with ExitStack() as patches:
+            known = file_lists.known_files if listed else lambda _: None
+            patches.enter_context(mock.patch.object(direct_commit, "known_files", known))
+            patches.enter_context(mock.patch.object(whole_files, "MANY_BYTES", 0 if whole else 1 << 40))
             assert merge(table, change, epoch)
         values = merged(values, change)
         assert shown(table) == Counter(values.items())

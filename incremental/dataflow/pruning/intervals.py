@@ -102,6 +102,19 @@ def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list
     return [each.intervals(row[f"slices_{i}"], most) for i, each in enumerate(ranges)]
 
 
+def are_dense(intervals: Sequence[Interval], type_: str) -> bool:
+    """Return whether intervals contain at least half of the values between their ends."""
+    known = scale(type_)
+    if known is None or len(intervals) == 1:
+        return True
+    try:
+        ends = [(known.number(low), known.number(high)) for low, high in intervals]
+    except ValueError:  # a date after the year 9999
+        return True
+    within = sum(high - low + 1 for low, high in ends)
+    return 2 * within >= max(high for _, high in ends) - min(low for low, _ in ends) + 1
+
+
 def runs(slices: Sequence[int], most: int) -> list[tuple[int, int]]:
     """Return the first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
     known = sorted(slices)

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from incremental.algebra.plan import Reference, Scalar
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.pruning.intervals import Interval, Range, find_intervals, range_of
-from incremental.dataflow.pruning.scans import restrict_scans
+from incremental.dataflow.pruning.intervals import Interval, Range, are_dense, find_intervals, range_of
+from incremental.dataflow.pruning.scans import read_whole_files, restrict_scans
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -77,14 +77,18 @@ def find_key_ranges(
 
 def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], ranges: KeyRanges) -> Relation:
     """Filter a relation to the rows whose keys are within the ranges of the keys that they are compared with."""
-    plan = relation.plan
+    plan, conditions, dense = relation.plan, list[J](), True
     for key, intervals in zip(keys, ranges.intervals, strict=True):
         if intervals is not None and SKIPPABLE.fullmatch(key.type):
             if isinstance(key, Reference):
                 plan = restrict_scans(lowering, plan, lowering.attribute(key.column), intervals, key.type)
-            conditions = [between(lowering, key, interval) for interval in intervals]
-            condition = reduce(lowering.catalyst.expressions.Or, conditions)
-            plan = lowering.catalyst.plans.logical.Filter(condition, plan)
+            any_of = [between(lowering, key, interval) for interval in intervals]
+            conditions.append(reduce(lowering.catalyst.expressions.Or, any_of))
+            dense = dense and are_dense(intervals, key.type)
+    if dense and conditions:
+        plan = read_whole_files(lowering, plan)
+    for condition in conditions:
+        plan = lowering.catalyst.plans.logical.Filter(condition, plan)
     return Relation(plan, relation.weighted)
 
 

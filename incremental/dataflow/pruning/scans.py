@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.pruning.intervals import Interval
 from incremental.lake.log.file_skipping import skip_files
+from incremental.lake.log.whole_files import read_whole
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -36,6 +37,24 @@ def _restrict(lowering: Lowering, plan: J, key: J, intervals: Sequence[Interval]
     return plan.withNewChildren(
         catalyst.vector(lowering.spark, [fewer.get(i, each) for i, each in enumerate(children)])
     )
+
+
+def read_whole_files(lowering: Lowering, plan: J) -> J:
+    """Return a plan whose scans read files as a whole where that is quicker, except those below a condition.
+
+    By a condition of the query, Spark may skip parts of files that were not skipped here.
+    """
+    match catalyst.kind(plan):
+        case "LogicalRelation":
+            return read_whole(lowering.spark, plan)
+        case "Project" | "Union" | "Join" | "ResolvedHint":
+            children = catalyst.sequence(plan.children())
+            whole = [read_whole_files(lowering, child) for child in children]
+            if all(one is other for one, other in zip(whole, children, strict=True)):
+                return plan
+            return plan.withNewChildren(catalyst.vector(lowering.spark, whole))
+        case _:
+            return plan
 
 
 def _origins(lowering: Lowering, plan: J, key: J) -> list[Origin]:

@@ -20,6 +20,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.log.delta_log import open_log
 from incremental.lake.log.direct_commit import DirectCommit
 from incremental.lake.log.file_lists import partition_columns, rows_of_files
+from incremental.lake.log.whole_files import rows_with_places
 from incremental.lake.protocol import Clause, VersionedTable
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -103,9 +104,8 @@ class DirectMerge:
         """Return the rows that match: the new values, the clause, the row of the source, and the place in the file."""
         snapshot = self.commit.transaction.snapshot()
         stored = rows_of_files(self.commit.spark, self.commit.transaction.deltaLog(), snapshot, self.files)
-        names = stored.columns
-        place = F.col("_metadata.file_path").alias(IN_FILE), F.col("_metadata.row_index").alias(AT_ROW)
-        pairs = stored.select("*", *place).alias("t").join(F.broadcast(source).alias("u"), condition)
+        names, placed = stored.columns, rows_with_places(self.commit.spark, stored, self.files, IN_FILE, AT_ROW)
+        pairs = placed.alias("t").join(F.broadcast(source).alias("u"), condition)
         chosen = F.lit(None).cast("int")
         for number, clause in reversed(self._matched_clauses):
             chosen = F.when(F.expr(clause.when or "true"), number).otherwise(chosen)

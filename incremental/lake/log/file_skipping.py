@@ -21,11 +21,10 @@ from incremental.lake.log.file_lists import (
     rows_of_actions,
     rows_of_files,
 )
+from incremental.lake.log.whole_files import FILE_RELATION, is_read_whole
 from incremental.lake.version_diff import physical_name
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
-
-FILE_RELATION = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 
 
 def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> J:
@@ -43,7 +42,7 @@ def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tu
         case "TahoeLogFileIndex":
             snapshot = index.getSnapshot()
             files = known_files(snapshot)
-        case "TahoeBatchFileIndex":  # of a scan whose files are fixed already
+        case "TahoeBatchFileIndex" if not is_read_whole(scan):  # its files are fixed already
             snapshot, files = index.snapshot(), index.addFiles()
         case _:
             return scan
@@ -56,7 +55,7 @@ def skip_files(spark: SparkSession, scan: J, column: str, intervals: Sequence[tu
         return scan
     chosen = catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(kept).toVector()
     fewer = catalyst.analysed_plan(rows_of_files(spark, index.deltaLog(), snapshot, chosen)).relation()
-    return scan.copy(fewer, scan.output(), scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
+    return catalyst.with_relation(scan, fewer, scan.output())
 
 
 def _may_contain(metadata: J, column: str, intervals: Sequence[tuple[str, str]], type_: str) -> Column | None:
