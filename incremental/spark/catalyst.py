@@ -209,6 +209,13 @@ def subexpressions(expression: J) -> Iterable[J]:
         yield from subexpressions(child)
 
 
+def split_conjuncts(condition: J) -> list[J]:
+    """Return the conditions that a condition is the conjunction of."""
+    if kind(condition) != "And":
+        return [condition]
+    return [part for side in sequence(condition.children()) for part in split_conjuncts(side)]
+
+
 def keeps_left(join: J) -> bool:
     """Return whether each row of a join is one of its left side, matched or not."""
     return str(join.joinType()).startswith(("LeftSemi", "LeftAnti", "LeftOuter", "LeftSingle", "ExistenceJoin"))
@@ -217,11 +224,6 @@ def keeps_left(join: J) -> bool:
 def relations_read(plan: J) -> list[J]:
     """Return the leaves of a plan: the relations that it reads."""
     return sequence(plan.collectLeaves())
-
-
-def with_relation(scan: J, relation: J, output: J) -> J:
-    """Return a LogicalRelation that reads another relation and returns these attributes."""
-    return scan.copy(relation, output, scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
 
 
 def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:

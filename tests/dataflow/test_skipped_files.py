@@ -30,6 +30,11 @@ BELOW = {
     "a limit": ("select k, v n from t order by v, k limit 3", 6),
     "a window": ("select k, row_number() over (order by v, k) n from t", 6),
     "an aggregate": ("select max(k) k, count(*) n from t group by v", 6),
+    "a condition of the key": ("select k, v n from t where k > 29 and v >= 0", 1),
+    "a condition of another name": ("select j k, v n from (select k j, v from t) where 30 <= j and v <> 5", 1),
+    "a condition that no file fulfils": ("select k, v n from t where k = 29 and v > 100", 0),
+    "a condition below a join": ("select t.k, u.v n from u join (select * from t where k < 30) t on u.v = t.v", 7),
+    "a condition of a computed column": ("select k, v n from (select k, v * 0 v from t) where v < 7", 2),
     "a union": ("select k, v n from t union all select k, v from u", 4),
 }  # fmt: skip
 

@@ -79,6 +79,36 @@ def test_no_row_in_an_interval_is_lost(spark: SparkSession, table: Path, data: s
     assert len(fewer.inputFiles()) <= len(touched) + 3  # NULLs, no statistics, everything
 
 
+@settings(max_examples=max(20, settings().max_examples // 5), deadline=None)
+@given(data=st.data())
+def test_no_row_that_fulfils_a_condition_is_lost(spark: SparkSession, table: Path, data: st.DataObject) -> None:
+    """Comparisons either way around, of columns of every type, NULL among the constants."""
+    rows, texts = read(spark, table), list[str]()
+    for _ in range(data.draw(st.integers(1, 2))):
+        column, (type_, of) = data.draw(st.sampled_from([*COLUMNS.items()]))
+        constant = data.draw(st.sampled_from(["NULL", *(f"CAST('{of(n)}' AS {type_})" for n in range(-60, 61, 5))]))
+        sides = [f"`{column.replace('`', '``')}`", constant]
+        if data.draw(st.booleans()):
+            sides.reverse()
+        texts.append(data.draw(st.sampled_from(["=", "<", "<=", ">", ">=", "<=>", "<>"])).join(sides))
+    condition = catalyst.analysed_plan(rows.where(" AND ".join(texts))).condition()
+    scan = catalyst.analysed_plan(rows)
+    plan = skip_files(spark, scan, "k", [("-60", "60")], "int", catalyst.split_conjuncts(condition))
+    fewer = catalyst.frame(spark, plan)
+    found, expected = (each.where(" AND ".join(texts)).collect() for each in (fewer, rows.where("k is not null")))
+    assert sorted(found) == sorted(expected)
+
+
+def test_a_condition_skips_files(spark: SparkSession, table: Path) -> None:
+    """Protects from a scan of the whole range of a key, where the query asks for a few days."""
+    rows = read(spark, table)
+    condition = catalyst.analysed_plan(rows.where("day > date'2024-01-20' and date'2024-02-03' >= day")).condition()
+    plan = skip_files(
+        spark, catalyst.analysed_plan(rows), "k", [("-60", "60")], "int", catalyst.split_conjuncts(condition)
+    )
+    assert len(catalyst.frame(spark, plan).inputFiles()) == 5  # two of ten files, NULLs, no statistics, everything
+
+
 def test_no_job_finds_the_files(spark: SparkSession, table: Path) -> None:
     """Protects from Delta's own search, which takes several jobs for each scan; twice skipped is skipped by both."""
     rows = read(spark, table)

@@ -5,7 +5,6 @@ Delta skips files by such conditions; Spark's own optimiser does not derive them
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,10 +18,9 @@ from incremental.algebra.tuning import Tuning
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.intervals import Interval, Range, are_dense, find_intervals, range_of
 from incremental.dataflow.pruning.scans import read_whole_files, restrict_scans
+from incremental.lake.log.file_skipping import SKIPPABLE
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
-
-SKIPPABLE = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(.*\)")  # types whose text is a literal anywhere
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,39 @@ def restrict_scans(lowering: Lowering, plan: J, key: J, intervals: Sequence[Inte
     join that is filled with NULLs.
     """
     resolved = plan if plan.resolved() else catalyst.analysed_plan(catalyst.frame(lowering.spark, plan))
-    return _restrict(lowering, resolved, key, intervals, type_)
+    return _restrict(lowering, resolved, key, intervals, type_, [])
 
 
-def _restrict(lowering: Lowering, plan: J, key: J, intervals: Sequence[Interval], type_: str) -> J:
+def _restrict(
+    lowering: Lowering, plan: J, key: J, intervals: Sequence[Interval], type_: str, conditions: Sequence[J]
+) -> J:
+    """Restrict the scans below a node; conditions: which the node's rows have to fulfil, too."""
     if catalyst.kind(plan) == "LogicalRelation":
-        return skip_files(lowering.spark, plan, str(key.name()), intervals, type_)
+        return skip_files(lowering.spark, plan, str(key.name()), intervals, type_, conditions)
+    known = _conditions_below(lowering, plan, conditions)
     origins = [(i, each) for i, each in _origins(lowering, plan, key) if catalyst.kind(each) == "AttributeReference"]
     children = catalyst.sequence(plan.children()) if origins else []
-    fewer = {i: _restrict(lowering, children[i], each, intervals, type_) for i, each in origins}
+    fewer = {i: _restrict(lowering, children[i], each, intervals, type_, known) for i, each in origins}
     if all(child is children[i] for i, child in fewer.items()):
         return plan
     return plan.withNewChildren(
         catalyst.vector(lowering.spark, [fewer.get(i, each) for i, each in enumerate(children)])
     )
+
+
+def _conditions_below(lowering: Lowering, plan: J, conditions: Sequence[J]) -> Sequence[J]:
+    """Return the conditions that the rows of a node's child have to fulfil, so that the node's rows are kept."""
+    match catalyst.kind(plan):
+        case "Filter":
+            return [*conditions, *catalyst.split_conjuncts(plan.condition())]
+        case "ResolvedHint":
+            return conditions
+        case "Project":
+            helper = catalyst.module(lowering.catalyst.optimizer, "PushPredicateThroughNonJoin")
+            aliases = helper.getAliasMap(plan)
+            return [helper.replaceAlias(each, aliases) for each in conditions]
+        case _:
+            return []
 
 
 def read_whole_files(lowering: Lowering, plan: J) -> J:

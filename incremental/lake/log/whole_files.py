@@ -92,10 +92,15 @@ def apply_vectors(spark: SparkSession, scan: J, numbered: bool = False) -> J:
     ]
     output = catalyst.sequence(scan.output())
     columns = catalyst.vector(spark, [*output, *added])
-    marked = catalyst.with_relation(scan, _with_fields(spark, scan.relation(), fields), columns)
+    marked = with_relation(scan, _with_fields(spark, scan.relation(), fields), columns)
     kept = catalyst.catalyst(spark).expressions.EqualTo(added[0], catalyst.parse_expression(spark, KEPT))
     logical = catalyst.catalyst(spark).plans.logical
     return logical.Project(catalyst.vector(spark, [*output, *added[1:]]), logical.Filter(kept, marked))
+
+
+def with_relation(scan: J, relation: J, output: J) -> J:
+    """Return a LogicalRelation that reads another relation and returns these attributes."""
+    return scan.copy(relation, output, scan.catalogTable(), scan.isStreaming(), getattr(scan, "copy$default$5")())
 
 
 def _with_fields(spark: SparkSession, relation: J, fields: Sequence[J]) -> J:

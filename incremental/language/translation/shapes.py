@@ -11,13 +11,6 @@ def is_session(key: J) -> bool:
     return catalyst.kind(key) == "AttributeReference" and bool(key.metadata().contains("spark.sessionWindow"))
 
 
-def split_conjuncts(condition: J) -> list[J]:
-    """Return the conditions that a condition is the conjunction of."""
-    if catalyst.kind(condition) != "And":
-        return [condition]
-    return [part for side in catalyst.sequence(condition.children()) for part in split_conjuncts(side)]
-
-
 def is_projected_sort(node: J) -> bool:
     """Return whether a node is a projection between a limit and the order that decides which rows it keeps."""
     return catalyst.kind(node) == "Project" and catalyst.kind(node.child()) == "Sort"

@@ -47,7 +47,7 @@ from incremental.language.translation.aggregates import Aggregates
 from incremental.language.translation.groupwise import group_function_op, limit_op, window_op
 from incremental.language.translation.projections import project_unless_identity
 from incremental.language.translation.scalars import Scalars, renumber
-from incremental.language.translation.shapes import is_session, split_conjuncts, without_alias
+from incremental.language.translation.shapes import is_session, without_alias
 from incremental.language.translation.subqueries import inner_plans, one_row, row_dependent_plans
 from incremental.language.translation.used_columns import used_attributes
 from incremental.spark import catalyst
@@ -211,7 +211,7 @@ class Translation:
         if condition is not None:
             left, (condition,) = self._join_subqueries(left, [condition])
         scalar = None if condition is None else self.scalars.scalar(condition)
-        parts = [] if condition is None else split_conjuncts(condition)
+        parts = [] if condition is None else catalyst.split_conjuncts(condition)
         keys = tuple(key for part in parts for key in self._equality(part, left, right))
         join = Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
         extra = set(left.columns) - set(own.columns)

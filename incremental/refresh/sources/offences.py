@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.errors import SourceError
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
-from incremental.dataflow.pruning.key_ranges import SKIPPABLE
+from incremental.lake.log.file_skipping import SKIPPABLE
 from incremental.lake.protocol import VersionedTable
 
 SHOWN_ROWS = 3  # offending rows in an error
