@@ -76,11 +76,14 @@ def as_removed(added: Action) -> Action:
 
 @dataclass(frozen=True)
 class Commit:
-    """The files that a commit added and removed; compacts: it changed no row."""
+    """The files that a commit added and removed; compacts: it changed no row; uncounted: its writer says so, but some
+    file does not tell its number of rows.
+    """
 
     added: list[File]
     removed: list[File]
     compacts: bool = False
+    uncounted: bool = False
 
 
 def rows_in(files: Sequence[File]) -> float:
@@ -103,7 +106,8 @@ def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) ->
     if same and added and not removed:
         return None
     files, gone = [data_file(action) for action in added], [data_file(as_added(action)) for action in removed]
-    return Commit(files, gone, same and rows_in(files) == rows_in(gone))
+    unknown = math.isnan(rows_in([*files, *gone]))
+    return Commit(files, gone, same and rows_in(files) == rows_in(gone), same and unknown)
 
 
 def partitionings(actions: Sequence[Action]) -> Iterator[list[str]]:

@@ -68,6 +68,21 @@ def test_a_merged_state_is_compacted_and_sorted(
     assert checked(view).verdict == "applied"
 
 
+def test_files_without_statistics_are_compacted(delta: DeltaSandbox, merged: None) -> None:
+    """Nothing tells how many rows these have, so upkeep seemed to be another program that wrote to the view's state."""
+    delta.source("t", "k int, v int", [(k, k) for k in range(20)])
+    view = delta.view(QUERY)
+    delta.spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        for key in range(3):
+            view.refresh()
+            delta.sql(f"insert into {{t}} values ({key}, 5)")
+    finally:
+        delta.spark.conf.unset("spark.databricks.delta.stats.collect")
+    assert view.maintain(0).tables["state_1"].work == "sorted"
+    assert checked(view).verdict == "applied"
+
+
 @night
 def test_a_compaction_is_not_read_as_a_change(delta: DeltaSandbox) -> None:
     """Neither of a source of others nor in a chain; what came before and after it is."""
