@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
+from incremental.algebra.errors import ChangedQueryError, QueryError, RefusedError, SourceError
 from incremental.api import Policy
 from incremental.language.analysis import read_query
 from incremental.spark import catalyst
@@ -110,6 +110,8 @@ def test_the_name_of_a_computed_key(sandbox: MemorySandbox) -> None:
     sandbox.source("t", "name string, v int", [("ann", 1)])
     explained = sandbox.view("select upper(name) n, sum(v) s from t group by upper(name), v % 3").explain()
     assert "lineage key (computed_key, computed_key_2)" in explained and "grouping" not in explained
+    with pytest.raises(RefusedError, match=r"column computed_key cannot be maintained.* compare values of type map"):
+        sandbox.view("select map(name, v) m, count(*) n from t group by 1").refresh()
 
 
 def test_what_a_python_function_raises_is_said(sandbox: MemorySandbox) -> None:

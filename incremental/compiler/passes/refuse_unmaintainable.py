@@ -31,6 +31,7 @@ from incremental.algebra.plan import (
     UnsupportedReason,
     Values,
 )
+from incremental.algebra.recipe import name_computed_keys
 from incremental.algebra.sqltext import first_unstored_type, is_unordered
 from incremental.algebra.traversal import walk
 from incremental.compiler.draft import Draft, Outputs
@@ -145,4 +146,4 @@ def refuse_incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusa
         if column.type == "void":
             yield Refusal("an untyped NULL", because, CONVERSIONS["void"])
         elif is_unordered(column.type):
-            yield Refusal(f"column {column.name}", because, "use map_entries or to_json of it")
+            yield Refusal(f"column {name_computed_keys(column.name)}", because, "use map_entries or to_json of it")
