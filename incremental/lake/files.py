@@ -106,8 +106,8 @@ def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) ->
     if same and added and not removed:
         return None
     files, gone = [data_file(action) for action in added], [data_file(as_added(action)) for action in removed]
-    unknown = math.isnan(rows_in([*files, *gone]))
-    return Commit(files, gone, same and rows_in(files) == rows_in(gone), same and unknown)
+    grown = rows_in(files) - rows_in(gone)
+    return Commit(files, gone, same and grown == 0, same and math.isnan(grown))
 
 
 def partitionings(actions: Sequence[Action]) -> Iterator[list[str]]:

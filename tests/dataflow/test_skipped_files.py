@@ -34,6 +34,7 @@ BELOW = {
     "a condition of another name": ("select j k, v n from (select k j, v from t) where 30 <= j and v <> 5", 1),
     "a condition that no file fulfils": ("select k, v n from t where k = 29 and v > 100", 0),
     "a condition below a join": ("select t.k, u.v n from u join (select * from t where k < 30) t on u.v = t.v", 7),
+    "a condition that fails where it is asked": ("select k, v n from t where k > 99 and v > 1 div (k - k)", 0),
     "a condition of a computed column": ("select k, v n from (select k, v * 0 v from t) where v < 7", 2),
     "a union": ("select k, v n from t union all select k, v from u", 4),
 }  # fmt: skip
