@@ -43,7 +43,9 @@ TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
 }  # fmt: skip
 # Comma joins arrive as products under a filter; these rules move the keys into the joins and drop unused columns.
+# An outer join whose missing side a filter refuses is an inner one (a comparison with a scalar subquery, say).
 SIMPLIFYING = (
+    "optimizer:EliminateOuterJoin",
     "optimizer:PushDownPredicates",
     "optimizer:ColumnPruning",
     "optimizer:CollapseProject",
