@@ -13,6 +13,7 @@ from incremental.compiler.passes.drop_keyed_distinct import drop_keyed_distinct
 from incremental.compiler.passes.expand_distinct import expand_distinct
 from incremental.compiler.passes.explain_rules import explain_rules
 from incremental.compiler.passes.fuse_projections import fuse_projections
+from incremental.compiler.passes.group_matches import group_matches
 from incremental.compiler.passes.refuse_unmaintainable import refuse_unmaintainable
 from incremental.compiler.passes.share_states import share_states
 from incremental.compiler.passes.split_states import split_states
@@ -20,6 +21,7 @@ from incremental.compiler.passes.split_states import split_states
 PASSES: tuple[Pass, ...] = (
     expand_distinct,
     drop_keyed_distinct,
+    group_matches,
     fuse_projections,
     simplify_loops,
     refuse_unmaintainable,
