@@ -97,10 +97,12 @@ class Lowering:
             items.append(catalyst.alias(self.spark, given[WEIGHT], self.weight))
         return Relation(self.project(items, plan), weighted)
 
-    def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]]) -> Relation:
-        """Compute expressions over a DataFrame's column names, under the plan's attributes."""
+    def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]], weighted: bool = False) -> Relation:
+        """Compute expressions over a DataFrame's column names, under the plan's attributes; weighted: as of `leaf`."""
         named = [catalyst.alias(self.spark, expression, self.attribute(column)) for column, expression in items]
-        return Relation(self.project(named, catalyst.analysed_plan(frame)))
+        if weighted:
+            named.append(catalyst.alias(self.spark, catalyst.parse_expression(self.spark, WEIGHT), self.weight))
+        return Relation(self.project(named, catalyst.analysed_plan(frame)), weighted)
 
     def empty(self, columns: Sequence[Column]) -> Relation:
         """Return a relation with these columns and no rows."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.constraints import AppendOnlyFact, Constraint
-from incremental.algebra.plan import Given, GroupwiseOp, Plan, SourceRead, StateRead
-from incremental.algebra.program import BUCKET
+from incremental.algebra.plan import Column, Given, GroupwiseOp, Plan, SourceRead, StateRead
+from incremental.algebra.program import BUCKET, WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.algebra.traversal import walk
 from incremental.dataflow.leaves import Direction, Leaf
@@ -19,13 +20,18 @@ from incremental.dataflow.partial_aggregate import TouchedGroups
 from incremental.dataflow.pruning.semijoin import Semijoin
 from incremental.dataflow.state_schema import Layout
 from incremental.lake.protocol import Table, VersionedTable
+from incremental.lake.version_diff import file_difference
 from incremental.refresh.epoch import Epoch
 from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 
 @dataclass(frozen=True)
 class StateVersions:
-    """A state in this epoch: its table before and after, the touched keys (None: unchanged) and groups."""
+    """A state in this epoch: its table before and after, the touched keys (None: unchanged) and groups.
+
+    by_files: the files that differ between both versions hold little more than the touched groups.
+    """
 
     table: Table
     layout: Layout
@@ -33,6 +39,7 @@ class StateVersions:
     after: int
     touched: DataFrame | None
     found: TouchedGroups | None = None
+    by_files: bool = False
 
 
 @dataclass
@@ -130,16 +137,16 @@ class EpochLeaves:
             return self.lowering.leaf(loop.answer_change, list(names), True)
         state = self.states[leaf.state]
         assert state.touched is not None
-        buckets = None if state.found is None else state.found.buckets
         few = state.found is not None and state.found.groups <= self.epoch.tuning.broadcast_rows
         read_as = dict(zip(leaf.own, leaf.columns, strict=True))
         keys = [self.lowering.attribute(read_as[key]) for key in state.layout.state.keys]
-        old, new = (
-            Semijoin(self.lowering).of_keys(side, keys, state.touched, few)
-            for side in (self._state(leaf, version, buckets) for version in (state.before, state.after))
-        )
-        terms = [(leaf.columns, new), self.lowering.negate(leaf.columns, old)]
-        return self.lowering.union(leaf.columns, terms)
+
+        touched = partial(Semijoin(self.lowering).of_keys, keys=keys, touched=state.touched, few=few)
+        if state.by_files and state.before is not None:
+            return touched(self._changed_state(leaf, state, state.before))
+        buckets = None if state.found is None else state.found.buckets
+        old, new = (touched(self._state(leaf, version, buckets)) for version in (state.before, state.after))
+        return self.lowering.union(leaf.columns, [(leaf.columns, new), self.lowering.negate(leaf.columns, old)])
 
     def _source(self, leaf: SourceRead, table: VersionedTable, version: int | None) -> Relation:
         if version is None:
@@ -165,14 +172,23 @@ class EpochLeaves:
         if version is None:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]
-        layout, spark = state.layout, self.epoch.spark
+        rows = self._at(state.table, version)
+        if buckets is not None and state.layout.buckets > 1:
+            rows = rows.where(F.col(BUCKET).isin(*buckets))
+        return self.lowering.compute(rows, self._answers(leaf, state.layout))
+
+    def _changed_state(self, leaf: StateRead, state: StateVersions, before: int) -> Relation:
+        """Return the change of a state from the files that differ, which may have rows that both versions have."""
+        names = [name for name in state.layout.columns if name != BUCKET]
+        rows = file_difference(state.table, before, state.after).frame(names, False)
+        return self.lowering.compute(rows, self._answers(leaf, state.layout), WEIGHT in rows.columns)
+
+    def _answers(self, leaf: StateRead, layout: Layout) -> list[tuple[Column, J]]:
+        """Return the columns of a reader of a state, and their values over the stored ones."""
+        spark = self.epoch.spark
         values = {key.name: catalyst.parse_expression(spark, quoted(layout.key(key))) for key in layout.state.keys}
         values |= layout.call_values(self.lowering, quoted)
-        items = [(column, values[own.name]) for own, column in zip(leaf.own, leaf.columns, strict=True)]
-        rows = self._at(state.table, version)
-        if buckets is not None and layout.buckets > 1:
-            rows = rows.where(F.col(BUCKET).isin(list(buckets)))
-        return self.lowering.compute(rows, items)
+        return [(column, values[own.name]) for own, column in zip(leaf.own, leaf.columns, strict=True)]
 
 
 def stored_leaf(leaf: Leaf) -> SourceRead | StateRead:

@@ -67,7 +67,7 @@ def test_history(sandbox: MemorySandbox, long: bool, sizes: dict[str, int], buck
 @pytest.mark.parametrize(
     ("sizes", "buckets", "path", "names"),
     [
-        (MERGED, 1, "merge", ("in_place", "bag")),
+        (MERGED, 1, "merge", ("nested", "bag")),
         (BY_DELTA, 1, f"merge{BY_WRITER}", ("in_place",)),
         pytest.param({}, 5, "rewrite", ("nested",), marks=night),
         pytest.param(MERGED, 5, "merge", ("in_place", "bag"), marks=night),
@@ -89,6 +89,18 @@ def test_history_on_delta(
         for view in views:
             taken |= set(checked(view).paths.items())
     assert_only(path, taken)
+
+
+def test_what_a_merge_changed_is_read_from_its_files(delta: DeltaSandbox) -> None:
+    """Protects from a state that is read twice more, whole, for the few groups that its readers are told of."""
+    delta.source("t", "k int, q int", [(i, i % 7) for i in range(4000)])
+    delta.tune(**MERGED)
+    view = delta.view("select k, count(*) n from (select k, max(q) q from t group by k having count(*) > 0) group by k")
+    checked(view)
+    delta.sql("insert into {t} values (1, 9), (4001, 1)")
+    report = checked(view)
+    assert report.paths == {"state_1": "merge", "state_2": "merge"}
+    assert report.rows_read < 4 * 3500  # two searches for the groups that are merged into, one for their old rows
 
 
 @night

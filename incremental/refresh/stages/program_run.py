@@ -40,6 +40,8 @@ from incremental.refresh.stages.recursion import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
 
+MERGE = "merge"  # the path of a large state, most of whose rows stay in their files
+
 
 class Run:
     """One epoch of one program; closing `cached` frees its cached frames."""
@@ -106,7 +108,8 @@ class Run:
             touched = keys if written or found is not None else None
         after = table.version() if touched is not None else before
         assert after is not None
-        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found)
+        by_files = self._paths.get(state.name, "").startswith(MERGE)
+        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found, by_files)
 
     def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
         """Return h of the change of a state's input, or a reused state; None if nothing changed."""
@@ -165,7 +168,7 @@ class Run:
         fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
         if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
             return "rewrite"
-        return "merge" if merge.merge(table, prepared, found.buckets, mark, few) else f"merge{BY_WRITER}"
+        return MERGE if merge.merge(table, prepared, found.buckets, mark, few) else f"{MERGE}{BY_WRITER}"
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""
