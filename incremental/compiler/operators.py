@@ -58,7 +58,8 @@ INNER = Operator(
 OUTER = Operator(
     "left, right and full joins, IN, EXISTS and their negations, correlated subqueries, LATERAL, INTERSECT, EXCEPT",
     "Δl, then the rows that a changed row of r can match, before and after",
-    "none; one for each GROUP BY within", "both inputs, within the intervals of the change's keys", "as any change",
+    "none; one for each GROUP BY within, and for the keys that IN or EXISTS looks for in a join",
+    "both inputs, within the intervals of the change's keys", "as any change",
 )  # fmt: skip
 ADDITIVE = Operator(
     f"GROUP BY and totals: {list_aggregates(Group)}, declared monoids with an inverse",
