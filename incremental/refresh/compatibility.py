@@ -44,7 +44,7 @@ def find_redefinition(
     return Redefinition(
         view,
         f"other tables than before ({then}), as its policy, publication or declared keys changed, "
-        "or an earlier release kept a state for each of several equal group-bys",
+        "or another release split the query into states",
         (),
     )
 
