@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import SparkSession
 
+from incremental.language.inner_plans import replace_all_inner_plans
 from incremental.spark.catalyst import J, catalyst, module
 
 PULL_UP = "optimizer:PullupCorrelatedPredicates"
@@ -66,13 +69,29 @@ def normal_form(spark: SparkSession, plan: J) -> J:
     return _rule(spark, "analysis:EliminateSubqueryAliases").apply(plan)
 
 
-def _rule(spark: SparkSession, name: str) -> J:
+@dataclass(frozen=True)
+class PullUp:
+    """Catalyst's rule that pulls the correlation of subqueries up to them, also of those within subqueries.
+
+    Spark optimises each subquery by itself, and so by this rule; one that has become a join is too late for it.
+    """
+
+    spark: SparkSession
+    rule: J
+
+    def apply(self, plan: J) -> J:
+        """Return the plan after the rule, the outer subqueries first."""
+        return replace_all_inner_plans(self.spark, self.rule.apply(plan), self.apply)
+
+
+def _rule(spark: SparkSession, name: str) -> J | PullUp:
     """Return Catalyst's rule by its package and object."""
     package, rule_name = name.split(":")
-    return module(getattr(catalyst(spark), package), rule_name)
+    rule = module(getattr(catalyst(spark), package), rule_name)
+    return PullUp(spark, rule) if name == PULL_UP else rule
 
 
-def _apply_repeatedly(plan: J, rules: list[J]) -> J:
+def _apply_repeatedly(plan: J, rules: list[J | PullUp]) -> J:
     """Apply rules in their order until nothing changes."""
     for _ in range(MOST_ROUNDS):
         before = plan

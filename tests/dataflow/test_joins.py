@@ -58,6 +58,10 @@ NESTED = (
     "select k, sum(v) + (select max(w) from r) s from l group by k",
     "select l.k, w from l left join r on l.k = r.k and exists (select 1 from l x where x.v = r.w)",
     "select k from l where exists (select 1 from r)",
+    "select k, v from l where exists (select 1 from r where r.k = l.k and exists (select 1 from l x where x.v = r.w))",
+    "select k from l where k in (select k from r where not exists (select 1 from l x where x.v = r.w and x.k > 1))",
+    "select k, v from l where not exists (select 1 from r where r.w = l.v and not exists (select 1 from l x join r y "
+    "on x.k = y.k where x.v = r.k and exists (select 1 from l z where z.k <=> y.w)))",
     "select v from l order by (select max(w) from r), v limit 2",
     "select * from l pivot (sum(v) for k in (1, 2))",
     "select k, session_window(timestamp_seconds(v), '2 seconds').start s, count(*) n from l group by k, "

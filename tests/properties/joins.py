@@ -53,6 +53,8 @@ def tested(draw: Draw, relation: Relation) -> Relation:
                 "{0} not in (select dk from dim where dk is not null)",
                 "{0} = 1 or exists (select 1 from dim d where d.dk = r.{0})",
                 "{0} is null or {0} not in (select k from events where k > 0)",
+                "exists (select 1 from dim d where d.dk = r.{0} and exists (select 1 from events e where e.i = d.w))",
+                "{0} in (select d.dk from dim d where not exists (select 1 from events e where e.k = d.w))",
                 "{0} >= (select avg(w) from dim)",
                 "{0} < (select max(w) from dim d where d.dk = r.{0})",
                 "(select count(*) from events e where e.k = r.{0}) > 2",

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
 from incremental.language.determinism.window_ties import WindowTies
+from incremental.language.inner_plans import replace_inner_plans
 from incremental.language.monoids.pushing import push_folds
 from incremental.language.normalise import inline_common_tables
-from incremental.language.translation.subqueries import replace_inner_plans
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from incremental.algebra.monoids.declared import DeclaredMonoid
+from incremental.language.inner_plans import replace_inner_plans
 from incremental.language.monoids.calls import find_fold, find_monoid
-from incremental.language.translation.subqueries import replace_inner_plans
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

@@ -13,9 +13,9 @@ from incremental.algebra.errors import QueryError
 from incremental.algebra.monoids.declared import MARK, DeclaredMonoid
 from incremental.algebra.sources import is_name
 from incremental.algebra.sqltext import first_unstored_type, is_unordered
+from incremental.language.inner_plans import has_subquery
 from incremental.language.names import type_text
 from incremental.language.translation.scalars import find_undetermined
-from incremental.language.translation.subqueries import has_subquery
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import sentence_of_analysis

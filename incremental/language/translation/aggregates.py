@@ -16,10 +16,10 @@ from incremental.algebra.plan import Aggregate, Call, Column, Item, Plan, Projec
 from incremental.language.determinism.orderability import is_orderable, orderable_equivalent
 from incremental.language.determinism.row_order import COLLECTIONS
 from incremental.language.determinism.tied_extremes import EXTREMES_BY
+from incremental.language.inner_plans import has_subquery
 from incremental.language.monoids.calls import FoldedCall, find_fold
 from incremental.language.names import Names, type_text
 from incremental.language.translation.scalars import Scalars
-from incremental.language.translation.subqueries import has_subquery
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

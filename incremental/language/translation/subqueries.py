@@ -5,7 +5,7 @@ They are joined where a projection, a condition or a group-by reads them; elsewh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +14,7 @@ from incremental.algebra.errors import QueryError
 from incremental.algebra.plan import Plan
 from incremental.algebra.traversal import source_names
 from incremental.language.determinism.orderability import is_orderable
+from incremental.language.inner_plans import has_subquery, inner_plans
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.translation.shapes import without_alias
 from incremental.spark import catalyst
@@ -37,37 +38,6 @@ def one_row(spark: SparkSession, node: J) -> J:
         single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)
     return normal_form(spark, catalyst.analysed_plan(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
-
-
-def has_subquery(spark: SparkSession, expression: J) -> bool:
-    """Return whether an expression or a plan contains a subquery."""
-    pattern = catalyst.module(catalyst.catalyst(spark).trees, "TreePattern").PLAN_EXPRESSION()
-    return bool(expression.containsPattern(pattern))
-
-
-def subqueries(spark: SparkSession, node: J) -> list[J]:
-    """Return the subqueries within the expressions of one node."""
-    if not has_subquery(spark, node):
-        return []
-    parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
-    return [part for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
-
-
-def inner_plans(spark: SparkSession, node: J) -> list[J]:
-    """Return the plans of the subqueries within the expressions of one node."""
-    return [subquery.plan() for subquery in subqueries(spark, node)]
-
-
-def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, bool], J]) -> J:
-    """Return a node with other subquery plans; `replace` gets each plan and whether it is correlated."""
-    replaced = catalyst.module(catalyst.jvm(spark).scala.collection.immutable, "Map").empty()
-    for subquery in subqueries(spark, node):
-        old = subquery.plan()
-        new = replace(old, not subquery.children().isEmpty())
-        if new is not old:
-            replaced = replaced.updated(subquery, subquery.withNewPlan(new))
-    # a Map is a partial function, which Spark expects
-    return node if replaced.isEmpty() else node.transformExpressions(replaced)
 
 
 def row_dependent_plans(spark: SparkSession, node: J) -> list[J]:

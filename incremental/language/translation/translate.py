@@ -39,6 +39,7 @@ from incremental.algebra.plan import (
     Values,
 )
 from incremental.language.determinism.limits import limit_stack
+from incremental.language.inner_plans import inner_plans
 from incremental.language.loops.recording import RecordedLoops
 from incremental.language.loops.translation import LoopTranslation
 from incremental.language.names import Names
@@ -48,7 +49,7 @@ from incremental.language.translation.groupwise import group_function_op, limit_
 from incremental.language.translation.projections import project_unless_identity
 from incremental.language.translation.scalars import Scalars, renumber
 from incremental.language.translation.shapes import is_session, without_alias
-from incremental.language.translation.subqueries import inner_plans, one_row, row_dependent_plans
+from incremental.language.translation.subqueries import one_row, row_dependent_plans
 from incremental.language.translation.used_columns import used_attributes
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
