@@ -41,12 +41,10 @@ def find_redefinition(
     if (not kept or kept == now) and (entry.report is not None or would_write_same(entry.intent, strategy)):
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
-    return Redefinition(
-        view,
-        f"other tables than before ({then}), as its policy, publication or declared keys changed, "
-        "or another release split the query into states",
-        (),
-    )
+    because = "its publication or declared keys changed, or another release split the query into states"
+    if entry.intent.mode != strategy.mode:
+        because = f"it was maintained by {entry.intent.mode} then, and is by {strategy.mode} now"
+    return Redefinition(view, f"other tables of its own than before ({then}), as {because}", ())
 
 
 def would_write_same(intent: Intent, strategy: RefreshStrategy) -> bool:
