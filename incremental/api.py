@@ -49,6 +49,7 @@ from incremental.operations.declared_views import remember
 from incremental.refresh.sources.source_catalog import Declared
 from incremental.resolution import SourceCatalog
 from incremental.spark import catalyst
+from incremental.spark.lost import explain_lost_spark
 from incremental.spark.session import start
 from incremental.view import View
 
@@ -120,7 +121,8 @@ class Warehouse:
 
         Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
         """
-        return self._declared_for(name).lander(name).land(partitions)
+        with explain_lost_spark():
+            return self._declared_for(name).lander(name).land(partitions)
 
     def replay(self, name: str, allow_loss: bool = False) -> Landing:
         """Land the partitions of a source that have rows in quarantine again, by the current schema.
@@ -129,7 +131,8 @@ class Warehouse:
         beginning: what it still has replaces all landed rows; allow_loss: even if it has fewer records than were
         landed. Raises SourceError as `land`.
         """
-        return self._declared_for(name).lander(name).replay(allow_loss)
+        with explain_lost_spark():
+            return self._declared_for(name).lander(name).replay(allow_loss)
 
     def quarantine(self, name: str) -> DataFrame:
         """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""

@@ -32,6 +32,7 @@ from incremental.operations.verify import verify
 from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from incremental.spark.java_errors import explain_errors
+from incremental.spark.lost import explain_lost_spark
 from incremental.store.answer_pointer import find_address
 from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import LastAnswer, status_of
@@ -97,7 +98,8 @@ class View:
 
         chunk: bytes of source files per epoch; a larger change, typically the first load, is split into several epochs.
         The views that its query reads are refreshed to the same versions first; `versions` may name sources that only
-        they read. Raises RefusedError, SourceError, BusyError, ChangedQueryError; all of them leave the old answer.
+        they read. Raises RefusedError, SourceError, BusyError, ChangedQueryError, LostSparkError (Spark ended; the next
+        refresh finishes what was begun); all of them leave the old answer.
         """
         check_versions(versions)
         return self._run(versions, progress, False, check_chunk(chunk))
@@ -110,7 +112,7 @@ class View:
         self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
     ) -> Report:
         refresh = self._resolved.refresh
-        with update_metrics(self.store, refresh.inputs):
+        with explain_lost_spark(), update_metrics(self.store, refresh.inputs):
             return refresh.run(versions, progress, rebuild, chunk)
 
     def answer(self) -> DataFrame:

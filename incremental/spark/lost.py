@@ -29,7 +29,7 @@ def explain_lost_spark() -> Generator[None]:
     """Raise a LostSparkError for an exception of the body whose cause is that Spark has ended."""
     try:
         yield
-    except (Py4JError, NoHostError, OSError) as error:
+    except (Py4JError, NoHostError, ConnectionError) as error:
         if isinstance(error, Py4JJavaError) or not _has_ended():
             raise
         forget_spark()

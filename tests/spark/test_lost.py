@@ -10,9 +10,11 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # pyright: ignore[reportM
 from pyspark import SparkContext
 
 from incremental.algebra.errors import LostSparkError
+from incremental.refresh.refresh import Refresh
 from incremental.spark import lost
 from incremental.spark.host.address import Host, NoHostError
 from incremental.spark.lost import explain_lost_spark
+from tests.sandbox import MemorySandbox, checked
 
 
 def gateway(monkeypatch: pytest.MonkeyPatch, **parts: object) -> list[str]:
@@ -38,6 +40,21 @@ def test_a_dead_spark(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None
     assert caught.value.__cause__ is error
     assert SparkContext._active_spark_context is None and closed == ["gateway"]
     assert lost.was_lost(SimpleNamespace(_sc=context))  # type: ignore[arg-type]
+
+
+def test_a_spark_that_dies_during_a_refresh(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects programs, which catch DeltafoldError, from the socket's error that the end of a block meets last."""
+    sandbox.source("t", "k int", [(1,)])
+    view = sandbox.another("select k, count(*) n from t group by k")
+    checked(view)
+
+    def refuse_connection(*given: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(Refresh, "run", refuse_connection)
+    gateway(monkeypatch, proc=subprocess.Popen(["true"]))
+    with pytest.raises(LostSparkError, match="an unfinished epoch is finished first"):
+        view.refresh()
 
 
 def test_a_host_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
