@@ -6,10 +6,8 @@ epoch's pinned versions as commit metadata.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any, cast
 
 from delta import tables
@@ -18,16 +16,16 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
-from incremental.lake.files import Commit, File, Identity, as_removed, needs_mapping
+from incremental.lake.files import Commit, File, Identity, needs_mapping
 from incremental.lake.log.actions import to_java
 from incremental.lake.log.commit_log import commit_id, commits_between
 from incremental.lake.log.comparison import differing_files
 from incremental.lake.log.delta_log import latest_snapshot, open_log
 from incremental.lake.log.direct_commit import ALL, write_directly
 from incremental.lake.log.direct_merge import merge_directly
-from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files, selects
+from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files
 from incremental.lake.log.presence import files_exist, version_exists
-from incremental.lake.log.whole_files import changed_rows
+from incremental.lake.log.vector_changes import VectorChanges
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
@@ -153,27 +151,8 @@ class DeltaTable:
         return self._frame(self._snapshot_at(version), to_java(self.spark, [file.action for file in files]))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """Return the rows that differ between deletion vectors of the same files; `_change_type` is delete or insert.
-
-        Delta's change data reader subtracts the vectors; it needs no change data feed.
-        """
-        cdc = catalyst.sql(self.spark).delta.commands.cdc
-        instant, none = catalyst.jvm(self.spark).java.sql.Timestamp(0), catalyst.none(self.spark)
-        added, removed = (
-            catalyst.vector(self.spark, [getattr(cdc, "CDCReader$CDCDataSpec")(version, instant, actions, none)])
-            for actions in (
-                to_java(self.spark, [file.action for file in after]),
-                to_java(self.spark, [json.dumps(as_removed(json.loads(file.action))) for file in before], "RemoveFile"),
-            )
-        )
-        reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
-        frames = catalyst.sequence(
-            reader.getDeletedAndAddedRows(added, removed, self.log, self._snapshot_at(version), False, spark)
-        )
-        # the reader gives deleted and restored rows; usually one kind is empty, yet found only by reading all files
-        some = [frame for frame in frames if selects(self.spark, frame)] or frames[:1]
-        sizes = [file.bytes for file in after]
-        return reduce(DataFrame.unionByName, [changed_rows(self.spark, frame, sizes) for frame in some])
+        """Return the rows by which deletion vectors of the same files differ; `_change_type` is delete or insert."""
+        return VectorChanges(self.spark, self.log, self._snapshot_at(version), version).rows(before, after)
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version; Delta skips files of a large one by the conditions applied to it."""

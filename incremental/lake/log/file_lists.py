@@ -110,15 +110,3 @@ def count_by_partition(actions: Iterable[Action], small_bytes: int) -> tuple[Par
             part.deleted + (0 if vector is None else int(vector["cardinality"])),
         )
     return tuple(found.values())
-
-
-def selects(spark: SparkSession, changed: J) -> bool:
-    """Return whether the deletion vectors by which Delta reads changed rows contain any row."""
-    (relation,) = catalyst.relations_read(changed.queryExecution().analyzed())
-    index = relation.relation().location()
-    if catalyst.kind(index) == "TahoeRemoveFileIndex":
-        lists = [each.actions() for each in catalyst.sequence(index.filesByVersion())]
-    else:
-        lists = [index.addFiles()]
-    vectors = (action["deletionVector"] for files in lists for action in from_java(spark, java_list(spark, files)))
-    return any(int(vector["cardinality"]) for vector in vectors)
