@@ -44,7 +44,7 @@ def find_redefinition(
     because = "its publication or declared keys changed, or another release split the query into states"
     if entry.intent.mode != strategy.mode:
         because = f"it was maintained by {entry.intent.mode} then, and is by {strategy.mode} now"
-    return Redefinition(view, f"other tables of its own than before ({then}), as {because}", ())
+    return Redefinition(view, f"other tables than before ({then}), as {because}", ())
 
 
 def would_write_same(intent: Intent, strategy: RefreshStrategy) -> bool:
