@@ -23,6 +23,9 @@ from incremental.spark.catalyst import J
 MOST_CHARACTERS = 65_535  # of a vector within an action; one that is in a file of its own has any size
 VECTOR = "deletionVector"
 
+Scan = tuple[J, list[tuple[str, Action]]]
+"""A scan of Delta's as Scala's DataFrame, and the vector of the rows that it reads of each file, by path."""
+
 
 @dataclass(frozen=True)
 class VectorChanges:
@@ -40,22 +43,23 @@ class VectorChanges:
         """
         old, new = ([json.loads(file.action) for file in files] for files in (before, after))
         scans = self._scans(old, new)
-        if far := {path for scan in scans for path, vector in self._vectors(scan) if _length(vector) > MOST_CHARACTERS}:
+        if far := {path for _, vectors in scans for path, vector in vectors if _length(vector) > MOST_CHARACTERS}:
             old_far, new_far = ([action for action in side if action["path"] in far] for side in (old, new))
             near = [[action for action in side if action["path"] not in far] for side in (old, new)]
             scans = [*(self._scans(*near) if near[0] else []), *self._scan_marks(old_far, new_far)]
         # the reader gives deleted and restored rows; usually one kind is empty, yet found only by reading all files
-        some = [scan for scan in scans if any(int(v["cardinality"]) for _, v in self._vectors(scan))] or scans[:1]
+        some = [scan for scan, vectors in scans if any(int(vector["cardinality"]) for _, vector in vectors)]
         sizes = [file.bytes for file in after]
-        return reduce(DataFrame.unionByName, [changed_rows(self.spark, scan, sizes) for scan in some])
+        frames = [changed_rows(self.spark, scan, sizes) for scan in some or [scans[0][0]]]
+        return reduce(DataFrame.unionByName, frames)
 
-    def _scan_marks(self, old: Sequence[Action], new: Sequence[Action]) -> Iterator[J]:
+    def _scan_marks(self, old: Sequence[Action], new: Sequence[Action]) -> Iterator[Scan]:
         """Yield the scans of the rows that the new vectors mark, and of those that the old ones mark."""
         yield from self._scans(_without_vectors(old), new)
         yield from self._scans(old, _without_vectors(new))
 
-    def _scans(self, old: Sequence[Action], new: Sequence[Action]) -> list[J]:
-        """Return Delta's scans of the changed rows as Scala's DataFrames: deleted ones, and restored ones."""
+    def _scans(self, old: Sequence[Action], new: Sequence[Action]) -> list[Scan]:
+        """Return Delta's scans of the changed rows: deleted ones, and restored ones."""
         cdc = catalyst.sql(self.spark).delta.commands.cdc
         instant, none = catalyst.jvm(self.spark).java.sql.Timestamp(0), catalyst.none(self.spark)
         added, removed = (
@@ -66,10 +70,11 @@ class VectorChanges:
             )
         )
         reader, spark = catalyst.module(cdc, "CDCReader"), catalyst.session(self.spark)
-        return catalyst.sequence(reader.getDeletedAndAddedRows(added, removed, self.log, self.snapshot, False, spark))
+        scans = reader.getDeletedAndAddedRows(added, removed, self.log, self.snapshot, False, spark)
+        return [(scan, [*self._vectors(scan)]) for scan in catalyst.sequence(scans)]
 
     def _vectors(self, scan: J) -> Iterator[tuple[str, Action]]:
-        """Yield the paths of the files of such a scan, each with the vector of the rows that are read."""
+        """Yield the path of each file of a scan, and the vector of the rows that are read of it."""
         (relation,) = catalyst.relations_read(scan.queryExecution().analyzed())
         index = relation.relation().location()
         if catalyst.kind(index) == "TahoeRemoveFileIndex":
