@@ -29,8 +29,9 @@ def explain_lost_spark() -> Generator[None]:
     """Raise a LostSparkError for an exception of the body whose cause is that Spark has ended."""
     try:
         yield
-    except (Py4JError, NoHostError, ConnectionError) as error:
-        if isinstance(error, Py4JJavaError) or not _has_ended():
+    except (Py4JError, NoHostError, OSError) as error:
+        waits = not isinstance(error, OSError) or isinstance(error, ConnectionError)
+        if isinstance(error, Py4JJavaError) or not _has_ended(END_SECONDS if waits else 0.0):
             raise
         forget_spark()
         raise LostSparkError(
@@ -55,8 +56,8 @@ def was_lost(spark: SparkSession) -> bool:
     return any(getattr(spark, "_sc", None) is context for context in _forgotten)
 
 
-def _has_ended() -> bool:
-    """Return whether the process of this process's Spark has ended, or ends in a moment."""
+def _has_ended(seconds: float) -> bool:
+    """Return whether the process of this process's Spark has ended, or ends within some seconds."""
     gateway = cast(Any, SparkContext)._gateway
     if gateway is None:
         return False
@@ -65,7 +66,7 @@ def _has_ended() -> bool:
         host = find_host_of_guest()
         return host is not None and bool(host.fault)
     try:
-        java.wait(END_SECONDS)
+        java.wait(seconds)
     except subprocess.TimeoutExpired:
         return False
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -76,3 +77,17 @@ def test_what_a_living_spark_says_stays(monkeypatch: pytest.MonkeyPatch) -> None
     finally:
         java.kill()
         java.wait()
+
+
+def test_a_fault_of_a_file_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a wait for the end of a Spark that has nothing to do with a full disk."""
+    java = subprocess.Popen(["sleep", "60"])
+    try:
+        begun = time.monotonic()
+        monkeypatch.setattr(lost, "END_SECONDS", 50.0)
+        gateway(monkeypatch, proc=java)
+        with pytest.raises(OSError, match="full"), explain_lost_spark():
+            raise OSError("the disk is full")
+        assert time.monotonic() - begun < 25
+    finally:
+        java.kill()
