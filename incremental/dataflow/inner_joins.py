@@ -90,6 +90,6 @@ class InnerJoins:
                 return None
             inside = all_column_names(plan) | (inside if found[0].rows is term.rows else frozenset[str]())
             term, side = found
-            term = term.join(self._lowering.product(term.rows, side, step.conditions))
+            term = term.join(self._lowering.product(term.rows, side, step.conditions, step.implied))
             columns += [column for column in plan.columns if column.name in needed]
         return term.rows

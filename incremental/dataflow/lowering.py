@@ -167,10 +167,13 @@ class Lowering:
             join_type = catalyst.module(self.catalyst.plans, JOIN_TYPES[node.kind])
         return self.join_on(left, right, join_type, [] if node.condition is None else [self.expression(node.condition)])
 
-    def product(self, left: Relation, right: Relation, conditions: Sequence[Scalar]) -> Relation:
-        """Return an inner join of which at most one side is weighted."""
-        inner = catalyst.module(self.catalyst.plans, "Inner")
-        return self.join_on(left, right, inner, [self.expression(each) for each in conditions])
+    def product(
+        self, left: Relation, right: Relation, conditions: Sequence[Scalar], equal: Sequence[tuple[Scalar, Scalar]] = ()
+    ) -> Relation:
+        """Return an inner join by conditions and by equal scalars; at most one side is weighted."""
+        inner, equals = catalyst.module(self.catalyst.plans, "Inner"), self.catalyst.expressions.EqualTo
+        pairs = [equals(self.expression(one), self.expression(other)) for one, other in equal]
+        return self.join_on(left, right, inner, [*map(self.expression, conditions), *pairs])
 
     def join_on(self, left: Relation, right: Relation, join_type: J, conditions: Sequence[J]) -> Relation:
         """Return Spark's join on all of the conditions; at most one side is weighted."""

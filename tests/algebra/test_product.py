@@ -20,6 +20,13 @@ def equal(left: Plan, right: Plan, one: str, other: str, null_safe: bool = False
     return Join(left, right, "inner", condition, ((*sides, null_safe),), parts=(condition,))
 
 
+REFERENCES = {column.name: Reference(column) for plan in (A, B, C) for column in plan.columns}
+
+
+def keyed(left: Plan, right: Plan, one: str, other: str) -> Join:
+    return Join(left, right, "inner", None, ((REFERENCES[one], REFERENCES[other], False),))
+
+
 CHAIN = equal(equal(equal(A, B, "a", "b"), C, "b_v", "c"), D, "c_v", "d")
 
 
@@ -38,6 +45,32 @@ def test_every_condition_is_tested_once() -> None:
     for start in range(4):
         tested = [c.text for step in flatten_joins(CHAIN).steps(start) for c in step.conditions]
         assert sorted(tested) == ["a = b", "b_v = c", "c_v = d"]
+
+
+def test_an_implied_equality_connects() -> None:
+    """Only where none is stated: b is all that a and c are compared with."""
+    plan = Join(keyed(A, B, "a", "b"), C, "inner", None, ((REFERENCES["b"], REFERENCES["c"], False),))
+    product = flatten_joins(plan)
+    assert [step.implied for step in product.steps(1)] == [(), ()]
+    assert product.steps(0)[1].implied == ()
+    filtered = flatten_joins(Join(keyed(A, B, "a", "b"), where(C, "c > 0"), "inner", None, plan.keys))
+    first, second = filtered.steps(0)
+    assert [first.position, second.position] == [2, 1]
+    assert first.implied == first.equalities == ((REFERENCES["a"], REFERENCES["c"]),)
+    assert second.implied == ()
+
+
+def test_equalities_follow_through_columns_alone() -> None:
+    """The text of an expression does not say all that Spark evaluates."""
+    opaque = equal(equal(A, B, "a", "b"), C, "b", "c")
+    assert [step.implied for step in flatten_joins(opaque).steps(0)] == [(), ()]
+    assert order(opaque, 0) == [1, 2]
+
+
+def test_filtered_inputs_go_first() -> None:
+    """Of those that an equality connects: they keep fewer rows of the term."""
+    star = equal(equal(equal(A, B, "a", "b"), C, "a_v", "c"), where(D, "d_v > 0"), "a", "d")
+    assert [order(star, start) for start in range(4)] == [[3, 1, 2], [0, 3, 2], [0, 3, 1], [0, 1, 2]]
 
 
 def test_filters_and_narrowing_projections_are_flattened() -> None:

@@ -52,6 +52,10 @@ NESTED = (
     "select k, v from l union select k, w from r",
     "select a.k, b.v, c.w from l a join l b on a.k = b.k join r c on c.k = b.v",
     "select a.k, count(*) n from l a left join l b on a.v = b.k group by a.k",
+    "select x.k, y.v, z.w from l x, r z, l y where x.k = y.k and y.k = z.k and x.v > 1 and z.w < 5",
+    "select x.v, y.v u, z.w from (select if(k = 1, double('nan'), 0.0d * k) d, v from l) x, "
+    "(select if(k = 1, double('nan'), -0.0d * k) d, v from l) y, (select if(k = 1, double('nan'), 0.0d) d, w from r) z "
+    "where x.d = y.d and y.d = z.d",
     "with t as (select k, count(*) n from l group by k) select a.k, b.w from t a join r b on a.n = b.w",
     "select n, count(*) c from (select l.k, count(r.k) n from l left join r on l.k = r.k group by l.k) group by n",
     "select x.k, avg(y.w) a from l x, r y where x.v = y.k group by x.k",
