@@ -62,6 +62,7 @@ class Tuning:
 
     prune_above_bytes: a smaller input is read completely, since finding the relevant part takes longer.
     broadcast_rows: fewer rows are broadcast to the tasks that read the other side.
+    broadcast_bytes: and so are more rows, if their types suggest at most this number of bytes.
     change_bytes: a change that is expected to be larger is not computed ahead of its join.
     range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
     condition.
@@ -96,6 +97,7 @@ class Tuning:
 
     prune_above_bytes: int = 32 * MB
     broadcast_rows: int = 50_000
+    broadcast_bytes: int = 16 * MB
     change_bytes: int = 256 * MB
     range_slices: int = 256
     range_intervals: int = 16

@@ -99,6 +99,23 @@ def test_a_change_at_both_ends_reads_nothing_between(delta: DeltaSandbox, join: 
     assert narrow.rows_read < wide.rows_read - 750  # but for what Delta reads of its own logs
 
 
+def test_few_rows_that_an_input_leaves_read_few_of_the_next(delta: DeltaSandbox) -> None:
+    """Protects from reading, or moving, all of a large input for a change that a small one has reduced to a few rows."""
+    spread = delta.spark.range(0, 10_000, 1, 10).selectExpr("int(id) k", "int(id % 100) v")
+    spread.write.format("delta").save(delta.path("d"))
+    delta.declare("d")
+    delta.source("g", "g int, kept boolean", [(i, i == 1) for i in range(10)])
+    delta.source("t", "k int, g int", [(5, 1)])
+    view = delta.view("select t.k, d.v from t join g on t.g = g.g join d on t.k = d.k where kept", "few")
+    with read_as_if_large(delta):
+        delta.tune(broadcast_rows=2, broadcast_bytes=0)
+        checked(view)
+        delta.sql("insert into {t} values " + ", ".join(f"({1000 * i}, {i})" for i in range(10)))
+        report = checked(view)
+    assert report.change_rows == 1
+    assert report.rows_read < 5000
+
+
 QUERIES = {
     "left": "select d.k, t_v, d_v from d left join t on d.k = t.k",
     "window": "select k, t_v, sum(t_v) over (partition by k) s from t",

@@ -28,19 +28,22 @@ from incremental.dataflow.pruning.key_ranges import (
 from incremental.dataflow.pruning.reach import JoinReach, KeyReach, Reach, plain_keys
 from incremental.dataflow.pruning.rewind import is_rewindable, rewind
 from incremental.dataflow.pruning.semijoin import Semijoin
+from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints, compute_measures
+
+LEAST_ROW = 40  # the bytes that a broadcast takes for a row of one number
 
 
 @dataclass(frozen=True)
 class ProductTerm:
-    """A product's term so far; few: it has so few rows that the next large input is restricted to their matches."""
+    """A product's term so far; prunes: it is small enough to be computed before the next large input is read."""
 
     rows: Relation
-    few: bool
+    prunes: bool
 
     def join(self, rows: Relation) -> ProductTerm:
         """Return the term after one more input."""
-        return ProductTerm(rows, self.few)
+        return ProductTerm(rows, self.prunes)
 
 
 class Pruning:
@@ -83,7 +86,7 @@ class Pruning:
         right = restrict_to_ranges(self._lowering, right, [other for _, other in plain], ranges)
         mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
         others = [self._lowering.expression(other) for _, other, _ in node.keys]
-        right = self._semijoin.of_keys(right, others, mine, self._few(ranges))
+        right = self._semijoin.of_keys(right, others, mine, self._few(mine, ranges))
         return self._relation(node.left.columns, rows, change.weighted), right
 
     def right_reach(self, node: Join, change: Relation) -> JoinReach | None:
@@ -92,7 +95,7 @@ class Pruning:
         measured = compute_measures(touched, range_measures(self._lowering, touched, keys))
         narrow = self.pays_off(node.left) or self.pays_off(node.right)
         ranges = self._ranges(touched, keys, measured, narrow)
-        return JoinReach(self._lowering, node, touched, ranges, self._few(ranges)) if ranges.rows else None
+        return JoinReach(self._lowering, node, touched, ranges, self._few(touched, ranges)) if ranges.rows else None
 
     def matched_left(self, reach: JoinReach, left: Relation) -> Relation:
         """Return the rows of a join's left side that a changed row matches, computed once."""
@@ -116,7 +119,7 @@ class Pruning:
 
     def key_reach(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> KeyReach:
         """Return the rows whose keys are among the touched ones, NULL equal to NULL."""
-        return KeyReach(self._lowering, keys, touched, ranges, self._few(ranges))
+        return KeyReach(self._lowering, keys, touched, ranges, self._few(touched, ranges))
 
     def rewinds(self, plan: Plan) -> bool:
         """Return whether `before` of a plan is computed from `after` minus the change, so that it is read once."""
@@ -134,39 +137,41 @@ class Pruning:
 
     def product_term(self, columns: Sequence[Column], inputs: Sequence[Plan], change: Relation) -> ProductTerm:
         """Return the term of a product that begins with a change and is joined with these inputs."""
-        few = any(map(self.pays_off, inputs)) and not self._is_large(self._frame(columns, change))
-        return ProductTerm(change, few)
+        prunes = any(map(self.pays_off, inputs)) and not self._is_large(self._frame(columns, change))
+        return ProductTerm(change, prunes)
 
     def next_input(
         self, term: ProductTerm, columns: Sequence[Column], step: JoinStep, plan: Plan, side: Relation, mixed: bool
     ) -> tuple[ProductTerm, Relation] | None:
-        """Return the term and its next input, restricted to matches of the term's few rows; None if there are none.
+        """Return the term and its next input, restricted to what the term's rows can match; None if it has no rows.
 
+        The term is computed first, and measured: the input before may have left few of its rows, which no estimate
+        tells. One that has become large is not computed ahead again.
         mixed: the term and the input produce the same columns, which Spark would confuse.
         """
-        prunes = term.few and self.pays_off(plan)
+        prunes = term.prunes and self.pays_off(plan)
         if not prunes and not mixed:
             return term, side
         frame = self._frame(columns, term.rows)
         if not prunes:
             known = self._relation(columns, self._checkpoints.keep(frame), term.rows.weighted)
-            return ProductTerm(known, term.few), side
+            return ProductTerm(known, term.prunes), side
         rows, ranges = self._compute(frame, [one for one, _ in step.equalities], narrow=True)
         known = self._relation(columns, rows, term.rows.weighted)
         if not ranges.rows:
             return None
-        few = self._few(ranges)
-        if few:
+        if self._few(rows, ranges):
             known = Relation(hint_broadcast(self._lowering, known.plan), known.weighted)
-        return ProductTerm(known, few), restrict_to_ranges(
-            self._lowering, side, [other for _, other in step.equalities], ranges
-        )
+        side = restrict_to_ranges(self._lowering, side, [other for _, other in step.equalities], ranges)
+        return ProductTerm(known, not self._is_large(rows)), side
 
     def _is_large(self, change: DataFrame) -> bool:
         return self._checkpoints.estimate_bytes(change) > self._tuning.change_bytes
 
-    def _few(self, ranges: KeyRanges) -> bool:
-        return ranges.rows <= self._tuning.broadcast_rows
+    def _few(self, frame: DataFrame, ranges: KeyRanges) -> bool:
+        """Return whether a frame, of which the rows were counted, is small enough to broadcast."""
+        width = max(LEAST_ROW, int(catalyst.analysed_plan(frame).schema().defaultSize()))
+        return ranges.rows <= self._tuning.broadcast_rows or ranges.rows * width <= self._tuning.broadcast_bytes
 
     def _bytes(self, plan: Plan) -> int:
         leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead | Given))
