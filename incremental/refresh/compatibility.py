@@ -41,7 +41,10 @@ def find_redefinition(
     if (not kept or kept == now) and (entry.report is not None or would_write_same(entry.intent, strategy)):
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
-    because = "its publication or declared keys changed, or another release split the query into states"
+    because = (
+        "its publication or declared keys changed, or another release split the query into states "
+        "(an earlier one had a state for each of several equal group-bys)"
+    )
     if entry.intent.mode != strategy.mode:
         because = f"it was maintained by {entry.intent.mode} then, and is by {strategy.mode} now"
     return Redefinition(view, f"other tables than before ({then}), as {because}", ())

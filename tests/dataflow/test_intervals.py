@@ -100,7 +100,7 @@ def test_a_change_at_both_ends_reads_nothing_between(delta: DeltaSandbox, join: 
 
 
 def test_few_rows_that_an_input_leaves_read_few_of_the_next(delta: DeltaSandbox) -> None:
-    """Protects from reading, or moving, all of a large input for a change that a small one has reduced to a few rows."""
+    """Protects from reading, or moving, all of a large input for the few rows that a small one left of a change."""
     spread = delta.spark.range(0, 10_000, 1, 10).selectExpr("int(id) k", "int(id % 100) v")
     spread.write.format("delta").save(delta.path("d"))
     delta.declare("d")
