@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from incremental.algebra.plan import Column, Reference
 from incremental.algebra.tuning import Tuning
+from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.pruning import key_ranges, pruning
 from incremental.dataflow.pruning.intervals import find_intervals, range_of, runs, scale
+from incremental.dataflow.pruning.key_ranges import KeyRanges
 from incremental.lake import delta_table
 from tests.night import every, in_turns, night
 from tests.sandbox import DeltaSandbox, checked
@@ -68,6 +71,20 @@ def test_types_without_a_scale() -> None:
     """What cannot be numbered exactly keeps its one range."""
     assert [scale(type_) for type_ in ("string", "double", "timestamp", "decimal(38,0)", "decimal(30,8)")] == [None] * 5
     assert range_of(F.col("k"), "date", "2024-05-01", "+12024-05-01", SLICES) is None
+
+
+@pytest.mark.parametrize(
+    ("intervals", "compared"), [((("0", "5"), ("7", "9")), 1), ((("0", "1"), ("7", "9"), ("90", "99")), 3)]
+)
+def test_rows_meet_few_comparisons(spark: SparkSession, intervals: tuple[tuple[str, str], ...], compared: int) -> None:
+    """Protects from comparing each row of a large table with sixteen intervals that hold most rows."""
+    lowering, key = Lowering(spark, {}), Column("k", "int")
+    rows = lowering.leaf(spark.range(100).selectExpr("int(id) k"), [("k", key)], False)
+    found = key_ranges.restrict_to_ranges(lowering, rows, [Reference(key)], KeyRanges(5, (intervals,)))
+    condition = str(found.plan.condition().toString())
+    assert condition.count(">=") == compared
+    kept = {int(row.k) for row in lowering.frame(found, [(key, "k")]).collect()}
+    assert kept >= {value for low, high in intervals for value in range(int(low), int(high) + 1)}
 
 
 @contextmanager

@@ -74,15 +74,21 @@ def find_key_ranges(
 
 
 def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Scalar], ranges: KeyRanges) -> Relation:
-    """Filter a relation to the rows whose keys are within the ranges of the keys that they are compared with."""
+    """Filter a relation to the rows whose keys are within the ranges of the keys that they are compared with.
+
+    Files are skipped by each interval; rows are too, unless most of the range lies within the intervals.
+    """
     plan, conditions, dense = relation.plan, list[J](), True
     for key, intervals in zip(keys, ranges.intervals, strict=True):
         if intervals is not None and SKIPPABLE.fullmatch(key.type):
             if isinstance(key, Reference):
                 plan = restrict_scans(lowering, plan, lowering.attribute(key.column), intervals, key.type)
+            if are_dense(intervals, key.type):  # to compare each row with all of them takes longer than what they spare
+                intervals = [(intervals[0][0], intervals[-1][1])]
+            else:
+                dense = False
             any_of = [between(lowering, key, interval) for interval in intervals]
             conditions.append(reduce(lowering.catalyst.expressions.Or, any_of))
-            dense = dense and are_dense(intervals, key.type)
     if dense and conditions:
         plan = read_whole_files(lowering, plan)
     for condition in conditions:
