@@ -244,12 +244,15 @@ def checked(view: View, **options: Any) -> Report:
 def as_if_large(view: View) -> Generator[None]:
     """Make every other refresh restrict its reads to key ranges, as for large inputs: in memory, or in `skipping`.
 
-    Files with deletion vectors are read as a whole then.
+    Files with deletion vectors are read as a whole then, and every other time nothing is broadcast.
     """
-    warehouse, tuning, other = view.warehouse, view.warehouse.tuning, bool(len(view.history()) % 2)
+    warehouse, tuning, epochs = view.warehouse, view.warehouse.tuning, len(view.history())
+    other, broadcast = bool(epochs % 2), bool(epochs % 4 // 2)
     possible = isinstance(warehouse.lake, MemoryLake) or not delta_table.WHOLE_BYTES
     if possible and tuning.prune_above_bytes and other:
         warehouse.tuning = replace(tuning, prune_above_bytes=0, range_slices=3)
+        if not broadcast:
+            warehouse.tuning = replace(warehouse.tuning, broadcast_rows=0, broadcast_bytes=0)
     try:
         with mock.patch.object(whole_files, "MANY_BYTES", 0 if other else whole_files.MANY_BYTES):
             yield
