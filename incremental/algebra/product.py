@@ -55,7 +55,8 @@ class Product:
             position = min(remaining, key=lambda p: (self._distance(known, p), not is_filtered(self.inputs[p]), p))
             remaining.remove(position)
             own = column_names(self.inputs[position])
-            equalities, implied = _between(self._both_ways, known, own), self._implied_between(known, own)
+            equalities = _between(self._both_ways, known, own)
+            implied = self._implied(known, own, equalities)
             known = known | own
             tested = tuple(condition for condition in untested if condition.columns <= known)
             untested = [condition for condition in untested if condition not in tested]
@@ -83,10 +84,12 @@ class Product:
             found |= dict.fromkeys(permutations(ends, 2))
         return list(found)
 
-    def _implied_between(self, known: frozenset[str], own: frozenset[str]) -> tuple[EqualKeys, ...]:
+    def _implied(
+        self, known: frozenset[str], own: frozenset[str], stated: Sequence[EqualKeys]
+    ) -> tuple[EqualKeys, ...]:
         """Return one implied equality for each of an input's keys that no stated one connects."""
-        stated = {other for _, other in _between(self._both_ways, known, own)}
-        implied = {other: (one, other) for one, other in _between(self._connected, known, own) if other not in stated}
+        tied = {other for _, other in stated}
+        implied = {other: (one, other) for one, other in _between(self._connected, known, own) if other not in tied}
         return tuple(implied.values())
 
     def _distance(self, known: frozenset[str], position: int) -> int:

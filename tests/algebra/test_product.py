@@ -49,11 +49,10 @@ def test_every_condition_is_tested_once() -> None:
 
 def test_an_implied_equality_connects() -> None:
     """Only where none is stated: b is all that a and c are compared with."""
-    plan = Join(keyed(A, B, "a", "b"), C, "inner", None, ((REFERENCES["b"], REFERENCES["c"], False),))
-    product = flatten_joins(plan)
+    product = flatten_joins(keyed(keyed(A, B, "a", "b"), C, "b", "c"))
     assert [step.implied for step in product.steps(1)] == [(), ()]
     assert product.steps(0)[1].implied == ()
-    filtered = flatten_joins(Join(keyed(A, B, "a", "b"), where(C, "c > 0"), "inner", None, plan.keys))
+    filtered = flatten_joins(keyed(keyed(A, B, "a", "b"), where(C, "c > 0"), "b", "c"))
     first, second = filtered.steps(0)
     assert [first.position, second.position] == [2, 1]
     assert first.implied == first.equalities == ((REFERENCES["a"], REFERENCES["c"]),)
