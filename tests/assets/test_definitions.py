@@ -21,13 +21,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 LOAD = """
 import json, sys, time
 start = time.process_time()  # not the wall clock: the machine may be busy
+import dagster
+imported = time.process_time()
 from assets.definitions import defs
 graph = defs.resolve_asset_graph()
-seconds = time.process_time() - start
+loaded = time.process_time()
 from pyspark import SparkContext
 from assets import keys
 print(json.dumps({
-    "seconds": seconds,
+    "of_dagster": (loaded - imported) / (imported - start),
     "gateway": SparkContext._gateway is not None,
     "slow": [name for name in ("pandas", "matplotlib", "pyarrow") if name in sys.modules],
     "assets": sorted(key.to_user_string() for key in graph.get_all_asset_keys()),
@@ -45,7 +47,7 @@ DESCRIPTION = Description(
 
 
 def load(folder: Path) -> dict[str, object]:
-    """Loads the definitions in a process of its own."""
+    """Load the definitions in a process of its own."""
     environment = {**os.environ, "DELTAFOLD_PIPELINES": str(folder)}
     shown = subprocess.run(
         [sys.executable, "-c", LOAD], env=environment, cwd=PROJECT, capture_output=True, text=True, check=True
@@ -64,8 +66,8 @@ def test_loading_is_quick_and_starts_no_jvm(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert loaded["gateway"] is False
     assert loaded["slow"] == []
-    assert isinstance(loaded["seconds"], float)
-    assert loaded["seconds"] < 3
+    assert isinstance(loaded["of_dagster"], float)
+    assert loaded["of_dagster"] < 1  # a share of what Dagster's own import takes: machines differ
     assert loaded["assets"] == [
         "sales",
         "sales/landed/sales",
