@@ -56,7 +56,7 @@ class Product:
             remaining.remove(position)
             own = column_names(self.inputs[position])
             equalities = _between(self._both_ways, known, own)
-            implied = self._implied(known, own, equalities)
+            implied = self._imply(known, own, equalities)
             known = known | own
             tested = tuple(condition for condition in untested if condition.columns <= known)
             untested = [condition for condition in untested if condition not in tested]
@@ -84,9 +84,7 @@ class Product:
             found |= dict.fromkeys(permutations(ends, 2))
         return list(found)
 
-    def _implied(
-        self, known: frozenset[str], own: frozenset[str], stated: Sequence[EqualKeys]
-    ) -> tuple[EqualKeys, ...]:
+    def _imply(self, known: frozenset[str], own: frozenset[str], stated: Sequence[EqualKeys]) -> tuple[EqualKeys, ...]:
         """Return one implied equality for each of an input's keys that no stated one connects."""
         tied = {other for _, other in stated}
         implied = {other: (one, other) for one, other in _between(self._connected, known, own) if other not in tied}
