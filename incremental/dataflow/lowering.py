@@ -76,6 +76,10 @@ class Lowering:
         """Spark's data type of its DDL text."""
         return catalyst.sql(self.spark).types.DataType.fromDDL(text)
 
+    def resolve(self, plan: J) -> J:
+        """Return a plan whose expressions Spark has analysed: some were parsed from text."""
+        return plan if plan.resolved() else catalyst.analysed_plan(catalyst.frame(self.spark, plan))
+
     def expression(self, scalar: Scalar) -> J:
         """Return a scalar over the attributes of its columns."""
         match scalar:

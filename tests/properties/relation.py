@@ -22,7 +22,7 @@ CONDITIONS = {
     "int": ("{0} > 1", "{0} is not null", "{0} in (0, 1, 2)", "coalesce({0}, 0) <= 1"),
     "smallint": ("{0} < 2",),
     "bigint": ("{0} % 2 = 0", "{0} > 3"),
-    "string": ("{0} = 'a'", "{0} is null", "{0} like '%b%'"),
+    "string": ("{0} = 'a'", "{0} is null", "{0} like '%b%'", "{0} rlike '^[ab]'"),
     "boolean": ("{0}", "not {0}", "{0} is null"),
     "double": ("{0} > 0", "not isnan({0})", "{0} <= 1.5"),
     "decimal": ("{0} < 100", "{0} is not null"),

@@ -160,9 +160,10 @@ class Pruning:
         known = self._relation(columns, rows, term.rows.weighted)
         if not ranges.rows:
             return None
-        if self._few(rows, ranges):
-            known = Relation(hint_broadcast(self._lowering, known.plan), known.weighted)
         side = restrict_to_ranges(self._lowering, side, [other for _, other in step.equalities], ranges)
+        if self._few(rows, ranges):
+            side = self._semijoin.before_costly_filters(side, step.equalities, rows)
+            known = Relation(hint_broadcast(self._lowering, known.plan), known.weighted)
         return ProductTerm(known, not self._is_large(rows)), side
 
     def _is_large(self, change: DataFrame) -> bool:

@@ -22,8 +22,7 @@ def restrict_scans(lowering: Lowering, plan: J, key: J, intervals: Sequence[Inte
     skipped below an operator whose other rows could depend on the missing ones: a window, a limit, the side of an outer
     join that is filled with NULLs.
     """
-    resolved = plan if plan.resolved() else catalyst.analysed_plan(catalyst.frame(lowering.spark, plan))
-    return _restrict(lowering, resolved, key, intervals, type_, [])
+    return _restrict(lowering, lowering.resolve(plan), key, intervals, type_, [])
 
 
 def _restrict(

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from incremental.algebra.plan import Join
+from incremental.algebra.product import EqualKeys
 from incremental.dataflow.lowering import Lowering, Relation
+from incremental.dataflow.pruning.costly import CostlyFilters
 from incremental.dataflow.pruning.key_ranges import hint_broadcast
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -23,6 +25,7 @@ class Semijoin:
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._expressions = lowering.catalyst.expressions
+        self._costly = CostlyFilters(lowering)
 
     def touched_rows(self, node: Join, change: Relation) -> DataFrame:
         """Return the rows of a join's right side that were added or removed, without their weights."""
@@ -34,7 +37,8 @@ class Semijoin:
         plan, by_name = self._right_side(node, touched, few)
         if node.condition is None:
             return self._semi(left, plan, [])
-        return self._semi(left, plan, [self._lowering.substitute(node.condition, by_name)])
+        condition = self._lowering.substitute(node.condition, by_name)
+        return self._semi(left, plan, [condition], few and bool(node.keys))
 
     def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
         """Return the right rows that can match those of `matched_rows`; all of them if the join has no equality."""
@@ -42,7 +46,7 @@ class Semijoin:
             return right
         plan, by_name = self._right_side(node, touched, few)
         pairs = [(self._lowering.expression(k), self._lowering.substitute(k, by_name)) for _, k, _ in node.keys]
-        return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs])
+        return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs], few)
 
     def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, few: bool = False) -> Relation:
         """Return the rows whose key is among the touched ones; `touched` has the keys in the same order."""
@@ -50,7 +54,20 @@ class Semijoin:
             return relation
         plan, renamed = self._rename(touched, few)
         equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
-        return self._semi(relation, plan, equals)
+        return self._semi(relation, plan, equals, few)
+
+    def before_costly_filters(
+        self, relation: Relation, equalities: Sequence[EqualKeys], touched: DataFrame
+    ) -> Relation:
+        """Return a relation whose costly filters are evaluated for rows that equal few touched ones; others unchanged.
+
+        equalities: (of a column of `touched`, of one of the relation).
+        """
+        keys = [self._lowering.expression(other) for _, other in equalities]
+        if not keys or not self._costly.has_any(relation.plan, keys):
+            return relation
+        mine = touched.select(*(self._lowering.over(touched, self._lowering.expression(one)) for one, _ in equalities))
+        return self.of_keys(relation, keys, mine, few=True)
 
     def _right_side(self, node: Join, touched: DataFrame, few: bool) -> tuple[J, dict[str, J]]:
         plan, renamed = self._rename(touched, few)
@@ -65,6 +82,13 @@ class Semijoin:
         renamed = self._lowering.project(items, plan)
         return hint_broadcast(self._lowering, renamed) if few else renamed, fresh
 
-    def _semi(self, relation: Relation, other: J, conditions: Sequence[J]) -> Relation:
+    def _semi(self, relation: Relation, other: J, conditions: Sequence[J], cheap: bool = False) -> Relation:
+        """Return the rows that fulfil the conditions with some row; cheap: before costly filters of the relation."""
         semi = catalyst.module(self._lowering.catalyst.plans, "LeftSemi")
-        return self._lowering.join_on(relation, Relation(other), semi, conditions)
+
+        def restrict(plan: J, conditions: Sequence[J]) -> J:
+            return self._lowering.join_on(Relation(plan), Relation(other), semi, conditions).plan
+
+        if not cheap:
+            return Relation(restrict(relation.plan, conditions), relation.weighted)
+        return Relation(self._costly.restrict_below(relation.plan, conditions, restrict), relation.weighted)
