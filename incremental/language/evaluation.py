@@ -25,7 +25,7 @@ from incremental.language.query import (
 )
 from incremental.language.unread import is_unread_error
 from incremental.spark import catalyst
-from incremental.spark.java_errors import sentence_of_analysis
+from incremental.spark.java_errors import position_of_analysis, sentence_of_analysis
 
 
 def evaluate(
@@ -59,7 +59,8 @@ def evaluate(
                 f"{describe_query(query)}: it runs an action (count, collect, toPandas, a pivot without its values), "
                 "and no data is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
-        raise QueryError(f"Spark cannot analyse the query: {message.rstrip('.')}. Correct the query.") from error
+        place = position_of_analysis(error) if isinstance(query, str) else ""
+        raise QueryError(f"Spark cannot analyse the query{place}: {message.rstrip('.')}. Correct the query.") from error
 
 
 def evaluate_function(

@@ -31,7 +31,7 @@ from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
 from incremental.store.answer_pointer import AnswerPointer
-from incremental.store.journal import REFRESH_FIRST, Entry, never_refreshed
+from incremental.store.journal import Entry, never_refreshed, refresh_first
 from incremental.store.view_store import Store
 from incremental.telemetry.clock import now, seconds_since
 from incremental.telemetry.events import log_work
@@ -191,7 +191,7 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
         if last is None:
             raise never_refreshed(view)
         if not last.complete:
-            raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. {REFRESH_FIRST}.")
+            raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. {refresh_first(view)}.")
         strategy = mode_policy.of(last.intent.mode)
         if found := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
             raise found.refuse("Rebuild the view, or restore what changed")

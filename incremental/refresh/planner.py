@@ -157,7 +157,10 @@ class Planner:
                 continue
             changed = file_difference(self.inputs.tables[name], pin.before, pin.after)
             if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
+                before, after = (self.inputs.tables[name].rows(version) for version in (pin.before, pin.after))
+                rows = "" if before is None or after is None else f", from {before:,} to {after:,} rows"
                 raise SourceError(
-                    f"source {name}: declared invariant, but changed between its versions {pin.before} and "
-                    f"{pin.after}. Rebuild the view {intent.view} to take the change in, or restore the source."
+                    f"source {name}: declared invariant, but changed between its versions {pin.before} and {pin.after}"
+                    f"{rows}. Rebuild the view {intent.view} to take the change in, or restore the source: its rows, "
+                    "or its files, which the next run lands again."
                 )

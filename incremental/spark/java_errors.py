@@ -105,6 +105,12 @@ def sentence_of_analysis(error: Exception) -> str:
     return causes(error)[0].strip().split("; line")[0].splitlines()[0]
 
 
+def position_of_analysis(error: Exception) -> str:
+    """Return where in the query's text such an error is, as ` at line 3, column 8`; empty where Spark does not tell."""
+    found = re.search(r"; line (\d+) pos (\d+)", causes(error)[0])
+    return f" at line {found[1]}, column {int(found[2]) + 1}" if found else ""
+
+
 def cause(error: Exception) -> str:
     """Return the cause of an error in one line."""
     return first_line(causes(error)[0]) or type(error).__name__

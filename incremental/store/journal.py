@@ -20,12 +20,16 @@ from incremental.algebra.results.report import Report
 from incremental.lake.durable import make_private, write_durably
 
 FORMAT = 1  # version of journal and state tables; a newer one is refused
-REFRESH_FIRST = "Refresh it first: view.refresh(), or `deltafold run`"
 
 
 def never_refreshed(view: str) -> StateError:
     """Return the error for a view that has no answer yet."""
-    return StateError(f"view {view}: no finished epoch yet. {REFRESH_FIRST}.")
+    return StateError(f"view {view}: no finished epoch yet. {refresh_first(view)}.")
+
+
+def refresh_first(view: str) -> str:
+    """Return the advice to refresh a view; a pipeline has its view's name."""
+    return f"Refresh it first: view.refresh(), or `deltafold run {view}`"
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,9 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     write(tmp_path / "pipelines", "shop")
     result = call("path", "shop")
     assert (result.exit_code, result.stdout) == (exit_codes.DATA, "")
-    assert "view shop: " in result.stderr and "Refresh it first: view.refresh(), or `deltafold run`" in result.stderr
+    assert (
+        "view shop: " in result.stderr and "Refresh it first: view.refresh(), or `deltafold run shop`" in result.stderr
+    )
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
     journal.record(Recipe("f", columns=(("a b", "int"),)))
