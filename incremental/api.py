@@ -106,7 +106,7 @@ class Warehouse:
         `b`, associative and commutative; unit: SQL of the value of one collected value `x`, by default `x` itself;
         inverse: SQL of the value that cancels `a`, without which deletions recompute their groups; of: the type of
         collected values, by default `type`. The SQL function `name` is created in the session, so Spark runs such a
-        query as it is. The laws are sampled on real values at the first load of a view. Raises QueryError.
+        query as it is. The laws are sampled on real values in every refresh of a view. Raises QueryError.
         """
         if name.lower() in self._catalog.monoids:
             raise QueryError(

@@ -62,11 +62,12 @@ OUTER = Operator(
     "both inputs, within the intervals of the change's keys", "as any change",
 )  # fmt: skip
 ADDITIVE = Operator(
-    f"GROUP BY and totals: {list_aggregates(Group)}, declared monoids with an inverse",
+    f"GROUP BY and totals: {list_aggregates(Group)}",
     "state ⊗ h(ΔS), one MERGE", KEYED, "touched buckets of the state", "subtract",
 )  # fmt: skip
 EXTREME = Operator(
-    f"GROUP BY and totals: {list_aggregates(Monoid)}, declared monoids without an inverse", ADDITIVE.rule, KEYED,
+    f"GROUP BY and totals: {list_aggregates(Monoid)}, "
+    "declared monoids (with an inverse, for deleted values that it does not cancel alone)", ADDITIVE.rule, KEYED,
     "touched buckets of the state; where a deletion reaches a group's value, the rows of that group",
     "recompute the groups whose value they reach",
 )  # fmt: skip

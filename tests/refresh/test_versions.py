@@ -154,7 +154,9 @@ def test_invariant_source_that_changes(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (1, 10)")
     checked(view)
     sandbox.sql("insert into {d} values (2, 'two')")
-    with pytest.raises(SourceError, match=r"source d: declared invariant, but changed .*, from 1 to 2 rows. Rebuild the view"):
+    with pytest.raises(
+        SourceError, match=r"source d: declared invariant, but changed .*, from 1 to 2 rows. Rebuild the view"
+    ):
         view.refresh()
     view.rebuild()
     confirm(view)

@@ -1,8 +1,8 @@
 """Define monoids that users declare in SQL (MRQL section 7), as a function of Spark and as an accumulator.
 
 `name(collect_list(x))` in a query is a SQL function that folds the collected values, so Spark alone evaluates the batch
-query. The state keeps the merged value of each group; deletions subtract if there is an inverse, and otherwise
-recompute the group.
+query. The state keeps the merged value of each group; deletions subtract if there is an inverse that cancels the
+deleted value (NaN has none), and otherwise recompute the group.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from incremental.algebra.monoids.kinds import Component, Group, Mergeable, Monoid
+from incremental.algebra.monoids.kinds import Component, Monoid
 from incremental.algebra.monoids.sums import DELETED_X
 
 MARK = "a monoid that Deltafold merges"  # the comment of its SQL function, by which it is recognised
@@ -81,7 +81,7 @@ class DeclaredMonoid:
         assert self.inverse is not None
         return f"transform(array({value}), a -> {self._cast(self.inverse)})[0]"
 
-    def accumulator(self) -> Mergeable:
+    def accumulator(self) -> Monoid:
         """Return how a state keeps the merged value; the one buffer is the answer."""
         template = self._as_template()
         added, deleted = (
@@ -92,8 +92,12 @@ class DeclaredMonoid:
         if self.inverse is None:
             kept = Component("m", self.type, added, merge, self.zero_sql)
             return Monoid(name, (kept,), ("{m}",), (DELETED_X,), "{u[gone]} > 0", unit_weights=True)
-        lift = template.plus_sql(added, template.inverse_sql(deleted))
-        return Group(name, (Component("m", self.type, lift, merge, self.zero_sql),), ("{m}",), unit_weights=True)
+        inverse = template.inverse_sql(deleted)
+        kept = Component("m", self.type, template.plus_sql(added, inverse), merge, self.zero_sql)
+        cancels = f"{template.plus_sql(deleted, inverse)} <=> {template.zero_sql}"
+        watched = Component("gone", "bigint", f"if({cancels}, 0L, 1L)", "", "0")
+        deletions = "deletions subtract, but that of a value that its inverse does not cancel recomputes the group"
+        return Monoid(name, (kept,), ("{m}",), (watched,), "{u[gone]} > 0", True, deletions)
 
     def _as_template(self) -> DeclaredMonoid:
         """Return the definition with its braces doubled, for SQL that is formatted later."""

@@ -54,10 +54,9 @@ def laws_of(monoid: DeclaredMonoid) -> tuple[Law, ...]:
     return tuple(found)
 
 
-def sample_sql(monoid: DeclaredMonoid, x: str, most: int) -> str:
-    """Return an aggregate over rows: different values of `x`, `most` of them, chosen by their hashes."""
-    unit = monoid.unit_sql(f"CAST({x} AS {monoid.of_type})")
-    hashed = f"transform(collect_set({unit}), v -> named_struct('h', xxhash64(v), 'v', v))"
+def sample_sql(value: str, most: int) -> str:
+    """Return an aggregate over rows: different values of an expression, `most` of them, chosen by their hashes."""
+    hashed = f"transform(collect_set({value}), v -> named_struct('h', xxhash64(v), 'v', v))"
     return f"transform(slice(array_sort({hashed}), 1, {most}), p -> p.v)"
 
 

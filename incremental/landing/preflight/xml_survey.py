@@ -68,7 +68,7 @@ def xml_fault(file: BinaryIO, options: Mapping[str, str]) -> str:
         if read:  # an empty file has no rows
             parser.Parse(b"", True)
     except expat.ExpatError as error:
-        return f", line {error.lineno}, is not well-formed XML ({expat.ErrorString(error.code)})"
+        return rows.fault or f", line {error.lineno}, is not well-formed XML ({expat.ErrorString(error.code)})"
     except (LookupError, ValueError) as error:
         return f" cannot be read as {encoding} ({error})"
     return rows.fault or ("" if rows.rows or not read else f" has no element {rows.tag}, the `rowTag` of its source")

@@ -22,9 +22,16 @@ from incremental.spark.java_errors import sentence_of_analysis
 
 
 def register_monoids(spark: SparkSession, monoids: Iterable[DeclaredMonoid]) -> None:
-    """Create the functions of monoids in a session, in place of others of their names."""
+    """Create the functions of monoids in a session, in place of others of their names.
+
+    Raises QueryError for parts that may not be in a function, such as an aggregate.
+    """
     for monoid in monoids:
-        cast(Any, spark).sql(monoid.create_sql)
+        try:
+            cast(Any, spark).sql(monoid.create_sql)
+        except JavaError as error:
+            because = f"Spark cannot create its function ({sentence_of_analysis(error)})"
+            raise fault(monoid, because, "Let its parts compute one value from their arguments") from None
 
 
 def find_named(text: str, monoids: Mapping[str, DeclaredMonoid]) -> tuple[DeclaredMonoid, ...]:
@@ -53,6 +60,7 @@ def analyse_monoid(spark: SparkSession, monoid: DeclaredMonoid) -> DeclaredMonoi
         raise fault(monoid, f"Delta does not store values of type {unstored}", "Use another type")
     for part, sql, whole in definition_parts(typed):
         check_part(spark, typed, part, sql, whole)
+    check_zero(spark, typed)
     return typed
 
 
@@ -86,6 +94,15 @@ def check_part(spark: SparkSession, monoid: DeclaredMonoid, part: str, sql: str,
         if (found := find_undetermined(expression)) is not None:
             _, because, instead = found
             raise fault(monoid, f"{part} is not fixed, since {because}", f"{instead[0].upper()}{instead[1:]}")
+
+
+def check_zero(spark: SparkSession, monoid: DeclaredMonoid) -> None:
+    """Raise QueryError for a zero that is no value of its type; Spark computes it without a job."""
+    try:
+        cast(Any, spark).sql(f"SELECT {monoid.zero_sql} AS value").collect()
+    except JavaError as error:
+        because = f"its zero is not a value of type {monoid.type} ({sentence_of_analysis(error)})"
+        raise fault(monoid, because, "Correct zero or the type") from None
 
 
 def is_foreign(spark: SparkSession, name: str) -> bool:

@@ -35,7 +35,7 @@ from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.epoch_leaves import EpochLeaves, StateVersions
 from incremental.refresh.stages.clustering import ClusteringStage
 from incremental.refresh.stages.iteration import IterationStage
-from incremental.refresh.stages.monoid_laws import check_laws
+from incremental.refresh.stages.monoid_laws import check_laws, check_merged_laws
 from incremental.refresh.stages.recursion import LoopStage
 from incremental.refresh.state_reuse import REUSED
 from incremental.spark.checkpoint import Checkpoints
@@ -127,6 +127,8 @@ class Run:
         small = self._is_small(state.input)
         changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
         rows, found = self._checkpoints.measure(aggregate_change(layout, changed, self._lowering), measures, small)
+        if self._epoch.before(state.name) is not None:
+            check_merged_laws(state, rows, self._epoch.tuning)
         return Homomorphic(rows, touched_groups(found, most))
 
     def _is_small(self, plan: Plan) -> bool:
