@@ -111,6 +111,10 @@ MALFORMED_XML = {
         '<?xml version="1.0" encoding="latin-1"?><a><city/></a>',
         " declares the encoding latin-1 and is read",
     ),
+    "encoding of letters": (
+        b'<?xml version="1.0" encoding="ISO-8859-1"?>\n<a><city><name>\xe5</name></city></a>',
+        " declares the encoding ISO-8859-1 and is read as UTF-8: set the option `encoding`",
+    ),
     "no UTF-8": (b"<a><city><name>\xe5</name></city></a>", ", line 1, is not well-formed XML"),
     "no number": (CITIES.format('<city id="one"/>'), '"one" is not of its column'),
     "no number within": (CITIES.format("<city><pop>many</pop></city>"), "does not fit the declared schema"),

@@ -39,6 +39,11 @@ WRONG = [
     ("function f(x: int): int { x }; f('a', 2);", "f: expected 1 argument, found 2. Correct the call"),
     ("function f(x: {int}): int { max(x) }; f(3);", "expected {int}, found int"),
     ("select sqrt(e.name) from e in E;", "sqrt: expected a number, found string"),
+    ("select toString(x) from x in [1];", "toString is not a function. Use string(x)"),
+    (
+        "select < a: p.X, b: p.X > 0 > from p in P;",
+        "1:27: unexpected `0`. Correct it, or what precedes it. A `>` before it closes a record: write a comparison",
+    ),
     ("random(3);", "random numbers differ from run to run"),
     ("select p.X from p in P limit 3;", "1:24: unexpected `limit`"),
     ("select p.X from p in P order by p.X limit p.Y;", "a limit is a constant"),

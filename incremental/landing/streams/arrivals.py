@@ -24,7 +24,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.secrets import mask_secrets
 from incremental.algebra.sources import Stream
 from incremental.algebra.sources.files import READER_OPTIONS
-from incremental.algebra.sources.streams import KAFKA
+from incremental.algebra.sources.streams import KAFKA, TOPICS
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Table
@@ -118,7 +118,9 @@ class Intake:
 
     def _complaint(self, error: Exception) -> SourceError:
         """Return the error for a stream that Spark could not read, or a table that it could not write."""
-        what = f"source {self.name} was not landed: Spark could not read its stream"
+        topics = ", ".join(value for name, value in self.stream.identity.items() if name in TOPICS and value)
+        which = f" of {topics}" if topics else ""
+        what = f"source {self.name} was not landed: Spark could not read its stream{which}"
         fix = "Correct it, or the declaration, and land again; nothing of it is lost"
         messages = causes(error)
         reason, replay = mask_secrets(reason_of(messages)), "replay the source, to land those that are left"

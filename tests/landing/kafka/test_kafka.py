@@ -169,5 +169,5 @@ def test_no_broker_and_no_topic(spark: SparkSession, broker: Broker, tmp_path: P
     quick = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
     away = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "clicks", **quick}
     warehouse.source("away", Stream("kafka", "id INT", options=away))
-    with pytest.raises(SourceError, match="source away was not landed: Spark could not read its stream: "):
+    with pytest.raises(SourceError, match="source away was not landed: Spark could not read its stream of clicks: "):
         warehouse.land("away")

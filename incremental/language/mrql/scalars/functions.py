@@ -74,6 +74,7 @@ FUNCTIONS = {
 REFUSED_FUNCTIONS = {
     "random": "random numbers differ from run to run. Derive a number from a column, such as hash_code(x) mod 10",
     "replaceFirst": "replaceFirst is not supported. Use replaceAll with a pattern that matches the first one alone",
+    "toString": "toString is not a function. Use string(x)",
     "inv": "inv is a key of `order by` alone. Write it there, or use desc",
 }
 

@@ -86,7 +86,9 @@ def syntax_error(text: Text, end: int, error: Any) -> Exception:
     at, written = int(token.start_pos or 0), str(token)
     first = written.split("\n")[0][:LONGEST_TOKEN]
     shown = written if first == written else f"{first}…"
-    return Span(text, at, at + len(written)).error(f"unexpected `{shown}`. Correct it, or what precedes it.")
+    closed = text.content[:at].rstrip().endswith(">")
+    hint = ". A `>` before it closes a record: write a comparison within a record in parentheses" if closed else ""
+    return Span(text, at, at + len(written)).error(f"unexpected `{shown}`. Correct it, or what precedes it{hint}.")
 
 
 def parse_template(text: Text, start: int, written: str) -> Node:
