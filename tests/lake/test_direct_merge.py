@@ -25,6 +25,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.job_stats import Measure
 from tests.local_rows import local
+from tests.night import in_turns
 from tests.sandbox import DeltaSandbox
 
 KEY = "a.b `q`"  # in a table with name mapping, in a folder whose name must be encoded
@@ -78,6 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("merges") / "a b%20ü"
 
 
+@in_turns
 @settings(max_examples=8, deadline=None)
 @given(
     st.dictionaries(KEYS, st.integers(1, 3), max_size=10),
