@@ -39,6 +39,19 @@ WRONG = [
     ("function f(x: int): int { x }; f('a', 2);", "f: expected 1 argument, found 2. Correct the call"),
     ("function f(x: {int}): int { max(x) }; f(3);", "expected {int}, found int"),
     ("select sqrt(e.name) from e in E;", "sqrt: expected a number, found string"),
+    (
+        "select u from e in E group by u: parse_json(e.name).a;",
+        "a key of group by cannot be JSON, which has no equality. Write string(…) of it",
+    ),
+    ("select count(parse_json(e.name).a) from e in E;", "found variant. Select the elements of its array"),
+    (
+        "select toInt(e.name) from e in E group by e.dno;",
+        "toInt: expected a scalar, found {string}. It is a collection",
+    ),
+    (
+        "function f(x: int): int { x }; select f(e.dno) from e in E group by e.name;",
+        "expected int, found {int}. It is a",
+    ),
     ("select toString(x) from x in [1];", "toString is not a function. Use string(x)"),
     (
         "select < a: p.X, b: p.X > 0 > from p in P;",

@@ -89,3 +89,22 @@ def test_another_program_is_another_query(sandbox: MemorySandbox) -> None:
     changed = sandbox.view(Mrql("sum(select v.x + 1 from v in p);"), on_change="rebuild")
     changed.refresh()
     assert rows(changed) == [(5,)]
+
+
+def test_columns_of_streams_and_null_in_an_aggregation(sandbox: MemorySandbox) -> None:
+    """Names with `_` in front, as Kafka's; a value that is missing leaves a product as it is."""
+    sandbox.source(
+        "t", "_key string, _offset bigint, n int", [("a", 1, 2), ("a", 2, None), ("a", 3, 3), ("b", 4, None)]
+    )
+    text = (
+        "aggregation product(\\(x: int, y: int): int. x * y, 1): int; "
+        "select < k: _key, p: product(r.n), last: max(r._offset) > from r in t group by _key: r._key;"
+    )
+    view = sandbox.view(Mrql(text))
+    view.refresh()
+    confirm(view)
+    assert rows(view) == [("a", 6, 3), ("b", 1, 4)]
+    sandbox.sql("delete from {t} where n = 3")
+    view.refresh()
+    confirm(view)
+    assert rows(view) == [("a", 2, 2), ("b", 1, 4)]

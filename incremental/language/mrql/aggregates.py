@@ -53,7 +53,13 @@ def translate_aggregate(name: str, value: Value, scope: Scope, span: Span) -> Va
         case GroupedValues():
             return of_group(name, value, scope, span)
         case _:
-            raise span.error(f"{name}: expected a collection, found {describe(value, scope)}. Write {{…}} around it.")
+            found = describe(value, scope)
+            fix = (
+                "Select the elements of its array, `select x from x in …`"
+                if found == "variant"
+                else "Write {…} around it"
+            )
+            raise span.error(f"{name}: expected a collection, found {found}. {fix}.")
 
 
 def zero_of(type_: Type) -> str:

@@ -114,7 +114,7 @@ def construct(data: t.Data, node: T.FunctionCall, scope: Scope) -> Value:
 
 
 def fold(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span: Span) -> Value:
-    """Apply a user aggregation: plus over the units of the elements, from zero."""
+    """Apply a user aggregation: plus over the units of the elements, from zero; NULL is left out."""
     array = scope.inside(value, span)
     if not isinstance(array, Array):
         shown = describe(value, scope)
@@ -129,7 +129,8 @@ def fold(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span:
     plus = casts.cast(apply_function(aggregation.plus, [v.unpack(total, type_), unit], inner, span), type_, inner, span)
     sql_type = t.sql_type(type_)
     step = f"({total}, {each}) -> CAST({v.pack(plus)} AS {sql_type})"
-    return v.unpack(f"aggregate({v.pack(array)}, CAST({v.pack(zero)} AS {sql_type}), {step})", type_)
+    known = f"filter({v.pack(array)}, {each} -> {each} IS NOT NULL)"
+    return v.unpack(f"aggregate({known}, CAST({v.pack(zero)} AS {sql_type}), {step})", type_)
 
 
 def apply_function(function: Node, values: Sequence[Value], scope: Scope, span: Span) -> Value:

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from incremental.language.mrql import arrays, patterns
 from incremental.language.mrql.patterns import Bound
+from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.frames import Frame, FromItem, uses_columns
 from incremental.language.mrql.rows.scope import Scope
-from incremental.language.mrql.rows.values import Array, Grouped, GroupedValues, RecordValue, Value
+from incremental.language.mrql.rows.values import Array, Grouped, GroupedValues, RecordValue, ScalarValue, Value
 from incremental.language.mrql.syntax import tree as T
 
 
@@ -21,6 +22,8 @@ def group_rows(group: T.GroupBy, scope: Scope, bound: Bound) -> Scope:
     """Group the rows of the scope's frame; return the scope of `having` and the head, over a frame of the groups."""
     rows = scope.frame
     key = scope.inside(scope.value(group.key), group.key.span)
+    if any(isinstance(leaf, ScalarValue) and leaf.type == t.JSON for leaf in v.leaves(key)):
+        raise group.key.span.error("a key of group by cannot be JSON, which has no equality. Write string(…) of it.")
     columns = [as_column(leaf, rows) for leaf in v.leaves(key)]
     keys, aggregates = list(dict.fromkeys(columns)), dict[str, str]()
     item = FromItem(lambda: group_text(rows, keys, aggregates), set(keys))

@@ -263,6 +263,6 @@ class Reference(Selects):
     def fold(self, aggregation: I.AggregationDefinition, values: Iterable[Any]) -> Any:
         plus, total = self.eval(aggregation.plus, {}), self.eval(aggregation.zero, {})
         unit = None if aggregation.unit is None else self.eval(aggregation.unit, {})
-        for value in sorted(values, key=ordered):
+        for value in sorted((value for value in values if value is not None), key=ordered):
             total = self.apply(plus, [total, value if unit is None else self.apply(unit, [value])])
         return total

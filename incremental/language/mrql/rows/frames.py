@@ -22,7 +22,7 @@ class FreshNames:
         self._last = 0
 
     def fresh(self, hint: str) -> str:
-        """Return a name that nothing has yet; no name of MRQL begins so."""
+        """Return a name that nothing has yet; a name of MRQL that begins so has no digit."""
         self._last += 1
         return f"_{re.sub(r'[^A-Za-z0-9]', '', hint)}{self._last}"
 

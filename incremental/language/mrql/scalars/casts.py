@@ -19,6 +19,8 @@ from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
+EACH = "It is a collection: apply the function to each value, `select f(x) from x in …`"
+
 
 def written_type(node: Node, scope: Scope) -> Type:
     """Return the type that is written. Raises QueryError for a name that is not a type."""
@@ -97,7 +99,9 @@ def cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span) -> FrameRo
 
 def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
     """Return the error for a value that cannot have a type."""
-    return span.error(f"expected {t.write_type(wanted)}, found {describe(value, scope)}. Write a value of that type.")
+    found = describe(value, scope)
+    fix = EACH if found[0] in "{[" and not isinstance(wanted, t.Collection) else "Write a value of that type"
+    return span.error(f"expected {t.write_type(wanted)}, found {found}. {fix}.")
 
 
 def unify_values(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:

@@ -14,6 +14,7 @@ from incremental.language.mrql.rows import values as v
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.types import Type
 from incremental.language.mrql.rows.values import ScalarValue, Value
+from incremental.language.mrql.scalars.casts import EACH
 from incremental.language.mrql.syntax.spans import Span
 
 NUMBER, TEXT, SAME, ONE, ELEMENT = "number", "string", "same", "scalar", "XML"
@@ -118,7 +119,9 @@ def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span)
         if fits[kind] or value.type == t.NOTHING:
             return value if wanted is None else cast_scalar(value, wanted)
     expected = {SAME: "number", ONE: "scalar"}.get(kind, kind)
-    raise span.error(f"{name}: expected a {expected}, found {describe(value, scope)}. Cast it, or take a part of it.")
+    found = describe(value, scope)
+    fix = EACH if found[0] in "{[" else "Cast it, or take a part of it"
+    raise span.error(f"{name}: expected a {expected}, found {found}. {fix}.")
 
 
 def cast_scalar(value: ScalarValue, wanted: Type) -> ScalarValue:
