@@ -24,6 +24,7 @@ COSTLY = {
 }
 UNCHANGED = {
     "a plain part": f"select k, v from {ROWS} where not s like '%x1%'",
+    "two plain parts": f"select k, v from {ROWS} where s like 'a%' or not (s like 'b%' and s like '%1')",
     "a limit": f"select k, v from (select * from {ROWS} where s like 'a%x%' order by v limit 40)",
     "a key that a pattern guards": f"select int(substr(s, 3)) k from {ROWS} where s rlike '^a.[0-9]+$'",
 }

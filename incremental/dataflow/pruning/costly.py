@@ -22,7 +22,6 @@ TOTAL = frozenset({
 })  # fmt: skip
 """Expressions that have a value for every row, so that they may be evaluated before a condition that excludes some."""
 
-
 COSTLY = frozenset({
     "Like", "LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny", "RLike", "RegExpReplace", "RegExpExtract",
     "RegExpExtractAll", "RegExpInStr", "RegExpCount", "RegExpSubStr", "GetJsonObject", "JsonToStructs", "CsvToStructs",
@@ -108,17 +107,11 @@ def _is_total(condition: J) -> bool:
 
 
 def _is_costly(condition: J) -> bool:
-    found = any(catalyst.kind(each) in COSTLY for each in catalyst.subexpressions(condition))
-    return found and not _is_plain(condition)
+    return any(catalyst.kind(each) in COSTLY and not _is_plain(each) for each in catalyst.subexpressions(condition))
 
 
-def _is_plain(condition: J) -> bool:
-    """Return whether a condition is a LIKE of the beginning, the end or a part, or NOT one.
-
-    Spark compares these without a pattern.
-    """
-    while catalyst.kind(condition) == "Not":
-        condition = condition.child()
-    if catalyst.kind(condition) != "Like" or catalyst.kind(condition.right()) != "Literal":
+def _is_plain(expression: J) -> bool:
+    """Return whether an expression is a LIKE of the beginning, the end or a part, which needs no pattern."""
+    if catalyst.kind(expression) != "Like" or catalyst.kind(expression.right()) != "Literal":
         return False
-    return not {"%", "_", str(condition.escapeChar())} & set(str(condition.right().value()).strip("%"))
+    return not {"%", "_", str(expression.escapeChar())} & set(str(expression.right().value()).strip("%"))
