@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from incremental.api import Mrql
 from incremental.language.evaluation import evaluate
+from incremental.language.mrql.aggregates import AGGREGATE_NAMES
+from incremental.language.mrql.scalars.functions import FUNCTIONS
 from incremental.spark.catalyst import isolate_session
 from tests.local_rows import local
 from tests.mrql.examples import TABLES
@@ -24,6 +26,15 @@ PROGRAMS = re.findall(r"^```mrql\n(.*?)^```$", PAGE, re.M | re.DOTALL)
 
 def test_there_are_programs() -> None:
     assert len(PROGRAMS) >= 6
+
+
+def test_every_function_is_on_the_page() -> None:
+    """Protects from functions whose names a reader has to guess."""
+    table = PAGE.split("## Functions")[1].split("\nA function takes")[0]
+    assert {*FUNCTIONS, *AGGREGATE_NAMES, "exists", "member", "elem"} == {*re.findall(r"`(\w+)", table)} - {
+        "value",
+        "end",
+    }
 
 
 @pytest.mark.parametrize("text", PROGRAMS)
