@@ -5,7 +5,7 @@
 | csv, json | of that name | any | can be found |
 | xml | of that name | any | its file fails |
 | text | text | one STRING: a line, or a file with `wholetext` | there is none |
-| parquet, orc | of that name | any; every column is in every file | its file fails |
+| parquet, orc, avro | of that name | any; every column is in every file | its file fails |
 | binary | binaryFile | of `path STRING, length BIGINT, content BINARY` | there is none |
 """
 
@@ -36,7 +36,7 @@ OFFERED = ("path", "length", "content")  # a copy of a file has another time
 def spark_name(format: Format) -> str:
     """Return Spark's name of a format."""
     match format:
-        case "csv" | "json" | "xml" | "text" | "parquet" | "orc":
+        case "csv" | "json" | "xml" | "text" | "parquet" | "orc" | "avro":
             return format
         case "binary":
             return "binaryFile"
@@ -49,7 +49,7 @@ def is_text(format: Format) -> bool:
     match format:
         case "csv" | "json" | "xml" | "text":
             return True
-        case "parquet" | "orc" | "binary":
+        case "parquet" | "orc" | "avro" | "binary":
             return False
         case _:
             assert_never(format)
@@ -70,7 +70,7 @@ def read_columns(format: Format, declared: Sequence[t.StructField]) -> list[t.St
     match format:
         case "binary":
             return list(FILE_COLUMNS)
-        case "csv" | "json" | "xml" | "text" | "parquet" | "orc":
+        case "csv" | "json" | "xml" | "text" | "parquet" | "orc" | "avro":
             return list(declared)
         case _:
             assert_never(format)

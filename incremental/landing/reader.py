@@ -33,6 +33,7 @@ from incremental.landing.preflight.text_survey import LONGEST
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes, first_line
+from incremental.spark.jvm.jars import add_jars, avro_package
 
 FILE, BLOCK, PLACE, PARTITION = "__file", "__block", "__place", "__partition"
 PLACED = (PARTITION, FILE, PLACE)
@@ -148,6 +149,8 @@ class FileReader:
         """Read files by a schema and, if permissive, a column of malformed rows; places: see `place_rows`."""
         corrupt = [StructField(CORRUPT, StringType())] if settings.get("mode") == "PERMISSIVE" else []
         options = {**value_limit(self.files.format, paths), **self.options, **FIXED, **settings}
+        if self.files.format == "avro":
+            add_jars(self.spark, avro_package())
         reader = self.spark.read.schema(StructType([*fields, *corrupt])).options(**options)
         frames = map(reader.format(spark_name(self.files.format)).load, split_into_loads(paths))
         return reduce(DataFrame.unionByName, map(with_origin, frames) if places else frames)
@@ -193,7 +196,7 @@ def value_limit(format: Format, paths: Sequence[str]) -> dict[str, str]:
     match format:
         case "csv":
             return {VALUE_LIMIT: str(longest_value(paths))}
-        case "json" | "xml" | "text" | "parquet" | "orc" | "binary":
+        case "json" | "xml" | "text" | "parquet" | "orc" | "avro" | "binary":
             return {}
         case _:
             assert_never(format)

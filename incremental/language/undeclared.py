@@ -7,7 +7,7 @@ all subqueries and the parts that Spark would prune included; constant rows are 
 | read | fix |
 | --- | --- |
 | a Delta table, by its name in the catalog or its path | `Delta(table=…)`, `Delta(path)` |
-| CSV, JSON, XML, text, Parquet or ORC files | `Files(path, format, schema)` |
+| CSV, JSON, XML, text, Parquet, ORC or Avro files | `Files(path, format, schema)` |
 | a stream | `Stream(format, schema)` |
 | other tables, files and data sources | a Delta table that they are written to |
 | an RDD (createDataFrame, a checkpoint) | VALUES for constant rows, else the source of the rows |

@@ -37,8 +37,8 @@ def test_options_of_a_view(option: str, value: Any, said: str) -> None:
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(SourceError, match=r"unknown format 'avro'\. Land the files as one of csv, json, xml, text"):
-        Files("folder", "avro", "k int")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=r"unknown format 'excel'\. Land the files as one of csv, json, xml, text"):
+        Files("folder", "excel", "k int")  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="XML needs the name of the element that is a row"):
         Files("folder", "xml", "k int")
 

@@ -14,8 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.sources.streams import FILE_FORMATS
 from incremental.api import Files, Stream, Warehouse
 from incremental.lake.protocol import Lake
+from incremental.spark.jvm.jars import add_jars, avro_package
 from tests.crash.points import Killed, Stop, watched
 from tests.night import night
 
@@ -33,7 +35,7 @@ class Clicks:
     @property
     def warehouse(self) -> Warehouse:
         made = Warehouse(self.spark, self.folder / "warehouse")
-        given = {"path": str(self.folder / "in")} if self.declared["format"] in ("json", "csv", "text") else {}
+        given = {"path": str(self.folder / "in")} if self.declared["format"] in FILE_FORMATS else {}
         made.source("clicks", Stream(**given, **self.declared))
         return made
 
@@ -81,6 +83,23 @@ def test_each_file_is_landed_once(spark: SparkSession, tmp_path: Path) -> None:
     assert clicks.numbers() == [1, 2, 3, 4]
     with pytest.raises(SourceError, match="a stream has no partitions"):
         warehouse.land("clicks", ["*"])
+
+
+@pytest.mark.parametrize("format", ["avro", "orc", "parquet"])
+def test_files_that_are_not_text(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    """Protects from a format that is offered and cannot be streamed; a field that a file lacks is NULL."""
+    clicks = Clicks(spark, tmp_path, format=format, schema="id INT, page STRING, more INT")
+    clicks.warehouse.land("clicks")
+    if format == "avro":
+        add_jars(spark, avro_package())
+    for number in (1, 2):
+        written = tmp_path / f"written{number}"
+        rows = spark.createDataFrame([(number, "p"), (None, None)], "id INT, page STRING")
+        rows.coalesce(1).write.format(format).save(str(written))
+        (file,) = written.glob(f"part-*.{format}")
+        file.rename(tmp_path / "in" / f"{number}.{format}")
+        assert clicks.warehouse.land("clicks").rows == 2
+    assert clicks.landed() == {(1, "p", None): 1, (2, "p", None): 1, (None, None, None): 2}
 
 
 BAD = {

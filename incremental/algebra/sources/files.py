@@ -13,7 +13,7 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.sources.constraints import ForeignKey, check_declaration
 
 Malformed = Literal["fail", "quarantine"]
-Format = Literal["csv", "json", "xml", "text", "parquet", "orc", "binary"]
+Format = Literal["csv", "json", "xml", "text", "parquet", "orc", "avro", "binary"]
 DURATION = re.compile(r"[1-9][0-9]{0,5} (minute|hour|day|week)s?")
 MARKED_FORMATS = ("csv", "json")  # of a malformed row Spark can give the text; of XML it gives that of the file
 SINGLE_VARIANT = "singlevariantcolumn"  # a reader option, in lower case: each row is one VARIANT
@@ -26,8 +26,8 @@ _EVERY_FILE = "a landing reads every file of its folder. Remove it, and keep fil
 _FIXED_OPTIONS = {
     **dict.fromkeys(("mode", "columnnameofcorruptrecord"), EVERY_ROW),
     **dict.fromkeys(
-        ("__globpaths__", "basepath", "ignorecorruptfiles", "ignoremissingfiles", "modifiedafter", "modifiedbefore",
-         "pathglobfilter", "recursivefilelookup"),
+        ("__globpaths__", "basepath", "ignorecorruptfiles", "ignoreextension", "ignoremissingfiles", "modifiedafter",
+         "modifiedbefore", "pathglobfilter", "recursivefilelookup"),
         _EVERY_FILE,
     ),
 }  # fmt: skip
@@ -49,6 +49,7 @@ READER_OPTIONS = {
     "ignoreNamespace ignoreSurroundingSpaces indent inferSchema nullValue preferDate prefersDecimal rootTag rowTag "
     "rowValidationXSDPath useLegacyXMLParser validateName valueTag wildcardColName",
     "text": "compression encoding lineSep wholetext",
+    "avro": "avroSchema datetimeRebaseMode enableStableIdentifiersForUnionType stableIdentifierPrefixForUnionType",
     "orc": "compression mergeSchema",
     "parquet": "compression datetimeRebaseMode int96RebaseMode mergeSchema",
 }
@@ -86,7 +87,7 @@ class Files:
     """A folder of input files, landed into a Delta table of the warehouse first.
 
     path: a local folder, relative to the current one, or file:///folder; format: csv, json, xml, text (a line a
-    row), parquet, orc or binary (a file a row);
+    row), parquet, orc, avro or binary (a file a row);
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default);

@@ -12,7 +12,7 @@ from incremental.algebra.sources.constraints import ForeignKey, check_declaratio
 from incremental.algebra.sources.files import EVERY_ROW, Malformed, malformed_fault, option_fault
 
 KAFKA = "kafka"
-FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
+FILE_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text")
 ParsedFormat = Literal["csv", "json", "text", "kafka"]  # Spark, or Deltafold, marks their malformed rows
 PARSED_FORMATS = get_args(ParsedFormat)
 # of Spark's file streams, for each format
@@ -51,8 +51,8 @@ _ELSEWHERE = {
 class Stream:
     """A stream of Spark's, landed into a Delta table of the warehouse: each landing takes what has arrived since.
 
-    format: a folder to which files are only added (json, csv, text, parquet or orc), kafka, or any other source that
-    Spark streams and reads again from a position, such as rate;
+    format: a folder to which files are only added (json, csv, text, parquet, orc or avro), kafka, or any other source
+    that Spark streams and reads again from a position, such as rate;
     schema: Spark DDL of the columns, by name; of kafka, fields of the messages, which are JSON objects, and any of
     _key, _value, _topic, _partition, _offset and _timestamp;
     path: of a format of files, the folder, local or a URI; a file is taken once, when its name first appears, so write

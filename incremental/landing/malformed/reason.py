@@ -80,7 +80,7 @@ def row_parser(format: Format) -> tuple[Callable[[Column, str, dict[str, str]], 
             return F.from_csv, OTHER_NUMBER
         case "json":
             return F.from_json, NO_RECORD
-        case "xml" | "text" | "parquet" | "orc" | "binary":
+        case "xml" | "text" | "parquet" | "orc" | "avro" | "binary":
             raise AssertionError(f"Spark marks no rows of {format} files")
         case _:
             assert_never(format)

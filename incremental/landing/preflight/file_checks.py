@@ -5,7 +5,7 @@
 | put � | text is not UTF-8 |
 | read the rest of the file as one value | a CSV file ends within quotes |
 | read the first one only | one line has two JSON objects |
-| put NULL | a Parquet or ORC file lacks a column (columnar.py) |
+| put NULL | a Parquet, ORC or Avro file lacks a column (columnar.py, avro.py) |
 | read no row | a file that is to be one row is empty |
 | read no rows | a Parquet file is empty; a compressed file is not what its name says |
 | leave rows or values out | XML is not well-formed, or has entities (xml_survey.py) |
@@ -27,6 +27,7 @@ from incremental.algebra.local_path import printable
 from incremental.algebra.sources import Files
 from incremental.landing.containment import open_file_within
 from incremental.landing.decompression import DamagedFileError, decompress
+from incremental.landing.preflight.avro import avro_fault
 from incremental.landing.preflight.columnar import orc_fault, parquet_fault
 from incremental.landing.preflight.text_survey import (
     LONGEST_DOCUMENT,
@@ -64,6 +65,8 @@ def content_fault(file: BinaryIO, files: Files, columns: Sequence[StructField], 
             return parquet_fault(file, columns)
         case "orc":
             return orc_fault(file, columns)
+        case "avro":
+            return avro_fault(file, columns, files.options)
         case "binary":
             return size_fault(file.seek(0, io.SEEK_END))
         case "xml":

@@ -36,6 +36,7 @@ from incremental.landing.streams.kafka import RECORD, read_kafka
 from incremental.landing.streams.position import Reading
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import causes, conditions
+from incremental.spark.jvm.jars import add_jars, avro_package
 
 TEXTS = ("json", "text")  # formats whose records are stored as text
 TEXT_OPTIONS = {"encoding", "charset", "compression", "linesep", "wholetext"}  # of these, in lower case, to read lines
@@ -111,6 +112,8 @@ class Intake:
             lines = {name: value for name, value in options.items() if name not in parsing_options(stream.options)}
             return reader.format("text").options(**lines).load(stream.path)
         columns = [StructField(field.name, field.dataType) for field in self.schema]
+        if format == "avro":
+            add_jars(self.spark, avro_package())
         if format == "csv":
             options |= PERMISSIVE
             columns.append(StructField(CORRUPT, StringType()))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from incremental.algebra.sources.streams import KAFKA, KAFKA_COLUMNS
-from incremental.algebra.sqltext import literal
 from incremental.landing.reader import FILE
 from incremental.spark.jvm import jars
 
@@ -24,19 +22,13 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """Return the stream of messages: their value as RECORD, topic and partition as FILE, and the other columns of
     KAFKA_COLUMNS.
     """
-    add_connector(spark)
+    jars.add_jars(spark, jars.kafka_package())
     given = {name.lower() for name in options}
     defaults = {name: value for name, value in KAFKA_DEFAULTS.items() if name.lower() not in given}
     read = spark.readStream.format(KAFKA).options(**defaults, **options).load()
     place = [F.col(name).alias(f"_{name}") for name in KAFKA_PLACE]
     origin = F.concat_ws("/", "topic", "partition").alias(FILE)
     return read.select(F.col("value").alias(RECORD), F.col("key").alias(KEY), *place, origin)
-
-
-def add_connector(spark: SparkSession) -> None:
-    """Add the connector's jars, which the first stream of Kafka downloads, to this thread and the queries it starts."""
-    for jar in jars.provide_jars(jars.kafka_package()):
-        cast(Any, spark).sql(f"ADD JAR {literal(str(jar))}")
 
 
 def own_columns(schema: StructType) -> list[StructField]:

@@ -1,4 +1,4 @@
-"""Provide the jars that Spark lacks, downloaded once into the cache: Delta Lake's, and the connector of Kafka.
+"""Provide the jars that Spark lacks, downloaded once into the cache: those of Delta Lake, of Kafka and of Avro.
 
 delta-spark asks Ivy for 33 jars at every start, most of which Spark includes itself. Here Spark's own resolution runs
 once, in a separate process, so that the user's mirrors, proxies and repositories are honoured, and leaves out what
@@ -14,9 +14,12 @@ import tempfile
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, cast
 
 import filelock
+from pyspark.sql import SparkSession
 
+from incremental.algebra.sqltext import literal
 from incremental.spark.cache import SetupError, cache_folder, scratch_folder
 from incremental.spark.jvm.java import Java, launch_environment, provide_java
 from incremental.spark.jvm.trust_store import trust_options
@@ -28,6 +31,7 @@ CARRIED_BESIDE_KAFKA = (
     "org.apache.hadoop:*,org.lz4:*,at.yawk.lz4:*,org.xerial.snappy:*,org.slf4j:*,com.*:*,org.scala-lang:*,"
     "org.scala-lang.modules:*"
 )
+CARRIED_BESIDE_AVRO = "org.tukaani:*,org.slf4j:*,org.scala-lang:*,org.scala-lang.modules:*,com.*:*"
 COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "UnknownHost", "not found", "Exception")
 
 
@@ -64,6 +68,12 @@ def kafka_package() -> JarPackage:
     return JarPackage(coordinate, CARRIED_BESIDE_KAFKA, "the Kafka connector")
 
 
+def avro_package() -> JarPackage:
+    """Return Spark's reader of Avro files for the installed pyspark."""
+    coordinate = f"org.apache.spark:spark-avro_2.13:{version('pyspark')}"
+    return JarPackage(coordinate, CARRIED_BESIDE_AVRO, "the reader of Avro files")
+
+
 def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
     """Return the paths of the jars that add Delta Lake to Spark; see `provide_jars`."""
     return provide_jars(delta_package(), java)
@@ -81,6 +91,12 @@ def provide_jars(package: JarPackage, java: Java | None = None) -> tuple[Path, .
             if not folder.is_dir():  # another process may have fetched them meanwhile
                 _fetch(java or provide_java(), package)
     return tuple(sorted(folder.glob("*.jar")))
+
+
+def add_jars(spark: SparkSession, package: JarPackage) -> None:
+    """Add a package's jars, which the first use downloads, to this thread and the queries it starts."""
+    for jar in provide_jars(package):
+        cast(Any, spark).sql(f"ADD JAR {literal(str(jar))}")
 
 
 def jars_folder() -> Path:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from incremental.landing.streams.kafka import add_connector
-from incremental.spark.jvm.jars import JarPackage, provide_jars
+from incremental.spark.jvm.jars import JarPackage, add_jars, kafka_package, provide_jars
 from incremental.spark.jvm.java import provide_java
 
 KAFKA = JarPackage("org.apache.kafka:kafka_2.13:4.1.0", "", "Kafka's broker")
@@ -64,7 +63,7 @@ class Broker:
 
     def send(self, spark: SparkSession, topic: str, rows: list[tuple[str | None, str | None]]) -> None:
         """Send messages (key, value); those of one key stay in order."""
-        add_connector(spark)
+        add_jars(spark, kafka_package())
         frame = spark.createDataFrame(rows, "key STRING, value STRING").coalesce(1)
         frame.write.format("kafka").option("kafka.bootstrap.servers", self.address).option("topic", topic).save()
 
