@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import clusters, group_by, join_group_by, large_state, loops, memory, tpch
+from benchmarks import clusters, group_by, iterations, join_group_by, large_state, loops, memory, tpch
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
@@ -22,6 +22,9 @@ def parse() -> argparse.Namespace:
     experiment.add_argument("--edges", type=int, nargs="+", default=loops.SIZES, help="sizes of a graph")
     experiment = experiments.add_parser("clusters")
     experiment.add_argument("--points", type=int, nargs="+", default=clusters.SIZES, help="numbers of points")
+    experiment = experiments.add_parser("iterations")
+    edges = [edges for _, edges, _ in iterations.GRAPHS]
+    experiment.add_argument("--edges", type=int, nargs="+", default=edges, choices=edges, help="of PageRank's graphs")
     experiment = experiments.add_parser("tpch")
     experiment.add_argument("--scale", type=float, nargs="+", default=[1.0, 10.0], help="scale factors")
     experiment.add_argument("--query", type=int, nargs="+", default=list(range(1, 23)), help="numbers of queries")
@@ -44,6 +47,8 @@ def main() -> None:
             large_state.run(chosen.keys, chosen.rounds)
         case "loops":
             loops.run(chosen.edges)
+        case "iterations":
+            iterations.run(chosen.edges)
         case "clusters":
             clusters.run(chosen.points)
         case "join-group-by":

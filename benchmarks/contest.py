@@ -1,4 +1,4 @@
-"""Time named actions side by side: seconds, CPU, jobs, calls and records, as a table and JSON."""
+"""Time named actions side by side: seconds, CPU, jobs, calls, records and bytes, as a table and JSON."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class Lap:
     rows_written: int
     cpu_seconds: float = 0.0  # of Spark's Java
     calls: int = 0  # through Py4J
+    bytes_read: int = 0
 
 
 @contextmanager
@@ -59,6 +60,13 @@ def cpu_seconds(spark: SparkSession) -> float:
     return float(used.get().toMillis()) / 1000
 
 
+def bytes_read(spark: SparkSession) -> int:
+    """Return the bytes of files that all tasks so far have read."""
+    context = catalyst.context(spark)
+    context.listenerBus().waitUntilEmpty()
+    return int(context.statusStore().executorSummary("driver").totalInputBytes())
+
+
 class Contest:
     """Collects laps; every contestant is measured by the same means."""
 
@@ -69,7 +77,7 @@ class Contest:
     def lap(self, setting: str, step: str, who: str, action: Callable[[], object], commits: int) -> Lap:
         """Run and time one action on this process's Spark."""
         assert self._spark is not None
-        measure, cpu = Measure(self._spark), cpu_seconds(self._spark)
+        measure, cpu, read = Measure(self._spark), cpu_seconds(self._spark), bytes_read(self._spark)
         start = time.monotonic()
         with count_calls() as calls, measure.all(f"{who} {step}"):
             result = action()
@@ -77,7 +85,7 @@ class Contest:
         # a refresh counts its own jobs, by the same means
         cost = result if isinstance(result, Report) else measure.cost
         counts = cost.jobs, commits, cost.rows_read, cost.rows_written
-        return self.add(Lap(setting, step, who, seconds, *counts, cpu, calls[0]))
+        return self.add(Lap(setting, step, who, seconds, *counts, cpu, calls[0], bytes_read(self._spark) - read))
 
     def add(self, lap: Lap) -> Lap:
         """Keep a lap that was measured elsewhere, and say so."""
@@ -96,13 +104,15 @@ class Contest:
     def show(self, title: str, ratios: Sequence[tuple[str, float, str]], file: Path) -> None:
         """Print medians and ratios (name, value, target) and write everything as JSON."""
         names = "setting", "step", "who", "median s", "p90 s", "laps", "CPU s", "calls", "jobs", "commits"
-        table = Table(*names, "rows read", "rows written", title=f"{title}: medians, and p90 of the seconds")
+        table = Table(
+            *names, "rows read", "bytes read", "rows written", title=f"{title}: medians, and p90 of the seconds"
+        )
         for setting, step, who in dict.fromkeys((p.setting, p.step.split("-")[0], p.who) for p in self.laps):
             table.add_row(setting, step, who, *summary(self.of(setting, who, step)))
         targets = Table("ratio", "measured", "target", title="ratios of medians within this run")
         for name, value, target in ratios:
             targets.add_row(name, f"{value:.2f}", target)
-        console = Console(width=160)
+        console = Console(width=180)
         console.print(table, targets)
         file.parent.mkdir(parents=True, exist_ok=True)
         content = {"title": title, "laps": [asdict(lap) for lap in self.laps], "ratios": [list(r) for r in ratios]}
@@ -116,6 +126,6 @@ def summary(laps: Sequence[Lap]) -> list[str]:
     """The cells of a table's row: median and p90 of the seconds, number of laps, medians of the other costs."""
     seconds = sorted(lap.seconds for lap in laps)
     times = f"{statistics.median(seconds):.2f}", f"{seconds[int(0.9 * (len(laps) - 1) + 0.5)]:.2f}", str(len(laps))
-    counts = ("calls", "jobs", "commits", "rows_read", "rows_written")
+    counts = ("calls", "jobs", "commits", "rows_read", "bytes_read", "rows_written")
     medians = [f"{statistics.median(getattr(lap, name) for lap in laps):.0f}" for name in counts]
     return [*times, f"{statistics.median(lap.cpu_seconds for lap in laps):.2f}", *medians]
