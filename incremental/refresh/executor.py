@@ -90,7 +90,7 @@ class Executor:
             kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
             journal.finish(kept, report, last.after)
             journal.remove(intent)
-            return unaffected_report(last, intent.sources, cost)
+            return unaffected_report(last, intent.sources, effect, cost)
         if not epoch.has_reached(plan.strategy.tables[-1]):
             raise StateError(f"view {intent.view}: it did not reach epoch {intent.epoch}. Rebuild the view.")
         choice = plan.choice if intent.part is None else None

@@ -26,14 +26,18 @@ def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     )
 
 
-def unaffected_report(last: Entry, pins: Mapping[str, Pin], cost: Cost) -> Report:
-    """Return the report of a refresh whose sources changed without effect on the view."""
+def unaffected_report(last: Entry, pins: Mapping[str, Pin], effect: EpochResult, cost: Cost) -> Report:
+    """Return the report of a refresh whose sources changed without effect on the view; effect: what was measured."""
     intent = last.intent
-    sentence = (
-        f"{intent.view}: no change: the source changes do not affect this view (still at epoch {intent.epoch}), "
-        f"{describe_cost(cost)}"
-    )
-    return with_cost(replace(unchanged_report(intent.view, last, pins), sentence=sentence), cost)
+    settled = "the answer that is stored is still within its tolerance"
+    because = settled if effect.residuals else "the source changes do not affect this view"
+    sentence = f"{intent.view}: no change: {because} (still at epoch {intent.epoch}), {describe_cost(cost)}"
+    sentence += rounds_in_words(effect)
+    report = replace(
+        unchanged_report(intent.view, last, pins),
+        sentence=sentence, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
+    )  # fmt: skip
+    return with_cost(report, cost)
 
 
 def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVerdict) -> Report:

@@ -210,6 +210,17 @@ def test_nothing_is_written_that_did_not_converge(sandbox: MemorySandbox) -> Non
     assert view.verify().ok and abs(rows(view)[0][1] - 9.0) <= 0.2
 
 
+def test_a_change_within_the_tolerance(sandbox: MemorySandbox) -> None:
+    """Nothing is written, and the report says that the residual was measured again, and what it is."""
+    view = halved(sandbox, residual=0.5)
+    view.refresh()
+    sandbox.sql("update {targets} set target = 7.9 where k = 1")
+    report = view.refresh()
+    assert report.verdict == "nothing to do" and "answer that is stored is still within its tol" in report.sentence
+    assert 0 < check_residuals(report) <= 0.5 and len(view.history()) == 1
+    assert view.verify().residual == pytest.approx(report.residuals["loop_1"][-1])
+
+
 def test_keys_that_come_and_go(sandbox: MemorySandbox) -> None:
     """New keys begin at the start, lost ones go, and carried columns are those of now."""
     view = halved(sandbox, residual=1e-3)
