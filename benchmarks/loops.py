@@ -19,8 +19,8 @@ from incremental.spark.cache import cache_folder
 
 SIZES = [100_000]
 DEGREE = 4  # edges of a node
-CHANGES = 10  # half of them remove an edge
-BATCHES = 2
+CHANGES = 20  # half of them remove an edge
+BATCHES = 3
 
 
 def reachable(edges: DataFrame, starts: DataFrame) -> DataFrame:
@@ -35,7 +35,7 @@ def run(sizes: list[int]) -> None:
     for edges in sizes:
         one_size(contest, spark, edges)
     ratios = [
-        (f"{edges:,}: batch / refresh, {step} an edge", quotient(contest, f"{edges:,}", step), "at least 5")
+        (f"{edges:,}: batch / refresh, {step} an edge", quotient(contest, f"{edges:,}", step), "at least 10")
         for edges in sizes
         for step in ("add", "remove")
     ]
