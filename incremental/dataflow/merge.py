@@ -88,7 +88,7 @@ class Merge:
         rows = kept.select(*(columns[name].alias(name) for name in self.layout.columns))
         if not few:
             return self._arrange(rows)
-        order = [BUCKET, *self.layout.keys] if self.layout.buckets > 1 else self.layout.keys
+        order = [BUCKET, *self.layout.sorted_by] if self.layout.buckets > 1 else self.layout.sorted_by
         return plan_at_once(sort_partitions(rows.coalesce(1), order))
 
     def keys_to_recompute(self, stored: DataFrame, homomorphic: DataFrame) -> DataFrame:
@@ -116,7 +116,7 @@ class Merge:
 
     @property
     def _same_key(self) -> str:
-        return " AND ".join(f"t.{quoted(name)} <=> u.{quoted(name)}" for name in self.layout.keys) or "true"
+        return " AND ".join(f"t.{quoted(name)} <=> u.{quoted(name)}" for name in self.layout.sorted_by) or "true"
 
     @property
     def _rows(self) -> str:
@@ -166,7 +166,7 @@ class Merge:
         return rows.select(*(columns[name].alias(name) for name in self.layout.columns))
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
-        return arrange(rows, self.layout.buckets, self.layout.keys)
+        return arrange(rows, self.layout.buckets, self.layout.sorted_by)
 
     @staticmethod
     def _sql(text: str) -> Column:

@@ -23,6 +23,7 @@ from incremental.dataflow.lowering import Lowering
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
+TIMES = ("date", "timestamp", "timestamp_ntz")
 SqlOf = Callable[[str], str]
 
 
@@ -73,6 +74,11 @@ class Layout:
         return tuple(self._keys.values())
 
     @property
+    def sorted_by(self) -> tuple[str, ...]:
+        """The keys in the order of the rows in a file: days and times first, as a change has few of them."""
+        return tuple(self._keys[key] for key in sorted(self.state.keys, key=lambda key: key.type not in TIMES))
+
+    @property
     def bucket_sql(self) -> str:
         """The bucket of a row that has the key columns."""
         if not self.state.keys or self.buckets == 1:
@@ -116,7 +122,7 @@ class Layout:
     @property
     def stored(self) -> StoredTable:
         """The storage of the table: columns, sort columns, bucket."""
-        return StoredTable(self.columns, self.keys, self.bucket_sql)
+        return StoredTable(self.columns, self.sorted_by, self.bucket_sql)
 
     def call_values(self, lowering: Lowering, sql_of: SqlOf) -> dict[str, J]:
         """Return the answer of each aggregate, by its column name; `sql_of` gives SQL for a stored monoid column."""

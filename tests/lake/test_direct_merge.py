@@ -25,7 +25,7 @@ from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 from incremental.spark.job_stats import Measure
 from tests.local_rows import local
-from tests.night import in_turns
+from tests.night import in_turns, sampled
 from tests.sandbox import DeltaSandbox
 
 KEY = "a.b `q`"  # in a table with name mapping, in a folder whose name must be encoded
@@ -111,6 +111,45 @@ def test_the_table_is_read_once(delta: DeltaSandbox) -> None:
         assert merge(table, {1: 5, 2000: 7}, 2)
     assert measure.cost.jobs <= 6 and measure.cost.rows_read <= 1010
     assert table.size()[0] == 4  # two new files, of the buckets of the two rows
+
+
+SPREAD = 100_000  # keys of a table, of some pages each file
+TYPED = {  # SQL of a key by its number, and numbers of keys: beside each other, and as far from each other as can be
+    "int": ("CAST({} AS INT)", (-(2**31), 2**31 - 1)),
+    "bigint": ("{}", (-(2**63), 2**63 - 1)),
+    "date": ("date_from_unix_date(CAST({} - 50000 AS INT))", (-700_000, 3_000_000)),
+    "timestamp": ("timestamp_micros(({} - 50000) * 3600000001)", (-17_000_000, 60_000_000)),
+    "string": ("CAST({} AS STRING)", (-1, SPREAD)),
+}
+
+
+@pytest.mark.parametrize("type_", sampled(TYPED, lambda type_: type_ == "timestamp"))
+def test_only_pages_near_the_keys_are_read(delta: DeltaSandbox, type_: str) -> None:
+    """Protects from a refresh whose cost grows with closed windows, and from rows that are skipped wrongly."""
+    key, far = TYPED[type_]
+    spark, table = delta.spark, Storage(delta.spark, delta.path("t"))
+
+    def source(numbers: DataFrame) -> DataFrame:
+        named = numbers.selectExpr(f"0 AS {BUCKET}", f"{key.format('id')} AS k", "1L AS v")
+        return named.repartition(1).sortWithinPartitions("k")
+
+    table.append(source(spark.range(SPREAD)), mark(1), BUCKET, name_mapping=True)
+    clauses = [
+        Clause("update", None, {"v": "t.v + u.v"}),
+        Clause("insert", None, {name: f"u.{name}" for name in (BUCKET, "k", "v")}),
+    ]
+    rows_of_all = spark.range(SPREAD)
+    for epoch, numbers in enumerate((range(70_000, 70_010), (70_005, *far), range(0, SPREAD, 9_999)), 2):
+        added = local(spark, [(number,) for number in numbers], "id bigint")
+        change, rows_of_all = source(added), rows_of_all.union(added)
+        measure = Measure(spark)
+        with measure.all("merge"):
+            assert table.merge(change, f"t.{BUCKET} IN (0) AND t.k <=> u.k", clauses, mark(epoch), f"{BUCKET} IN (0)")
+        if epoch == 2:
+            assert (measure.cost.rows_read < SPREAD / 2) == (type_ != "string")
+    wanted = rows_of_all.groupBy("id").count().selectExpr(f"{key.format('id')} AS k", "count AS v")
+    stored = spark.read.format("delta").load(table.path).select("k", "v")
+    assert stored.exceptAll(wanted).isEmpty() and wanted.exceptAll(stored).isEmpty()
 
 
 def test_what_it_leaves_to_delta(delta: DeltaSandbox) -> None:

@@ -2,12 +2,13 @@
 
 Delta's MERGE reads the files of a table three times (to find those with a match, to join all their rows, and to find
 the rows to delete), and shuffles their rows once. Here one broadcast join, which reads them once, finds every matched
-row with its place in its file; deletion vectors and new rows are written from those alone.
+row with its place in its file; deletion vectors and new rows are written from those alone. Of files that are sorted by
+the first key, only the pages are read that may have one of the change (key_interval.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,9 +18,11 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.sqltext import quoted, unquote
 from incremental.lake.commit_tag import Mark
+from incremental.lake.log.actions import from_java, java_list
 from incremental.lake.log.delta_log import open_log
 from incremental.lake.log.direct_commit import DirectCommit
 from incremental.lake.log.file_lists import partition_columns, rows_of_files
+from incremental.lake.log.key_interval import interval_measures, narrow_interval
 from incremental.lake.log.whole_files import rows_with_places
 from incremental.lake.protocol import Clause, VersionedTable
 from incremental.spark import catalyst
@@ -64,9 +67,11 @@ class DirectMerge:
 
     def write(self, source: DataFrame) -> bool:
         """Find the matched rows, write files and commit them; False, with nothing committed, if that is impossible."""
-        numbered, condition = self._number_rows(source)
+        numbered, condition, within = self._number_rows(source)
         measures = [F.count(TAKEN_CLAUSE).alias("chosen"), F.count(F.lit(1)).alias("pairs")]
-        matched, found = self.checkpoints.measure(plan_at_once(self._match_rows(numbered, condition)), measures, False)
+        matched, found = self.checkpoints.measure(
+            plan_at_once(self._match_rows(numbered, condition, within)), measures, False
+        )
         rows = plan_at_once(self._new_rows(numbered, matched))
         columns = partition_columns(self.commit.transaction.snapshot().metadata())
         named = {name for clause in self.clauses for name in _values(clause)}
@@ -80,31 +85,42 @@ class DirectMerge:
         self.commit.finish([*self.commit.write_files(rows), *_vector_actions(replaced)], True)
         return True
 
-    def _number_rows(self, source: DataFrame) -> tuple[DataFrame, Column]:
-        """Return the source, its rows numbered, and the condition; `<=>` of a column without NULLs is a plain `=`.
+    def _number_rows(self, source: DataFrame) -> tuple[DataFrame, Column, Column | None]:
+        """Return the source, its rows numbered, the condition, and that of the table's rows that its first key may
+        match, None for most of them.
 
-        Spark hashes two values for `<=>`, which takes a third longer.
+        `<=>` of a column without NULLs becomes a plain `=`: Spark hashes two values for it, which takes a third longer.
         """
         spark = source.sparkSession
         condition = catalyst.parse_expression(spark, self.condition)
-        safe = {_name(each) for each in catalyst.subexpressions(condition) if catalyst.kind(each) == "EqualNullSafe"}
+        compared = [each for each in catalyst.subexpressions(condition) if catalyst.kind(each) == "EqualNullSafe"]
+        safe = list(dict.fromkeys(map(_name, compared)))
         measures = [F.count_if(F.col(quoted(name)).isNull()).alias(name) for name in safe]
-        counted = [*measures, F.count(F.lit(1)).alias(SOURCE_ROW)]
+        ends = interval_measures(source.schema[safe[0]]) if safe else []
+        counted = [*measures, *ends, F.count(F.lit(1)).alias(SOURCE_ROW)]
         numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
-        kept, nulls = self.checkpoints.measure(numbered, counted, True)
+        kept, found = self.checkpoints.measure(numbered, counted, True)
 
         def plain(each: J) -> J | None:
-            if catalyst.kind(each) != "EqualNullSafe" or nulls[_name(each)]:
+            if catalyst.kind(each) != "EqualNullSafe" or found[_name(each)]:
                 return None
             return catalyst.catalyst(spark).expressions.EqualTo(each.left(), each.right())
 
-        return kept, catalyst.column(spark, catalyst.rewrite(spark, condition, plain))
+        within = self._interval(source, safe[0], found) if ends and not found[safe[0]] else None
+        return kept, catalyst.column(spark, catalyst.rewrite(spark, condition, plain)), within
 
-    def _match_rows(self, source: DataFrame, condition: Column) -> DataFrame:
+    def _interval(self, source: DataFrame, key: str, found: Mapping[str, Any]) -> Column | None:
+        spark, stored = self.commit.spark, catalyst.python_schema(self.commit.transaction.snapshot().schema())[key]
+        if stored.dataType != source.schema[key].dataType:
+            return None
+        return narrow_interval(stored, found, list(from_java(spark, java_list(spark, self.files))))
+
+    def _match_rows(self, source: DataFrame, condition: Column, within: Column | None) -> DataFrame:
         """Return the rows that match: the new values, the clause, the row of the source, and the place in the file."""
         snapshot = self.commit.transaction.snapshot()
         stored = rows_of_files(self.commit.spark, self.commit.transaction.deltaLog(), snapshot, self.files)
-        names, placed = stored.columns, rows_with_places(self.commit.spark, stored, self.files, IN_FILE, AT_ROW)
+        names, spark = stored.columns, self.commit.spark
+        placed = rows_with_places(spark, stored, self.files, IN_FILE, AT_ROW, within)
         pairs = placed.alias("t").join(F.broadcast(source).alias("u"), condition)
         chosen = F.lit(None).cast("int")
         for number, clause in reversed(self._matched_clauses):

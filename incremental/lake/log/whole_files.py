@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.lake.log.actions import from_java, java_list
@@ -52,9 +52,16 @@ def changed_rows(spark: SparkSession, changed: J, sizes: Sequence[int]) -> DataF
     return catalyst.frame(spark, apply_vectors(spark, scan))
 
 
-def rows_with_places(spark: SparkSession, stored: DataFrame, files: J, in_file: str, at_row: str) -> DataFrame:
-    """Return the rows of some AddFiles with the path of their file and their number in it, in two more columns."""
+def rows_with_places(
+    spark: SparkSession, stored: DataFrame, files: J, in_file: str, at_row: str, within: Column | None = None
+) -> DataFrame:
+    """Return the rows of some AddFiles with the path of their file and their number in it, in two more columns.
+
+    within: the condition of the rows that are wanted, by which most parts of the files can be skipped.
+    """
     path, number = F.col("_metadata.file_path").alias(in_file), F.col("_metadata.row_index").alias(at_row)
+    if within is not None:
+        return stored.where(within).select("*", path, number)
     if not stay_whole(spark, [int(action["size"]) for action in from_java(spark, java_list(spark, files))]):
         return stored.select("*", path, number)
     plan = catalyst.analysed_plan(stored.select("*", path))
