@@ -14,15 +14,17 @@ import tempfile
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import filelock
-from pyspark.sql import SparkSession
 
 from incremental.algebra.sqltext import literal
 from incremental.spark.cache import SetupError, cache_folder, scratch_folder
 from incremental.spark.jvm.java import Java, launch_environment, provide_java
 from incremental.spark.jvm.trust_store import trust_options
+
+if TYPE_CHECKING:  # `doctor` runs without Spark
+    from pyspark.sql import SparkSession
 
 # Dependencies of Delta's jars that Spark includes, in its own versions.
 CARRIED_BY_SPARK = "com.*:*,org.*:*,commons-*:*,javax.*:*,jakarta.*:*,io.airlift:*"
