@@ -22,7 +22,7 @@ from incremental.lake.version_diff import physical_name
 
 LEAST, GREATEST = "__least", "__greatest"
 NARROW = 0.5  # of the bytes; the reader that skips is slower than the one that reads all
-EPOCH, SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+UNIX_EPOCH, MICRO = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ NUMBERED: Mapping[str, Numbered] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), INTEGER),
     "date": Numbered(
         "CAST(unix_date({}) AS BIGINT)", "date_from_unix_date({})",
-        lambda text: date.fromisoformat(text).toordinal() - EPOCH.toordinal(),
+        lambda text: date.fromisoformat(text).toordinal() - UNIX_EPOCH.toordinal(),
     ),
     "timestamp": Numbered(
-        "unix_micros({})", "timestamp_micros({}L)", lambda text: (datetime.fromisoformat(text) - EPOCH) // SECOND
+        "unix_micros({})", "timestamp_micros({}L)", lambda text: (datetime.fromisoformat(text) - UNIX_EPOCH) // MICRO
     ),
 }  # fmt: skip
 
