@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from incremental.algebra.errors import RefusedError
-from tests.sandbox import MemorySandbox, checked
+from tests.sandbox import MemorySandbox, checked, rows
 
 QUERIES = (
     "select k, max(v) m, (select sum(w) from b) t from a group by k",
@@ -56,3 +56,18 @@ def test_what_a_limit_shows(sandbox: MemorySandbox) -> None:
     checked(view)
     sandbox.sql("insert into {b} values (100)")
     checked(view)
+
+
+def test_first_rows_beside_a_subquery(sandbox: MemorySandbox) -> None:
+    """Spark 4.2 by itself loses the ORDER BY of the limit below: rule PushProjectionThroughLimitAndOffset."""
+    sandbox.source("t", "k int, n int", [(1, 0), (2, 0), (3, None)])
+    sandbox.source("s", "a int", [(1,), (2,)])
+    view = sandbox.view(
+        "select n, (select sum(a) from s where a > n) as above from (select n from t order by n, k limit 1)",
+        policy="auto",
+    )
+    checked(view)
+    assert rows(view) == [(None, None)]
+    sandbox.sql("delete from {t} where n is null")
+    checked(view)
+    assert rows(view) == [(0, 3)]
