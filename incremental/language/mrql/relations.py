@@ -154,8 +154,8 @@ def combine_relations(operation: str, relations: Sequence[RelationValue], scope:
         sides = [output(value, each, scope, span) for value, each in zip(same, inner, strict=True)]
         columns = [frame.names.fresh(v.hint(leaf)) for leaf in v.leaves(same[0])]
         shape, named = v.rebuild(same[0], columns), columns or [frame.names.fresh("u")]
-        first = ", ".join(f"{item} AS {name}" for item, name in zip(sides[0].items, named, strict=True))
-        shown = [first, *(", ".join(side.items) for side in sides[1:])]
+        # on every side, since Spark 4.2 fails where one column stands twice in a side of EXCEPT ALL
+        shown = [", ".join(map(" AS ".join, zip(side.items, named, strict=True))) for side in sides]
 
         def text() -> str:
             selects = [f"SELECT {each}{below.text()}" for each, below in zip(shown, inner, strict=True)]
