@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from benchmarks.iterations import product, scaled, turned
 from incremental.api import fixpoint, iterate, nearest
 
 
@@ -108,20 +109,6 @@ def factors(v: DataFrame, w0: DataFrame, h0: DataFrame) -> DataFrame:
 
     w, h = iterate((w0, h0), step, key=("i", "j"), residual=1e-2, norm="max", limit=200)
     return w.withColumn("factor", F.lit("w")).union(h.withColumn("factor", F.lit("h")))
-
-
-def product(a: DataFrame, b: DataFrame) -> DataFrame:
-    one, two = a.toDF("i", "k", "x"), b.toDF("k", "j", "y")
-    return one.join(two, "k").groupBy("i", "j").agg(F.sum(F.col("x") * F.col("y")).alias("x"))
-
-
-def turned(a: DataFrame) -> DataFrame:
-    return a.select(F.col("j").alias("i"), F.col("i").alias("j"), "x")
-
-
-def scaled(a: DataFrame, up: DataFrame, down: DataFrame) -> DataFrame:
-    joined = a.join(up.toDF("i", "j", "up"), ["i", "j"]).join(down.toDF("i", "j", "down"), ["i", "j"])
-    return joined.select("i", "j", (F.col("x") * F.sqrt(F.col("up") / F.col("down"))).alias("x"))
 
 
 def assigned(points: DataFrame, centers: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from incremental.landing.preflight.columnar import can_hold, lacking_fault
+from incremental.landing.preflight.columnar import misfit_fault
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
 from incremental.spark.java_errors import causes, first_line
@@ -36,15 +36,7 @@ def avro_fault(file: BinaryIO, columns: Sequence[t.StructField], options: Mappin
         found = avro_columns(spark, written, options)
     except JavaError as error:
         return f" has an Avro schema, or its source an `avroSchema`, that Spark cannot read ({root_cause(error)})"
-    if fault := lacking_fault(found.names, columns):
-        return fault
-    types = {field.name.lower(): field.dataType for field in found}
-    for column in columns:
-        type_ = types[column.name.lower()]
-        if not can_hold(column.dataType, type_):
-            declared = column.dataType.simpleString()
-            return f" has a column {column.name} of type {type_.simpleString()}, in the declared schema {declared}"
-    return ""
+    return misfit_fault(found.fields, columns)
 
 
 def avro_columns(spark: SparkSession, written: J, options: Mapping[str, str]) -> t.StructType:

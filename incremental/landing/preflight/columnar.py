@@ -44,12 +44,21 @@ def orc_fault(file: BinaryIO, columns: Sequence[t.StructField]) -> str:
         schema = cast(Any, orc).ORCFile(file).schema
     except (ValueError, OSError) as error:
         return f" is not a complete ORC file ({first_sentence(error)})"
-    if fault := lacking_fault(schema.names, columns):
+    if fault := lacking_fault(schema.names, columns):  # before types, some of which Spark does not have
         return fault
     spark_type = cast(Any, arrow).from_arrow_type
-    found: dict[str, t.DataType] = {str(name).lower(): spark_type(schema.field(name).type) for name in schema.names}
+    return misfit_fault([t.StructField(str(n), spark_type(schema.field(n).type)) for n in schema.names], columns)
+
+
+def misfit_fault(found: Sequence[t.StructField], columns: Sequence[t.StructField]) -> str:
+    """Return the fault of the first declared column that a file lacks, or has in a type that the declared one does not
+    hold; nothing if all fit.
+    """
+    if fault := lacking_fault([field.name for field in found], columns):
+        return fault
+    types = {field.name.lower(): field.dataType for field in found}
     for column in columns:
-        type_ = found[column.name.lower()]
+        type_ = types[column.name.lower()]
         if not can_hold(column.dataType, type_):
             declared = column.dataType.simpleString()
             return f" has a column {column.name} of type {type_.simpleString()}, in the declared schema {declared}"
