@@ -1,8 +1,8 @@
-"""Prepare the sandboxes before a crash, once for all crashes of the same kind and stage."""
+"""Prepare the sandboxes before a crash, once for all crashes of the same kind and stage, and do not compile plans."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from incremental.lake.delta import DELTA
 from incremental.lake.memory.lake import MemoryLake
 from incremental.lake.protocol import Lake
+from tests.conftest import SMALL
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.stages import STAGES
 
@@ -31,6 +32,17 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
         return known[key]
 
     return of
+
+
+@pytest.fixture
+def uncompiled(spark: SparkSession) -> Iterator[None]:
+    """Run without compiled plans in the night too: thousands of runs over a few rows, each in a new plan."""
+    before = {name: spark.conf.get(name, None) for name in SMALL}
+    for name, value in SMALL.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

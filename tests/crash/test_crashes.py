@@ -14,7 +14,7 @@ from tests.crash.sample import IN_MEMORY, ON_DELTA
 from tests.crash.stages import RUNS, STAGES, seen, stopped
 from tests.night import in_turns
 
-pytestmark = in_turns
+pytestmark = [in_turns, pytest.mark.usefixtures("uncompiled")]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
