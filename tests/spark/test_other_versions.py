@@ -15,7 +15,9 @@ from incremental.spark.cache import cache_folder
 from tests.night import night
 from tests.spark.machine import PROJECT
 
-OTHERS = (("4.1.1", "4.3.1"),)  # pyspark and delta-spark; the tests themselves run on 4.2.0 and 4.4.0
+OTHERS = (("4.0.1", "4.3.1"), ("4.1.1", "4.3.1"))  # pyspark and delta-spark; all other tests run on 4.2.0 and 4.4.0
+TESTERS = ("pytest", "pytest-timeout", "hypothesis", "duckdb", "duckdb-extension-tpch", "duckdb-extension-tpcds")
+SAMPLE = ("tests/corpus", "tests/properties/test_random_histories.py", "tests/properties/test_random_lists.py")
 PINNED = re.compile(r"^([a-z0-9._-]+==[^\\]+?) *\\?$", re.MULTILINE)
 
 
@@ -33,20 +35,36 @@ def environment(spark: str, delta: str) -> Path:
     install = "pip", "install", "--quiet", "--python", str(python), "--constraint", str(pins)
     for command in (
         ("venv", "--clear", "--quiet", str(folder)),
-        (*install, f"pyspark=={spark}", f"delta-spark=={delta}", *others),
+        (*install, f"pyspark=={spark}", f"delta-spark=={delta}", *others, *TESTERS),
     ):
         subprocess.run([str(uv), *command], env=variables, check=True)
     (folder / "ready").touch()
     return python
 
 
+every_other = pytest.mark.parametrize(("spark", "delta"), OTHERS, ids=[f"Spark {spark}" for spark, _ in OTHERS])
+
+
 @night
-@pytest.mark.parametrize(("spark", "delta"), OTHERS)
+@every_other
 def test_another_spark(tmp_path: Path, spark: str, delta: str) -> None:
     """Protects from a call into Spark or Delta that only the newest release has."""
-    command = [str(environment(spark, delta)), "-m", "tests.spark.other_versions", str(tmp_path)]
-    variables = os.environ | {"DELTAFOLD_CACHE": str(cache_folder())}
-    done = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False)
+    done = run(spark, delta, "tests.spark.other_versions", str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()
     assert (lines[0], lines[-1]) == (f"{spark} {delta}", "equal")
+
+
+@night
+@pytest.mark.timeout(1800)
+@every_other
+def test_a_sample_on_another_spark(spark: str, delta: str) -> None:
+    """Protects from a plan that another release analyses in another way: benchmark queries, and random ones."""
+    done = run(spark, delta, "pytest", "-o", "addopts=", "-p", "no:cacheprovider", *SAMPLE)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def run(spark: str, delta: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command, variables = [str(environment(spark, delta)), "-m", module, *arguments], dict(os.environ)
+    variables["DELTAFOLD_CACHE"] = str(cache_folder())
+    return subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False)

@@ -129,7 +129,7 @@ class OrderSensitiveAggregates:
             self._replace_function(node, function.withNewChildren(catalyst.vector(self._spark, [rows])))
         )
         column = self._expressions.GetArrayStructFields(sorted_rows, field, position, len(values), field.nullable())
-        if not field.nullable() or not function.ignoreNulls():
+        if not field.nullable() or function.dataType().containsNull():
             return column
         return self._expressions.KnownNotContainsNull(self._expressions.ArrayCompact(column))
 

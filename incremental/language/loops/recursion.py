@@ -1,4 +1,4 @@
-"""Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark 4.2 has the UNION ALL form alone.
+"""Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark has the UNION ALL form alone.
 
 Each such relation of the parsed text is replaced by the answer of `fixpoint`: init is the union of the branches that do
 not name the relation, the step that of those which do. For one reference in a branch this is SQL's meaning; with
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from incremental.algebra.errors import QueryError
 from incremental.language.loops.functions import fixpoint
 from incremental.language.mentions import CASE, tables
 from incremental.spark import catalyst
@@ -56,6 +57,8 @@ class _Unions:
             node = node.withNewChildren(catalyst.vector(self._spark, new))
         if catalyst.kind(node) != "UnresolvedWith" or not node.allowRecursion():
             return node
+        if self._spark.version.startswith("4.0."):
+            raise QueryError("WITH RECURSIVE: Spark 4.0 lacks it. Write a function with fixpoint(), or use Spark 4.1.")
         relations, found = list[J](), False
         for relation in catalyst.sequence(node.cteRelations()):
             recursion = self._recursion(relation)

@@ -6,6 +6,7 @@ is a `Call`, and the outer projection computes the expressions around the aggreg
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
@@ -181,10 +182,8 @@ class Aggregates:
     def _overflow_mode(self, function: J) -> str:
         """Return Spark's overflow mode of an aggregate: ansi, legacy or try."""
         match catalyst.kind(function):
-            case "Sum":
-                return str(function.evalContext().evalMode().toString()).lower()
-            case "Average":
-                return str(function.evalMode().toString()).lower()
+            case "Sum" | "Average":  # an EvalMode, or since Spark 4.1 a NumericEvalContext of one
+                return re.findall("ANSI|LEGACY|TRY", str(function.productElement(1).toString()))[0].lower()
             case _:
                 return self._mode
 
