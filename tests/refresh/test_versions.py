@@ -296,5 +296,5 @@ def test_an_error_that_the_query_raises_is_the_datas(sandbox: MemorySandbox) -> 
     view = sandbox.view("select k, if(v < 0, raise_error('negative'), v) v from t")
     checked(view)
     sandbox.sql("insert into {t} values (2, -1)")
-    with pytest.raises(SourceError, match="negative"):
+    with pytest.raises(SourceError, match="Spark could not run the refresh: negative"):
         view.refresh()
