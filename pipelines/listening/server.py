@@ -234,6 +234,8 @@ def storing(folder: Path) -> Generator[None]:
     """Raise StorageError where the disk does not take what the block writes."""
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StorageError(f"{folder}: it is a file, or is below one. Give a folder, which may be new.") from error
     except OSError as error:
         raise StorageError(
             f"{folder}: no line can be stored ({error.strerror}). Free space or correct its rights, and listen again: "

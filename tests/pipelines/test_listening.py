@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from incremental.algebra.errors import BusyError, StorageError
 from pipelines import cli
 from pipelines.declaration.parsing import DeclarationError
-from pipelines.listening.server import Limits, Listener, address_of
+from pipelines.listening.server import Limits, Listener, address_of, serve
 from pipelines.listening.spool import Spool, cut_incomplete_line, minute_of
 
 ROOT = Path(__file__).parents[2]
@@ -220,6 +220,14 @@ def test_one_listener_a_folder(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli.app, ["listen", "0", str(tmp_path)]).exit_code == 5
     spool.close()
     Spool(tmp_path).close()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("")
+    for place in (path, path / "below"):
+        with pytest.raises(StorageError, match=r"it is a file, or is below one\. Give a folder"):
+            serve("127.0.0.1:0", place, remote=False, ready=lambda _: None)
 
 
 def test_large_minutes_are_several_files(tmp_path: Path) -> None:
