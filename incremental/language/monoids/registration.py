@@ -87,6 +87,9 @@ def check_part(spark: SparkSession, monoid: DeclaredMonoid, part: str, sql: str,
         catalyst.parse_expression(spark, sql)
         frame = cast(Any, spark).sql(f"SELECT {whole} AS value")
     except JavaError as error:
+        if part == "unit" and monoid.unit is None:
+            because = f"without a unit, x of type {monoid.of_type} would be its value, of type {monoid.type}"
+            raise fault(monoid, because, "Give `unit`, SQL of x, such as array(x)") from None
         raise fault(monoid, f"Spark cannot analyse {part} ({sentence_of_analysis(error)})", f"Correct {part}") from None
     for expression in catalyst.sequence(catalyst.analysed_plan(frame).expressions()):
         if has_subquery(spark, expression):

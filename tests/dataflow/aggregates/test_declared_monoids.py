@@ -248,7 +248,7 @@ def test_no_job_without_a_monoid(sandbox: MemorySandbox) -> None:
         ({"unit": "x + rand()"}, "unit is not fixed, since its value differs each time"),
         ({"zero": "day(current_date())"}, "zero is not fixed, since its value changes with the clock"),
         ({"zero": "(select 1)"}, "zero contains a subquery"),
-        ({"of": "ARRAY<INT>"}, "Spark cannot analyse unit"),
+        ({"of": "ARRAY<INT>"}, "without a unit, x of type array<int> would be its value, of type int. Give `unit`"),
         ({"plus": "sum(a)"}, "Spark cannot create its function"),
         ({"zero": "'a'"}, "its zero is not a value of type int"),
     ],
