@@ -135,9 +135,10 @@ class Replacement:
         """Return the error for late rows, which cites the first one."""
         late = horizon.late_rows(self.records.place_rows(self.changed, False)).orderBy("file", PLACE)
         (row,) = late.limit(1).collect()
-        what = f"source {self.name} was not landed: {count:,} of its rows are late, the first one in "
-        what += self.records.with_original_paths(str(row["file"]))
-        instead = "Correct the file, declare `malformed: quarantine`, or a longer `expire`, and land again."
+        late_rows = "1 of its rows is late, in" if count == 1 else f"{count:,} of its rows are late, the first one in"
+        what = f"source {self.name} was not landed: {late_rows} {self.records.with_original_paths(str(row['file']))}"
+        quarantine = "declare `malformed: quarantine`, or " if marks_rows(self.records.files.format) else "or declare "
+        instead = f"Correct the file, {quarantine}a longer `expire`, and land again."
         return SourceError(
             f"{what}: {row['reason']}, in the row {shorten(row['row'])}. {instead}", f"{what}. {instead}"
         )
@@ -184,7 +185,10 @@ class Replacement:
         row = self.records.first_malformed(path) if marks_rows(self.records.files.format) else None
         line = "" if row is None else f", line {line_of(path, row)},"
         shown = "" if row is None else f" in the row {shorten(row)}"
-        what = f"{what}: {self.records.with_original_paths(str(path))}{line} does not fit the declared schema"
+        misfit = "does not fit the declared schema"
+        if self.records.files.format == "avro":  # its schema was compared with the declared one before
+            misfit = f"is damaged, or a value in it {misfit}"
+        what = f"{what}: {self.records.with_original_paths(str(path))}{line} {misfit}"
         then = f"{also}. Correct the file, or the schema, and land again."
         return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
 

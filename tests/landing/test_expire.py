@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
@@ -120,8 +123,23 @@ def test_a_timestamp_without_partitions(spark: SparkSession, tmp_path: Path) -> 
     path.write_text("id,at\n1,2024-05-01 12:00:00\n2,2024-05-01 00:00:00\n3,\n4,2024-05-03 00:00:00\n")
     drop.warehouse.land("t")
     path.write_text("id,at\n2,2024-05-01 00:00:00\n4,2024-05-03 00:00:00\n5,2024-05-02 11:59:59\n")
-    with pytest.raises(SourceError, match=r"1 of its rows are late.*its at is before 2024-05-02 12:00:00"):
+    with pytest.raises(SourceError, match=r"1 of its rows is late, in .*its at is before 2024-05-02 12:00:00"):
         drop.warehouse.land("t")
+
+
+def test_late_rows_of_a_format_without_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from advice that the declaration refuses."""
+    (tmp_path / "drop").mkdir()
+    warehouse = Warehouse(spark, tmp_path / "warehouse", lake=MemoryLake())
+    expire = Expire("at", "1 day")
+    warehouse.source("t", Files(str(tmp_path / "drop"), "parquet", "at TIMESTAMP", expire=expire))
+    path = tmp_path / "drop" / "a.parquet"
+    for days in (["2024-05-09"], ["2024-05-01", "2024-05-09"]):
+        parquet.write_table(pa.table({"at": pa.array([datetime.fromisoformat(day) for day in days])}), path)
+        if len(days) == 1:
+            warehouse.land("t")
+    with pytest.raises(SourceError, match=r"Correct the file, or declare a longer `expire`, and land again\."):
+        warehouse.land("t")
 
 
 def test_another_schema_is_refused(spark: SparkSession, tmp_path: Path) -> None:

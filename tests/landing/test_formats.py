@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +14,8 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Format
-from incremental.api import Files, Mrql, Warehouse
-from incremental.lake.memory.lake import MemoryLake
-from incremental.spark.jvm.jars import add_jars, avro_package
+from incremental.api import Files, Mrql, Stream
+from tests.landing.format_drop import Drop
 from tests.sandbox import checked
 
 CITIES = "<cities>{}</cities>"
@@ -27,40 +23,6 @@ OSLO = '<city id="1"><name>Oslo</name><at><lat>59.9</lat></at><river>Alna</river
 ROME = '<city id="2"><name>Rome &amp; Ostia</name><!-- <city id="9"/> --></city>'
 CITY = "_id INT, name STRING, pop INT, at STRUCT<lat: DOUBLE>, river ARRAY<STRING>"
 ROW_TAG = {"rowTag": "city"}
-
-
-class Drop:
-    """A folder of files of one format, and a warehouse in memory that lands them."""
-
-    def __init__(self, spark: SparkSession, folder: Path, format: Format, schema: str, **options: Any) -> None:
-        self.folder = folder / "drop"
-        self.folder.mkdir()
-        self.warehouse = Warehouse(spark, folder / "warehouse", lake=MemoryLake())
-        self.warehouse.source("t", Files(str(self.folder), format, schema, **options))
-
-    def put(self, name: str, content: str | bytes) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Land, and return the rows of the landed table."""
-        self.warehouse.land("t")
-        table = self.warehouse.tables()["t"]
-        version = table.version()
-        assert version is not None
-        return sorted((tuple(row) for row in table.at(version).collect()), key=repr)
-
-    def refused(self, path: Path, reason: str) -> None:
-        """Nothing is landed, and the error has the file and the reason."""
-        before = self.warehouse.version("t")
-        with pytest.raises(SourceError) as caught:
-            self.warehouse.land("t")
-        assert f"{path}{reason}" in str(caught.value) or (
-            str(path) in str(caught.value) and reason in str(caught.value)
-        )
-        assert self.warehouse.version("t") == before
 
 
 def test_xml(spark: SparkSession, tmp_path: Path) -> None:
@@ -184,57 +146,16 @@ def test_orc(spark: SparkSession, tmp_path: Path) -> None:
         drop.refused(path, reason)
 
 
-def avro_file(spark: SparkSession, path: Path, rows: list[tuple[Any, ...]], schema: str, **options: str) -> Path:
-    """Write rows as one Avro file."""
-    add_jars(spark, avro_package())
-    folder = path.parent / f"_{path.name}"
-    frame = spark.createDataFrame(rows, schema).coalesce(1)
-    frame.write.format("avro").options(**options).mode("overwrite").save(str(folder))
-    (written,) = folder.glob("part-*.avro")
-    return written.replace(path)
-
-
-AVRO = "id BIGINT, s STRING, at TIMESTAMP, d DECIMAL(9, 2), p STRUCT<x: INT, y: ARRAY<STRING>>, day INT"
-AVRO_FILE = "id BIGINT, S STRING, at TIMESTAMP, d DECIMAL(9, 2), p STRUCT<x: INT, y: ARRAY<STRING>>, extra INT"
-
-
-def test_avro(spark: SparkSession, tmp_path: Path) -> None:
-    """Logical and nested types of every codec; a view under corrections, and files that Spark would half read."""
-    drop = Drop(spark, tmp_path, "avro", AVRO, partition_by="day")
-    at, d = datetime(2024, 5, 1, 12), Decimal("1.50")
-    row, nulls = (1, "x", at, d, (7, ["a", None]), 9), (None,) * 6
-    path = avro_file(spark, drop.put("day=1/a.avro", b""), [row, nulls], AVRO_FILE)
-    avro_file(spark, drop.put("day=2/b.avro", b""), [row], AVRO_FILE, compression="deflate")
-    landed = (1, "x", at, d, (7, ["a", None]))
-    assert drop.rows() == [(*landed, 1), (*landed, 2), (None, None, None, None, None, 1)]
-    view = drop.warehouse.view("v", "select s, count(*) n, sum(d) d, max(p.x) x from t group by s")
-    checked(view)
-    avro_file(spark, drop.folder / "day=2/b.avro", [row, row], AVRO_FILE, compression="snappy")
-    drop.warehouse.land("t")
-    checked(view)
-    whole = path.read_bytes()
-    for content in (b"", b"Obj\x01", whole[:50], whole[:-9], b"id,s\n1,2\n"):
-        path.write_bytes(content)
-        drop.refused(path, "")
-    for schema, reason in (
-        ("id BIGINT, s STRING, at TIMESTAMP, d DECIMAL(9, 2)", " lacks the column p of the declared schema"),
-        (AVRO_FILE.replace("BIGINT", "STRING"), " has a column id of type string, in the declared schema bigint"),
-        (AVRO_FILE.replace("x: INT", "z: INT"), " has a column p of type struct<z:int,y:array<string>>"),
-        (AVRO_FILE.replace("d DECIMAL(9, 2)", "d DECIMAL(11, 3)"), " has a column d of type decimal(11,3)"),
-    ):
-        avro_file(spark, path, [nulls[: schema.count(",") + 1 - schema.count("(9, 2)") - schema.count("y:")]], schema)
-        drop.refused(path, reason)
-
-
-def test_avro_by_a_schema(spark: SparkSession, tmp_path: Path) -> None:
-    """`avroSchema` gives older files the default of a newer field; one that is no schema is named."""
-    fields = [{"name": "id", "type": "long"}, {"name": "kind", "type": "string", "default": "plain"}]
-    newer = json.dumps({"type": "record", "name": "topLevelRecord", "fields": fields})
-    drop = Drop(spark, tmp_path, "avro", "id BIGINT, kind STRING", options={"avroSchema": newer})
-    older = avro_file(spark, drop.put("a.avro", b""), [(1,)], "id BIGINT NOT NULL")
-    assert drop.rows() == [(1, "plain")]
-    other = Drop(spark, older.parent, "avro", "id BIGINT", options={"avroSchema": "{"})
-    other.refused(avro_file(spark, other.put("a.avro", b""), [(1,)], "id BIGINT"), " has an Avro schema, or its source")
+def test_options_that_are_no_texts(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from a TypeError far from where an option of Python's own types was given."""
+    drop = Drop(spark, tmp_path, "text", "t STRING", options={"wholetext": True})
+    drop.put("a.txt", "x\ny\n")
+    assert drop.rows() == [("x\ny\n",)]
+    numbers: Any = {"rowsPerSecond": 5}
+    assert Stream("rate", "value BIGINT", options=numbers).options == {"rowsPerSecond": "5"}
+    nothing: Any = {"lineSep": None}
+    with pytest.raises(SourceError, match=r"the option `lineSep` cannot be of type NoneType\. Give a text or a number"):
+        Files(str(drop.folder), "text", "t STRING", options=nothing)
 
 
 @pytest.mark.parametrize(

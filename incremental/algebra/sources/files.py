@@ -90,7 +90,7 @@ class Files:
     row), parquet, orc, avro or binary (a file a row);
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
-    options: Spark's reader options (CSV has a header by default);
+    options: Spark's reader options (CSV has a header by default), as texts, numbers, or true and false;
     primary_key, foreign_keys, append_only: as of a Delta table;
     malformed: a row that does not fit the schema stops the landing (`fail`), or goes to a quarantine table with file,
     line and reason (`quarantine`); more than `quarantine_limit` rows in it stop the landing;
@@ -113,6 +113,7 @@ class Files:
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
         object.__setattr__(self, "path", str(local_path("the folder of input files", self.path)))
+        object.__setattr__(self, "options", options_as_text(self.path, self.options))
         if self.format not in get_args(Format):
             known = ", ".join(get_args(Format))
             raise SourceError(f"{self.path}: unknown format {self.format!r}. Land the files as one of {known}.")
@@ -125,6 +126,15 @@ class Files:
     def address(self) -> str:
         """The folder."""
         return self.path
+
+
+def options_as_text(where: str, options: Mapping[str, object]) -> dict[str, str]:
+    """Return options as Spark takes them: true, false and numbers as texts. Raises SourceError for another value."""
+    for name, value in options.items():
+        if not isinstance(value, str | bool | int | float):
+            given = type(value).__name__
+            raise SourceError(f"{where}: the option `{name}` cannot be of type {given}. Give a text or a number.")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
 
 def format_fault(format: str, options: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import is_uri, local_path
 from incremental.algebra.sources.constraints import ForeignKey, check_declaration
-from incremental.algebra.sources.files import EVERY_ROW, Malformed, malformed_fault, option_fault
+from incremental.algebra.sources.files import EVERY_ROW, Malformed, malformed_fault, option_fault, options_as_text
 
 KAFKA = "kafka"
 FILE_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text")
@@ -81,6 +81,7 @@ class Stream:
         if self.path is not None and not is_uri(self.path):
             # Python and the JVM may have different current folders
             object.__setattr__(self, "path", str(local_path("the folder of a stream", self.path)))
+        object.__setattr__(self, "options", options_as_text(self.address, self.options))
         fault = stream_fault(self.format, self.path, self.options, self.malformed, self.quarantine_limit)
         if fault := fault or key_fault(self.format, self.key, self.append_only):
             raise SourceError(f"{self.address}: {fault}.")

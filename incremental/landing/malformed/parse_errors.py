@@ -36,6 +36,8 @@ REASONS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"the value (.*?) of the JSON token type (\w+).*target Spark data type \"(.*?)\"",
      lambda m: f"{as_written(m[1], m[2])} is not a valid {m[3]}"),
     (r"The value ('.*?') of the type .*? cannot be cast to \"(.*?)\"", lambda m: f"{m[1]} is not a valid {m[2]}"),
+    (r"Avro logical type (?:[\w.]+\$)?(\w+)@\w+ cannot be converted to SQL type (\w+)",
+     lambda m: f"Avro's {m[1]} cannot be read as {m[2]}"),
     (r"^\w+Exception$", lambda _: NO_RECORD),
     (r"For input string: (\".*?\")", lambda m: f"{m[1]} is not of its column's type"),
 )  # fmt: skip

@@ -33,20 +33,22 @@ def avro_fault(file: BinaryIO, columns: Sequence[t.StructField], options: Mappin
     except JavaError as error:
         return f" is not a complete Avro file ({root_cause(error)})"
     try:
-        found = avro_columns(spark, written, options)
+        found = avro_type(spark, written, options)
     except JavaError as error:
         return f" has an Avro schema, or its source an `avroSchema`, that Spark cannot read ({root_cause(error)})"
-    return misfit_fault(found.fields, columns)
+    if catalyst.kind(found) != "StructType":
+        return f" has values of type {found.simpleString()} instead of Avro records, whose fields are columns"
+    return misfit_fault(catalyst.python_schema(found).fields, columns)
 
 
-def avro_columns(spark: SparkSession, written: J, options: Mapping[str, str]) -> t.StructType:
-    """Return the columns that Spark finds in a file of an Avro schema; raises a JavaError if it finds none."""
+def avro_type(spark: SparkSession, written: J, options: Mapping[str, str]) -> J:
+    """Return Spark's type of the values in a file of an Avro schema; raises a JavaError if it has none for them."""
     java, given = catalyst.jvm(spark), {name.lower(): value for name, value in options.items()}
     read_by = java.org.apache.avro.Schema.Parser().parse(given["avroschema"]) if "avroschema" in given else written
     converter = catalyst.module(java.org.apache.spark.sql.avro, "SchemaConverters")
     stable = given.get("enablestableidentifiersforuniontype", "").lower() == "true"
     prefix = given.get("stableidentifierprefixforuniontype", UNION_PREFIX)
-    return catalyst.python_schema(converter.toSqlType(read_by, stable, prefix, NOT_RECURSIVE).dataType())
+    return converter.toSqlType(read_by, stable, prefix, NOT_RECURSIVE).dataType()
 
 
 def schema_in_head(java: J, file: BinaryIO) -> J:

@@ -29,7 +29,7 @@ from incremental.algebra.sqltext import quoted
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Table
 from incremental.landing.formats import FORMAT_DEFAULTS
-from incremental.landing.malformed.parse_errors import reason_of
+from incremental.landing.malformed.parse_errors import file_of, reason_of
 from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE
 from incremental.landing.reader import FILE
 from incremental.landing.streams.kafka import RECORD, read_kafka
@@ -126,6 +126,8 @@ class Intake:
         what = f"source {self.name} was not landed: Spark could not read its stream{which}"
         fix = "Correct it, or the declaration, and land again; nothing of it is lost"
         messages = causes(error)
+        if (path := file_of(messages)) is not None:
+            what = f"{what} at {path}"
         reason, replay = mask_secrets(reason_of(messages)), "replay the source, to land those that are left"
         if any(name.startswith(DATA_LOSS) for name in conditions(error)) or any(
             LOSS in message for message in messages
