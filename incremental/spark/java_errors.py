@@ -175,9 +175,9 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
             raise SourceError(f"Python function of the query: {raised}. Correct the function, or the data.") from error
         reason, what = causes(error)[0].strip().split("\n")[0], f"Spark could not run the {work}"
         kind = CONDITION.match(reason)
-        if kind and kind[0] == f"[{RAISED_CONDITION}]":  # somebody's own words
-            reason = first_line(reason)
         data = DATA_SQLSTATE.search(reason)
+        if kind and kind[0] == f"[{RAISED_CONDITION}]":
+            reason = first_line(reason)  # somebody's own words
         fix = ONE_VERSION_FIX if data else RUN_AGAIN
         raise (SourceError if data else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",
