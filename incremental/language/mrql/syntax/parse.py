@@ -19,6 +19,7 @@ from incremental.language.mrql.syntax import items as I
 from incremental.language.mrql.syntax import tree as T
 from incremental.language.mrql.syntax.build import BUILDERS
 from incremental.language.mrql.syntax.spans import Span, Text
+from incremental.language.mrql.syntax.tags import check_template_tags
 from incremental.language.mrql.syntax.tree import Node
 
 GRAMMAR = Path(__file__).with_name("mrql.lark")
@@ -103,6 +104,8 @@ def parse_template(text: Text, start: int, written: str) -> Node:
                 raise Span(text, at, at + 2).error("a hole of a template has one expression. Write {{e}}.")
             holes.append(found[0].value)
         at += len(piece) + (4 if position % 2 else 0)
+    if name == "xml":
+        check_template_tags(text, start + len(name) + 2, HOLE.sub(lambda hole: "_" * len(hole[0]), body))
     return T.Template(Span(text, start, start + len(written)), name, tuple(pieces[::2]), tuple(holes))
 
 
