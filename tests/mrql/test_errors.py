@@ -98,6 +98,7 @@ WRONG = [
     ("trace(3);", "trace writes to a log while a query runs"),
     ("data t = A: {t};", "there is no query in the program"),
     ("data t = A: {t} | B: int; B(3);", "t contains itself, which no column can"),
+    ("data d = A: int | A: string; 1;", "1:19: data d: it has A twice. Rename one of the constructors"),
     ("case 3 { 1: 'a' };", "the last branch has to take all that is left"),
     ("select x#2 from x in {(1, 'a')};", "part #2: (int, string) has no such part. Use #0 to #1"),
     ("select x#0 from x in {<a: 1>};", "part #0: <a: int> has no such part. Use a field by its name: .a"),

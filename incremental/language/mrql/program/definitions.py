@@ -170,7 +170,9 @@ class ProgramTranslation:
 
     def _define_data(self, name: str, alternatives: Sequence[T.Parameter]) -> None:
         """Take a data type and its constructors."""
-        for each in alternatives:
+        for position, each in enumerate(alternatives):
+            if each.name in [before.name for before in alternatives[:position]]:
+                raise each.span.error(f"data {name}: it has {each.name} twice. Rename one of the constructors.")
             if name in {node.name for node in descendants(each.type) if isinstance(node, T.NamedType)}:
                 raise each.span.error(f"{name} contains itself, which no column can. Use a table of nodes and parents.")
         items = tuple(casts.written_type(each.type, self.scope) for each in alternatives)
