@@ -86,9 +86,9 @@ def unfold_function(name: str, function: Function, node: T.FunctionCall, scope: 
     names = dict(function.names)
     for parameter, argument in zip(function.parameters, arguments, strict=True):
         value = scope.once(scope.value(argument))
-        names[parameter.name] = casts.cast(value, casts.written_type(parameter.type, scope), scope, argument.span)
+        names[parameter.name] = casts.widen(value, casts.written_type(parameter.type, scope), scope, argument.span)
     value = replace(inner, names=names, repeated=()).value(function.body)
-    return casts.cast(value, casts.written_type(function.result, scope), scope, node.span)
+    return casts.widen(value, casts.written_type(function.result, scope), scope, function.body.span)
 
 
 def expand_macro(macro: I.MacroDefinition, node: T.FunctionCall, scope: Scope) -> Value:
@@ -105,7 +105,7 @@ def construct(data: t.Data, node: T.FunctionCall, scope: Scope) -> Value:
     """Return a value of a data type: its tag, and the constructor's argument."""
     span, held = node.span, data.items[data.constructors.index(node.name)]
     argument = node.arguments[0] if len(node.arguments) == 1 else T.TupleOf(span, node.arguments)
-    value = casts.cast(scope.inside(scope.value(argument), span), held, scope, span)
+    value = casts.widen(scope.inside(scope.value(argument), span), held, scope, argument.span)
     fields = [
         f"'{name}', {v.pack(value) if name == node.name else f'CAST(NULL AS {t.sql_type(item)})'}"
         for name, item in zip(data.constructors, data.items, strict=True)
@@ -124,9 +124,11 @@ def fold(aggregation: I.AggregationDefinition, value: Value, scope: Scope, span:
     inner = replace(scope.within(total, each), names={}, repeated=())
     element = v.unpack(each, array.item)
     unit = element if aggregation.unit is None else apply_function(aggregation.unit, [element], inner, span)
-    unit = casts.cast(unit, type_, inner, span)
-    zero = casts.cast(replace(scope, names={}).value(aggregation.zero), type_, scope, span)
-    plus = casts.cast(apply_function(aggregation.plus, [v.unpack(total, type_), unit], inner, span), type_, inner, span)
+    unit = casts.widen(unit, type_, inner, span if aggregation.unit is None else aggregation.unit.span)
+    zero = casts.widen(replace(scope, names={}).value(aggregation.zero), type_, scope, aggregation.zero.span)
+    merge = aggregation.plus.span
+    plus = apply_function(aggregation.plus, [v.unpack(total, type_), unit], inner, merge)
+    plus = casts.widen(plus, type_, inner, merge)
     sql_type = t.sql_type(type_)
     step = f"({total}, {each}) -> CAST({v.pack(plus)} AS {sql_type})"
     known = f"filter({v.pack(array)}, {each} -> {each} IS NOT NULL)"

@@ -1,6 +1,8 @@
-"""Types as they are written, and `value as type`."""
+"""Types as they are written, `value as type`, and values for a declared type, which are not cast but widened."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
@@ -20,6 +22,9 @@ from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 EACH = "It is a collection: apply the function to each value, `select f(x) from x in …`"
+SMALL = {t.Basic("byte"): 2**7, t.Basic("short"): 2**15}
+CanConvert = Callable[[ScalarValue, Type], bool]
+"""Whether a scalar may be converted to a type."""
 
 
 def written_type(node: Node, scope: Scope) -> Type:
@@ -48,16 +53,37 @@ def find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Typ
     raise span.error(f"{name} is not a type. Use one of {', '.join(t.NAMED_TYPES)}, or define it with `type`.")
 
 
-def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
+def can_cast(value: ScalarValue, wanted: Type) -> bool:
+    """Return whether `as` converts a scalar to a type."""
+    return value.type == wanted or isinstance(value.type, t.Basic | t.Foreign)
+
+
+def can_widen(value: ScalarValue, wanted: Type) -> bool:
+    """Return whether a scalar has a type, or is a number of a smaller one, or a constant that is small enough."""
+    if value.type == t.NOTHING or t.common_type(value.type, wanted) == wanted:
+        return True
+    if isinstance(value.type, t.Foreign) and t.DECIMAL.fullmatch(value.type.sql):
+        return wanted in (t.FLOAT, t.DOUBLE)
+    if value.sql.isdigit():
+        return int(value.sql) < SMALL.get(wanted, 0)
+    return wanted == t.FLOAT and value.type == t.DOUBLE and value.sql[:1].isdigit()
+
+
+def widen(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
+    """Return a value of a declared type. Raises QueryError for another type, except for numbers of smaller types."""
+    return cast(value, wanted, scope, span, can_widen)
+
+
+def cast(value: Value, wanted: Type, scope: Scope, span: Span, can: CanConvert = can_cast) -> Value:
     """Translate `value as type`: numbers are converted, strings are read as numbers, collections element by element.
 
-    Raises QueryError where a value of its type cannot be of the wanted one.
+    can: which scalars may be converted. Raises QueryError where a value of its type cannot be of the wanted one.
     """
     if wanted == t.ANY:
         return value
     match value, wanted:
         case ScalarValue(sql, type_), t.Basic() | t.Foreign():
-            if type_ != wanted and not isinstance(type_, t.Basic | t.Foreign):
+            if not can(value, wanted):
                 raise refuse_cast(value, wanted, scope, span)
             return value if type_ == wanted else ScalarValue(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
         case ScalarValue(_, type_), t.Data() if type_ == wanted:
@@ -65,42 +91,46 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
         case RecordValue(_, parts, positional), t.Tuple(items) if len(parts) == len(items) and (
             value.names is None or positional
         ):
-            return RecordValue(None, tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True)))
+            return RecordValue(None, tuple(cast(p, i, scope, span, can) for p, i in zip(parts, items, strict=True)))
         case RecordValue(names, parts), t.Record(wanted_names, items) if names == wanted_names:
-            made = tuple(cast(p, i, scope, span) for p, i in zip(parts, items, strict=True))
+            made = tuple(cast(p, i, scope, span, can) for p, i in zip(parts, items, strict=True))
             return RecordValue(names, made, value.positional)
         case Array(), t.Collection(bag, item):
-            return cast_array(value, bag, item, scope, span)
+            return cast_array(value, bag, item, scope, span, can)
         case RelationValue(add_to, ordered), t.Collection(bag, item):
             return RelationValue(
-                lambda frame: cast_rows(add_to(frame), item, scope.at(frame), span), ordered and not bag
+                lambda frame: cast_rows(add_to(frame), item, scope.at(frame), span, can), ordered and not bag
             )
         case GroupedValues(), t.Collection():
-            return cast(scope.inside(value, span), wanted, scope, span)
+            return cast(scope.inside(value, span), wanted, scope, span, can)
         case _:
             raise refuse_cast(value, wanted, scope, span)
 
 
-def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span) -> Array:
+def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span, can: CanConvert) -> Array:
     """Return an array whose elements are cast."""
     if value.item == item:
         return Array(v.pack(value), item, bag, value.bag and bag)
     if value.item == t.NOTHING:
         return Array(f"CAST({value.sql} AS ARRAY<{t.sql_type(item)}>)", item, bag)
     element = scope.fresh.fresh("x")
-    inner = v.pack(cast(v.unpack(element, value.item), item, scope.within(element), span))
+    inner = v.pack(cast(v.unpack(element, value.item), item, scope.within(element), span, can))
     return Array(f"transform({v.pack(value)}, {element} -> {inner})", item, bag)
 
 
-def cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span) -> FrameRows:
+def cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span, can: CanConvert) -> FrameRows:
     """Return rows whose value is cast."""
-    return FrameRows(cast(added.value, item, scope, span), added.order)
+    return FrameRows(cast(added.value, item, scope, span, can), added.order)
 
 
 def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
     """Return the error for a value that cannot have a type."""
     found = describe(value, scope)
-    fix = EACH if found[0] in "{[" and not isinstance(wanted, t.Collection) else "Write a value of that type"
+    fix = "Write a value of that type"
+    if found[0] in "{[" and not isinstance(wanted, t.Collection):
+        fix = EACH
+    elif isinstance(value, ScalarValue) and isinstance(wanted, t.Basic) and can_cast(value, wanted):
+        fix = f"Cast it with `as {wanted.name}`, or correct the type"
     return span.error(f"expected {t.write_type(wanted)}, found {found}. {fix}.")
 
 
