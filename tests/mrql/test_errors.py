@@ -76,6 +76,15 @@ WRONG = [
     ("random(3);", "random numbers differ from run to run"),
     ("select p.X from p in P limit 3;", "1:24: unexpected `limit`"),
     ("select p.X from p in P order by p.X limit p.Y;", "a limit is a constant"),
+    ("select p.X from p in P order by p.X limit 1.7;", "1:43: limit: expected an integer, found double. Write one"),
+    ("select p.X from p in P order by p.X limit 'a';", "1:43: limit: expected an integer, found 'a'"),
+    (
+        "select (select x from x in n.tags order by x limit 1.7) from n in N;",
+        "limit: expected an integer, found double",
+    ),
+    ("select (select x from x in n.tags order by x limit n.id) from n in N;", None),
+    ("select p.X from p in P order by p.X limit args[0];", None),
+    ("select p.X from p in P order by p.X limit 4 / 2;", None),
     ("repeat x = {1} step x;", "a repeat without limit may never end. Add `limit n`"),
     (
         "repeat x = {1} step select (y, y > 3) from y in x limit 3;",

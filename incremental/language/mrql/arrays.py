@@ -133,9 +133,16 @@ def finish_array(select: T.Select, array: str, item: Type, scope: Scope) -> Arra
     order = [Order("", split_direction(key)[1]) for key in select.order.keys]
     sql = sort_values(array, order, scope.fresh)
     if select.order.limit is not None:
-        limit, _ = scope.pack(select.order.limit)
-        sql = f"slice({sql}, 1, CAST({limit} AS INT))"
+        sql = f"slice({sql}, 1, {cast_limit(*scope.pack(select.order.limit), select.order.limit)})"
     return Array(sql, item, False)
+
+
+def cast_limit(sql: str, type_: Type, node: T.Node) -> str:
+    """Return the number of a limit. Raises QueryError for what is neither an integer nor a text of digits."""
+    if not t.is_integer(type_) and not (type_ == t.STRING and sql.strip("'").isdigit()):
+        found = sql if sql.startswith("'") else t.write_type(type_)
+        raise node.span.error(f"limit: expected an integer, found {found}. Write one, or cast it with `as int`.")
+    return f"CAST({sql} AS INT)"
 
 
 def group_array(select: T.Select, group: T.GroupBy, scope: Scope, first: Value | None) -> tuple[str, Type]:

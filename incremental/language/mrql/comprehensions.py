@@ -35,10 +35,10 @@ def translate_select(select: T.Select, scope: Scope) -> Value:
 
 def limit(node: Node, scope: Scope) -> str:
     """Return the number of a limit, which is the same for all rows."""
-    sql, _ = scope.pack(node)
+    sql, type_ = scope.pack(node)
     if SUBQUERY in sql or FRAME_COLUMN.search(sql):
         raise node.span.error("a limit is a constant. Write a number, or an element of `args`.")
-    return f"CAST({sql} AS INT)"
+    return arrays.cast_limit(sql, type_, node)
 
 
 def add_select(select: T.Select, scope: Scope, frame: Frame) -> FrameRows:
