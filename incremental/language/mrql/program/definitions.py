@@ -35,7 +35,8 @@ from incremental.language.mrql.syntax.spans import Span, Text
 from incremental.language.mrql.syntax.tree import Node, names_in
 
 REFUSED_STATEMENTS = {
-    "import": "import loads Java code. Give a Python function of DataFrames as the query instead",
+    "import": "import loads Java code, which a view does not run. Write a function or a macro, "
+    "or give a Python function of DataFrames as the query",
     "parser": "parser loads Java code. Land the files as a source instead",
     "lineage": "lineage is not kept for single rows. Use explain, which shows the lineage keys of the states",
     "debug": "debug is not supported. Use explain, and verify",
