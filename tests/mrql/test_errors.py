@@ -34,6 +34,8 @@ WRONG = [
     ("select (a, b, c) from (a, b, c) in P;", "1:23: pattern: expected a tuple of 3, found <X: int, Y: int>"),
     ("P union E;", "the sides of union have the types <X: int, Y: int> and <name: string, dno: int, salary: double>"),
     ("select if p.X = 1 then 1 else 'a' from p in P;", "the branches have the types int and string"),
+    ("select sum(p.X, 1) from p in P;", "1:8: sum: expected 1 argument, found 2. Correct the call"),
+    ("count();", "1:1: count: expected 1 argument, found 0"),
     ("select f(p) from p in P;", "1:8: f is not a function. Define it, or correct its name"),
     ("function f(x: int): int { f(x) }; f(1);", "f calls itself: a query is unfolded before it runs"),
     ("function f(x: int): int { x }; f('a', 2);", "f: expected 1 argument, found 2. Correct the call"),

@@ -150,8 +150,8 @@ def apply_function(function: Node, values: Sequence[Value], scope: Scope, span: 
 def builtin(node: T.FunctionCall, scope: Scope) -> Value:
     """Translate an aggregate or a function that MRQL has."""
     name, span = node.name, node.span
-    if name in AGGREGATE_NAMES and len(node.arguments) == 1:
-        return translate_aggregate(name, scope.value(node.arguments[0]), scope, span)
+    if name in AGGREGATE_NAMES and (len(node.arguments) == 1 or name not in functions.FUNCTIONS):
+        return translate_aggregate(name, scope.value(exactly(node, 1)[0]), scope, span)
     if name in functions.FUNCTIONS or name in functions.REFUSED_FUNCTIONS:
         return functions.apply_scalar(name, [scope.value(a) for a in node.arguments], scope, span)
     if name == TRUE:
