@@ -22,7 +22,9 @@ def translated(text: str) -> str:
 WRONG = [
     ("select x\nfrm P;", "2:1: unexpected `frm`"),
     ("select x from x in P", None),
-    ("select 'x from x in P;", '1:8: unexpected "\'"'),
+    ("select 'x from x in P;", "1:8: a string has no end. Close it by ', or remove this '"),
+    ('x = "abc;\nx;', '1:5: a string has no end. Close it by "'),
+    ("[xml|<a>{{'b}}</a>|];", "1:11: a string has no end"),
     ("select x from x in P where (x.X = 1;", "1:36: unexpected `;`"),
     ("select x from x in Nowhere;", "1:20: Nowhere is not defined. Define it, or declare it as a source"),
     ("select x.Q from x in P;", "1:8: there is no field Q in <X: int, Y: int>"),

@@ -25,6 +25,7 @@ from incremental.language.mrql.syntax.tree import Node
 GRAMMAR = Path(__file__).with_name("mrql.lark")
 OPERANDS = {"NAME", "INTEGER", "DOUBLE", "STRING", "TEMPLATE", "RPAR", "RSQB", "RBRACE", "END"}
 OPENING_TOKENS, CLOSING = {"LPAR", "LSQB", "LBRACE"}, {"RPAR", "RSQB", "RBRACE"}
+QUOTES = "\"'"
 LONGEST_TOKEN = 40  # characters of a token that an error shows
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 TOO_DEEP = "this is nested too deeply. Define its parts by names of their own."
@@ -80,7 +81,10 @@ def syntax_error(text: Text, end: int, error: Any) -> Exception:
     """Return the error for a text that does not parse; end: where the part that is read ends."""
     if isinstance(error, UnexpectedCharacters):
         at = min(int(cast(Any, error).pos_in_stream or 0), len(text.content) - 1)
-        return Span(text, at, at + 1).error(f"unexpected {text.content[at]!r}. Remove or correct it.")
+        character, span = text.content[at], Span(text, at, at + 1)
+        if character in QUOTES:
+            return span.error(f"a string has no end. Close it by {character}, or remove this {character}.")
+        return span.error(f"unexpected {character!r}. Remove or correct it.")
     token = cast(Any, error).token if isinstance(error, UnexpectedToken) else None
     if token is None or token.type == "$END" or isinstance(error, UnexpectedEOF):
         return Span(text, end, end).error("the text ends within a query. Close it; each item ends with `;`.")
