@@ -78,7 +78,11 @@ WRONG = [
         "1:27: unexpected `0`. Correct it, or what precedes it. A `>` before it closes a record: write a comparison",
     ),
     ("random(3);", "random numbers differ from run to run"),
-    ("select p.X from p in P limit 3;", "1:24: unexpected `limit`"),
+    (
+        "select p.X from p in P limit 3;",
+        "1:24: unexpected `limit`: it needs `order by` before it. Write `select … from … order by … limit n`",
+    ),
+    ("P LIMIT 3;", "1:3: unexpected `LIMIT`: it needs `order by` before it"),
     ("select p.X from p in P order by p.X limit p.Y;", "a limit is a constant"),
     ("select p.X from p in P order by p.X limit 1.7;", "1:43: limit: expected an integer, found double. Write one"),
     ("select p.X from p in P order by p.X limit 'a';", "1:43: limit: expected an integer, found 'a'"),

@@ -89,6 +89,10 @@ def syntax_error(text: Text, end: int, error: Any) -> Exception:
     if token is None or token.type == "$END" or isinstance(error, UnexpectedEOF):
         return Span(text, end, end).error("the text ends within a query. Close it; each item ends with `;`.")
     at, written = int(token.start_pos or 0), str(token)
+    if token.type == "_LIMIT":
+        return Span(text, at, at + len(written)).error(
+            f"unexpected `{written}`: it needs `order by` before it. Write `select … from … order by … limit n`."
+        )
     first = written.split("\n")[0][:LONGEST_TOKEN]
     shown = written if first == written else f"{first}…"
     closed = text.content[:at].rstrip().endswith(">")
