@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
@@ -141,7 +142,11 @@ WRONG = [
     ("select x#0 from x in {<a: 1>};", "part #0: <a: int> has no such part. Use a field by its name: .a"),
     ("data t = A: int | B: int; case A(3) { C(x): x | *: 0 };", "C is not a constructor of t. Use A or B"),
     ("args[7];", "args[7]: there is no such argument: 2 are passed"),
-    ("include 'nowhere.mrql'; 1;", "nowhere.mrql cannot be read as UTF-8 text"),
+    (
+        "include 'nowhere.mrql'; 1;",
+        f"1:1: nowhere.mrql does not exist: there is no file {Path('nowhere.mrql').resolve()}. Correct its path",
+    ),
+    ("include '.'; 1;", "1:1: . cannot be read as UTF-8 text"),
     ("<a: 1, a: 2>;", "the record has a twice"),
     ("99999999999999999999;", "the number does not fit into a long"),
     ("x = 1;", "there is no query in the program"),

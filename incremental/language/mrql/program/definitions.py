@@ -42,6 +42,7 @@ REFUSED_STATEMENTS = {
     "debug": "debug is not supported. Use explain, and verify",
     "debug all": "debug is not supported. Use explain, and verify",
 }
+INCLUDE_FOLDER = "which begins at the folder of this file, or of Mrql(…, folder=…) for a text in Python"
 
 
 def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> Iterator[Node]:
@@ -57,6 +58,10 @@ def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> 
             raise item.span.error(f"{item.path} includes itself. Remove one include.")
         try:
             content = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise item.span.error(
+                f"{item.path} does not exist: there is no file {path}. Correct its path, {INCLUDE_FOLDER}."
+            ) from None
         except (OSError, UnicodeDecodeError):
             raise item.span.error(f"{item.path} cannot be read as UTF-8 text. Correct the path.") from None
         yield from items_of(Text(item.path, content), path.parent, (*around, path))
