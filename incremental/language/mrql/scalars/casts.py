@@ -22,7 +22,7 @@ from incremental.language.mrql.syntax.spans import Span
 from incremental.language.mrql.syntax.tree import Node
 
 EACH = "It is a collection: apply the function to each value, `select f(x) from x in …`"
-SMALL = {t.Basic("byte"): 2**7, t.Basic("short"): 2**15}
+SMALL: dict[Type, int] = {t.Basic("byte"): 2**7, t.Basic("short"): 2**15}
 CanConvert = Callable[[ScalarValue, Type], bool]
 """Whether a scalar may be converted to a type."""
 
