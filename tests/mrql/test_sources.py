@@ -45,6 +45,10 @@ def test_includes(tmp_path: Path) -> None:
     (tmp_path / "more" / "c.mrql").write_text("V = select p.X from p in P;")
     text = "include 'more/b.mrql'; count(W);"
     assert "count(1)" in Mrql(text, folder=tmp_path).program(list(SCHEMAS), SCHEMAS.get).sql
+    assert Mrql("include 'more/c.mrql';" + text, folder=tmp_path).names >= {"p"}
+    (tmp_path / "more" / "c.mrql").write_text("V = Q; W = P;")
+    with pytest.raises(QueryError, match=r"more/b\.mrql:1:19: W is defined twice: first at c\.mrql:1\."):
+        Mrql(text, folder=tmp_path).names  # noqa: B018
     (tmp_path / "more" / "c.mrql").write_text("select;")
     with pytest.raises(QueryError, match=r"c\.mrql:1:7: unexpected `;`"):
         Mrql(text, folder=tmp_path).names  # noqa: B018

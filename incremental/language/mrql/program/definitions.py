@@ -67,6 +67,21 @@ def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> 
         yield from items_of(Text(item.path, content), path.parent, (*around, path))
 
 
+def check_unique_names(items: Sequence[Node]) -> None:
+    """Raise QueryError for a second definition of a name; one that is included twice counts once."""
+    known = dict[tuple[bool, str], Node]()
+    for item in items:
+        is_type = isinstance(item, I.TypeDefinition | I.DataDefinition)
+        names = [(is_type, str(name))] if (name := getattr(item, "name", None)) else []
+        if isinstance(item, I.DataDefinition):
+            names += [(False, each.name) for each in item.alternatives]
+        for name in names:
+            first = known.setdefault(name, item)
+            if first != item:
+                place = f"{first.span.text.name}:{first.span.line}"
+                raise item.span.error(f"{name[1]} is defined twice: first at {place}. Rename one of the two.")
+
+
 def choose_query(items: Sequence[Node], number: int | None, text: Text) -> I.Evaluate:
     """Return the query that is the view: the last one, or that of a number, counted from 1."""
     queries = [item for item in items if isinstance(item, I.Evaluate)]

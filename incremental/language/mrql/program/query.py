@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from incremental.language.mrql.program.definitions import (
     ProgramTranslation,
     Translated,
+    check_unique_names,
     choose_query,
     descendants,
     find_used_names,
@@ -45,8 +46,10 @@ class Mrql:
 
     @cached_property
     def items(self) -> tuple[Node, ...]:
-        """Its items, includes read. Raises QueryError for a text that does not parse."""
-        return tuple(items_of(self._text, self.folder))
+        """Its items, includes read. Raises QueryError for a text that does not parse, or defines a name twice."""
+        items = tuple(items_of(self._text, self.folder))
+        check_unique_names(items)
+        return items
 
     @property
     def names(self) -> frozenset[str]:

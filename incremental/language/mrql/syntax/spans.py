@@ -33,10 +33,15 @@ class Span:
         """The characters themselves."""
         return self.text.content[self.start : self.end]
 
+    @property
+    def line(self) -> int:
+        """The number of the line in which it begins, counted from 1."""
+        return self.text.content.count("\n", 0, self.start) + 1
+
     def error(self, sentence: str) -> QueryError:
         """Return an error about this part: file, line, column, sentence, the line and a caret."""
         before = self.text.content[: self.start]
-        line, column = before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
+        line, column = self.line, self.start - (before.rfind("\n") + 1) + 1
         lines = self.text.content.split("\n")
         shown, caret = lines[line - 1].replace("\t", " ").rstrip(), column - 1
         if caret > SHOWN_CHARACTERS:
