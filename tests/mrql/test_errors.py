@@ -144,6 +144,12 @@ WRONG = [
     ("type a = int; data a = A: int; 1;", "1:15: a is defined twice"),
     ("x = P; x = P; data a = a: int; x;", None),
     ("case 3 { 1: 'a' };", "the last branch has to take all that is left"),
+    (
+        "data t = A: int | B: int; case A(3) { A(1): 1 | B(b): b };",
+        "1:49: the last branch has to take all that is left",
+    ),
+    ("data t = A: int | B: int; case A(3) { A(1): 1 | A(a): a | B(b): b };", None),
+    ("data t = A: int | B: int; case A(3) { A(a): 1 | B(1): 2 };", "the last branch has to take all that is left"),
     ("select x#2 from x in {(1, 'a')};", "part #2: (int, string) has no such part. Use #0 to #1"),
     ("select x#0 from x in {<a: 1>};", "part #0: <a: int> has no such part. Use a field by its name: .a"),
     ("data t = A: int | B: int; case A(3) { C(x): x | *: 0 };", "C is not a constructor of t. Use A or B"),

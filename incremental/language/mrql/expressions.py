@@ -226,15 +226,16 @@ def translate_case(value: Value, branches: tuple[T.Branch, ...], scope: Scope, n
     for position, branch in enumerate(branches):
         bound = patterns.bind(branch.pattern, value, scope)
         values.append(scope.binding(bound.names).value(branch.body))
-        tags |= {branch.pattern.name} if isinstance(branch.pattern, T.ConstructorPattern) else set()
+        if isinstance(branch.pattern, T.ConstructorPattern) and len(bound.conditions) == 1:
+            tags.add(branch.pattern.name)
         if position < len(branches) - 1:
             conditions.append(" AND ".join(bound.conditions) or "true")
-        elif bound.conditions and not complete(value, tags, bound.conditions):
+        elif bound.conditions and not complete(value, tags):
             raise branch.span.error("the last branch has to take all that is left. Add a branch with `*`.")
     return operators.choose(conditions, values, scope, node.span) if conditions else values[0]
 
 
-def complete(value: Value, tags: set[str], conditions: tuple[str, ...]) -> bool:
-    """Return whether the branches have all constructors of a data type, and the last one asks for its tag alone."""
+def complete(value: Value, tags: set[str]) -> bool:
+    """Return whether the branches have all constructors of a data type; tags: of those that ask for nothing else."""
     data = value.type if isinstance(value, ScalarValue) else None
-    return isinstance(data, t.Data) and set(data.constructors) == tags and len(conditions) == 1
+    return isinstance(data, t.Data) and set(data.constructors) == tags
