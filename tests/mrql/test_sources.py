@@ -112,3 +112,22 @@ def test_columns_of_streams_and_null_in_an_aggregation(sandbox: MemorySandbox) -
     view.refresh()
     confirm(view)
     assert rows(view) == [("a", 2, 2), ("b", 1, 4)]
+
+
+def test_a_list_that_is_null_is_not_an_empty_one(sandbox: MemorySandbox) -> None:
+    sandbox.source("t", "id int, l array<int>", [(1, [5]), (2, []), (3, None)])
+    text = (
+        "select (r.id, count(r.l), sum(r.l), member(5, r.l), exists r.l, some x in r.l: x > 1, all x in r.l: x > 1, "
+        "select x from x in r.l) from r in t; select (r.id, x) from r in t, x in r.l; "
+        "select (k, count(r.l)) from r in t group by k: r.id > 1;"
+    )
+    found = [sandbox.another(Mrql(text, item=item)) for item in (1, 2, 3)]
+    for view in found:
+        view.refresh()
+        confirm(view)
+    assert rows(found[0]) == [
+        (1, 1, 5, True, True, True, True, [5]),
+        (2, 0, 0, False, False, False, True, []),
+        (3, *[None] * 7),
+    ]
+    assert [rows(view) for view in found[1:]] == [[(1, 5)], [(False, 1), (True, 0)]]
