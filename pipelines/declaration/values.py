@@ -10,17 +10,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from incremental.algebra.secrets import INSTEAD, is_secret
+from incremental.algebra.sources.files import as_text
 from pipelines.declaration import sizes
 
 PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 NAME_RULE = "Use a small letter followed by small letters, digits and _, at most 63 in all"
-
-
-def _as_text(value: object) -> object:
-    """Convert options and settings to text, as Spark needs them; YAML reads some as numbers and truth values."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
 
 
 def _as_date(value: object) -> object:
@@ -65,7 +59,7 @@ def _no_secret(settings: dict[str, str]) -> dict[str, str]:
     return settings
 
 
-YamlText = Annotated[str, BeforeValidator(_as_text)]
+YamlText = Annotated[str, BeforeValidator(as_text)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 Options = Annotated[dict[str, YamlText], AfterValidator(_no_secret)]

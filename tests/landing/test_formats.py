@@ -153,6 +153,8 @@ def test_options_that_are_no_texts(spark: SparkSession, tmp_path: Path) -> None:
     assert drop.rows() == [("x\ny\n",)]
     numbers: Any = {"rowsPerSecond": 5}
     assert Stream("rate", "value BIGINT", options=numbers).options == {"rowsPerSecond": "5"}
+    topics: Any = {"kafka.bootstrap.servers": "h:1", "subscribe": 5}
+    assert Stream("kafka", "_value STRING", options=topics).address == "stream of kafka 5"
     nothing: Any = {"lineSep": None}
     with pytest.raises(SourceError, match=r"the option `lineSep` cannot be of type NoneType\. Give a text or a number"):
         Files(str(drop.folder), "text", "t STRING", options=nothing)

@@ -130,11 +130,20 @@ class Files:
 
 def options_as_text(where: str, options: Mapping[str, object]) -> dict[str, str]:
     """Return options as Spark takes them: true, false and numbers as texts. Raises SourceError for another value."""
+    texts = dict[str, str]()
     for name, value in options.items():
-        if not isinstance(value, str | bool | int | float):
+        if not isinstance(text := as_text(value), str):
             given = type(value).__name__
             raise SourceError(f"{where}: the option `{name}` cannot be of type {given}. Give a text or a number.")
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+        texts[name] = text
+    return texts
+
+
+def as_text(value: object) -> object:
+    """Return a truth value or a number as Spark's options and settings have it, and any other value as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
 
 
 def format_fault(format: str, options: Mapping[str, str]) -> str:

@@ -81,7 +81,7 @@ class Stream:
         if self.path is not None and not is_uri(self.path):
             # Python and the JVM may have different current folders
             object.__setattr__(self, "path", str(local_path("the folder of a stream", self.path)))
-        object.__setattr__(self, "options", options_as_text(self.address, self.options))
+        object.__setattr__(self, "options", options_as_text(self.path or f"stream of {self.format}", self.options))
         fault = stream_fault(self.format, self.path, self.options, self.malformed, self.quarantine_limit)
         if fault := fault or key_fault(self.format, self.key, self.append_only):
             raise SourceError(f"{self.address}: {fault}.")
