@@ -29,18 +29,20 @@ from incremental.algebra.errors import (
     StorageError,
     UsageError,
 )
-from incremental.algebra.local_path import local_path
+from incremental.algebra.local_path import is_uri, local_path
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, Verification
 from incremental.algebra.results.upkeep import Status, Upkeep
-from incremental.algebra.secrets import mask_secrets
+from incremental.algebra.secrets import INSTEAD, has_password, mask_secrets
 from incremental.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
 from incremental.algebra.tuning import Tuning
 from incremental.compilation import OnChange, Policy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
+from incremental.lake.remote.check import check_store
+from incremental.lake.remote.remote_path import Place, RemotePath
 from incremental.language.loops.functions import fixpoint, iterate, nearest
 from incremental.language.monoids.registration import analyse_monoid, register_monoids
 from incremental.language.mrql.program.query import Mrql
@@ -57,19 +59,20 @@ from incremental.view import View
 class Warehouse:
     """A folder of landed sources, states and views.
 
-    spark: a session with Delta; root: a local folder, created when needed; tuning: sizes and limits of its refreshes;
-    lake: Delta, except in tests. Raises SourceError for a root that is a URI other than `file:`.
+    spark: a session with Delta; root: a folder on this machine, or at a URI (`s3a://bucket/folder`) of a file system
+    that Spark knows, created when needed; tuning: sizes and limits of its refreshes; lake: Delta, except in tests.
+    Raises SourceError for a root that cannot be one, and StorageError for a store that does not answer.
     """
 
     def __init__(
         self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake | None = None
     ) -> None:
-        self.spark, self.root = spark, local_path("warehouse", root)
+        self.spark, self.root = spark, locate_root(root)
         check_arguments(spark, self.root)
         if tuning is not None and not isinstance(cast(object, tuning), Tuning):
             raise UsageError(f"tuning: {tuning!r} is not valid. Give a Tuning, such as Tuning(buckets=16).")
         self.tuning, self.lake = tuning or Tuning(), lake or DELTA
-        if self.lake is DELTA:
+        if self.lake is DELTA and isinstance(self.root, Path):
             check_default_file_system(spark, self.root)
         self._catalog = SourceCatalog(Declared(spark, self.root, self.lake, self.tuning.landing_lock_seconds), {})
         self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
@@ -198,12 +201,24 @@ class Warehouse:
         return self._catalog.declared
 
 
-def check_arguments(spark: object, root: Path) -> None:
+def locate_root(root: str | Path) -> Place:
+    """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
+    if not isinstance(root, str) or not is_uri(root) or root.strip().lower().startswith("file:"):
+        return local_path("warehouse", root)
+    if has_password(root):
+        raise SourceError(f"warehouse {mask_secrets(root)}: the address contains a password. {INSTEAD}.")
+    return RemotePath(root.strip().rstrip("/"))
+
+
+def check_arguments(spark: object, root: Place) -> None:
     """Raise UsageError for anything but a Spark session, and SourceError for a root that cannot be a folder."""
     if not isinstance(spark, SparkSession):
         raise UsageError(
             f"warehouse {root}: {type(spark).__name__} is not a Spark session. Pass one with Delta, such as start()."
         )
+    if isinstance(root, RemotePath):
+        check_store(root)
+        return
     existing = next((place for place in (root, *root.parents) if place.exists()), None)
     if existing is not None and not existing.is_dir():
         raise SourceError(f"warehouse {root}: {existing} is not a folder. Name another folder.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import DataFrame
@@ -22,6 +21,7 @@ from incremental.algebra.sqltext import quoted
 from incremental.compilation import OnChange, Policy
 from incremental.compiler.draft import Publish
 from incremental.lake.protocol import VersionedTable
+from incremental.lake.remote.remote_path import Place
 from incremental.language.query import QueryText
 from incremental.operations.branch import create_branch, drop_view
 from incremental.operations.declared_views import forget, readers
@@ -215,13 +215,13 @@ class View:
         forget(self.folder)
         self.catalog.sql_names.free(self.name)
 
-    def reads(self, folder: Path) -> bool:
+    def reads(self, folder: Place) -> bool:
         """Return whether the query reads the view in a folder as a source."""
         names = {name for name, view in self.catalog.views.items() if view.folder == folder}
         return bool(names) and not names.isdisjoint(self._resolved.compilation.query.sources)
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Place:
         """The folder with the view's journal and tables."""
         return self.store.folder.resolve()
 

@@ -1,4 +1,7 @@
-"""Lock folders between processes, restrict them to one user, and write files that survive a power cut."""
+"""Lock folders between processes, restrict them to one user, and write files that survive a power cut.
+
+The same for a warehouse at a URI: by leases and by records that are written once (remote/).
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,35 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from incremental.algebra.errors import BusyError
+from incremental.lake.remote.lease import hold_lease
+from incremental.lake.remote.remote_path import Place, RemotePath
 from incremental.spark.java_errors import storage_errors
 from incremental.spark.local_files import flush_folder
 
 PRIVATE = 0o700
 
 
-def make_private(folder: Path) -> None:
+def make_private(folder: Place) -> None:
     """Create a folder, and its missing parents, that only this user may enter; the umask may restrict it further.
 
     A folder that exists stays as it is. One below a folder with the setgid bit, by which users share a folder on
-    purpose, is open to the users of that folder.
+    purpose, is open to the users of that folder. A store has no folders without objects, and rights of its own.
     """
+    if isinstance(folder, RemotePath):
+        return
     for place in (*reversed([parent for parent in folder.parents if not parent.exists()]), folder):
         above = place.parent.stat().st_mode
         place.mkdir(mode=above & 0o777 if above & stat.S_ISGID else PRIVATE, exist_ok=True)
 
 
-def write_durably(path: Path, text: str) -> None:
-    """Replace a file atomically; the new content survives a power cut. Needs a lock: one writer at a time."""
+def write_durably(path: Place, text: str, keep: bool = False) -> None:
+    """Replace a file atomically; the new content survives a power cut. Needs a lock: one writer at a time.
+
+    keep: at a URI, keep the old contents, so that a writer that lost its lease while it was paused is refused.
+    """
+    if isinstance(path, RemotePath):
+        path.write(text, keep)
+        return
     scratch = path.with_suffix(".tmp")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -46,25 +59,35 @@ def write_durably(path: Path, text: str) -> None:
 class Folder:
     """A folder of tables and journals, which are moved and removed with it."""
 
-    path: Path
+    path: Place
 
     def remove(self) -> None:
         """Remove everything in it, logs included; the next call removes what a crash leaves."""
+        if isinstance(self.path, RemotePath):
+            self.path.remove()
+            return
         shutil.rmtree(self.path, ignore_errors=True)
 
     def move_to(self, path: Path) -> None:
-        """Rename the folder, so that all of its content appears at the new path atomically."""
+        """Rename the local folder, so that all of its content appears at the new path atomically."""
+        assert isinstance(self.path, Path)
         self.path.rename(path)
         flush_folder(path.parent)
 
 
 @contextmanager
-def lock(folder: Path, what: str, work: str, timeout: float) -> Generator[None]:
+def lock(folder: Place, what: str, work: str, timeout: float) -> Generator[None]:
     """Let one process at a time work in a folder; the operating system frees the lock of a process that died.
+
+    At a URI it is a lease, which ends by itself.
 
     what, work: words for the error, such as `view totals`, `refreshed`; timeout: seconds to wait. Raises BusyError
     after that, and StorageError if files cannot be written, also by the work within the block.
     """
+    if isinstance(folder, RemotePath):
+        with storage_errors(folder), hold_lease(folder, what, work, timeout):
+            yield
+        return
     owner = folder / ".owner"
     with storage_errors(folder):
         make_private(folder)

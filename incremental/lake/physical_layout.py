@@ -17,18 +17,20 @@ from delta import tables
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from incremental.algebra.local_path import is_uri
 from incremental.algebra.program import BUCKET
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta_table import DeltaTable
 from incremental.lake.log.commit_log import first_removal
 from incremental.lake.log.file_lists import partition_files
 from incremental.lake.protocol import HOUR, MARGIN_HOURS, PartitionFiles, VersionedTable
+from incremental.lake.remote.objects import usage
 from incremental.spark import catalyst
 from incremental.spark.catalyst import JavaError
 
 
 class Storage(DeltaTable):
-    """One Delta table in a local folder, with the operations on its files."""
+    """One Delta table, with the operations on its files."""
 
     def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
         """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
@@ -82,7 +84,10 @@ class Storage(DeltaTable):
         return hours if hours < self._tombstone_hours else None
 
     def usage(self) -> tuple[int, int]:
-        """Return the files and bytes on the disk, those of old versions included, Delta's log excluded."""
+        """Return the files and bytes that are stored, those of old versions included, Delta's log excluded."""
+        if is_uri(self.path):
+            (files, size), log = usage(self.path), usage(f"{self.path}/_delta_log")
+            return files - log[0], size - log[1]
         sizes = [
             (Path(folder) / name).stat().st_size
             for folder, _, names in os.walk(self.path)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ from incremental.algebra.results.report import Landing
 from incremental.algebra.sources import Files
 from incremental.lake.durable import lock, make_private
 from incremental.lake.protocol import Table
+from incremental.lake.remote.remote_path import Place, place_of
 from incremental.landing.folder import (
     UNPARTITIONED,
     Partition,
@@ -43,6 +45,7 @@ from incremental.landing.schema_checks import check_partition_keys, checked_sche
 from incremental.landing.staging import Staging
 from incremental.landing.streams.position import list_readings
 from incremental.landing.writer import Replacement, Written
+from incremental.spark.cache import cache_folder
 from incremental.telemetry.events import log_work
 
 
@@ -71,7 +74,7 @@ class FileLander:
     files: Files
     table: Table
     quarantine: Quarantine
-    folder: Path
+    folder: Place
     lock_seconds: float
 
     def land(self, partitions: Sequence[str] | None) -> Landing:
@@ -98,7 +101,7 @@ class FileLander:
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds), explain_read_errors(self.name):
-            if list_readings(self.folder):
+            if isinstance(self.folder, Path) and list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name}: declared as files, but its landed table was landed from a stream. "
                     "Declare the files under another name."
@@ -125,8 +128,8 @@ class FileLander:
         changed = [found.present[p] for p in found.changed]
         replaces_all = found.replaces_all or self.table.version() is None
         for table in (self.table, self.quarantine.table):
-            make_private(Path(table.path).parent)  # before Spark does
-        with Staging(self.name, self._root, self.folder / "incoming").stage(changed) as place:
+            make_private(place_of(table.path).parent)  # before Spark does
+        with Staging(self.name, self._root, incoming(self.folder)).stage(changed) as place:
             self._manifest.begin(None if found.manifest_lost else found.known, [*found.changed, *found.removed])
             records = FileReader(self.spark, self.files, self._schema, place)
             return Replacement(
@@ -256,6 +259,13 @@ class FileLander:
         for path in partition.paths:
             check_content(self.name, self.files, columns, path)
         return Known(partition.files, content_digest(self.name, self._root, partition.paths))
+
+
+def incoming(folder: Place) -> Path:
+    """Return the local folder for copies of a source's files; folder: of the record of its landings."""
+    if isinstance(folder, Path):
+        return folder / "incoming"
+    return cache_folder("incoming", private=True) / sha256(str(folder).encode()).hexdigest()[:16]
 
 
 __all__ = ["UNPARTITIONED", "FileLander", "data_files"]

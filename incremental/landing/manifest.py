@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from incremental.lake.durable import write_durably
+from incremental.lake.remote.remote_path import Place
 from incremental.landing.folder import Facts
 
 
@@ -35,7 +35,7 @@ class Manifest:
     changed since.
     """
 
-    folder: Path
+    folder: Place
     declared: str
     settings: dict[str, str]
 

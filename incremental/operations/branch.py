@@ -14,6 +14,7 @@ from functools import partial
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import BRANCHED
 from incremental.lake.durable import Folder, lock, make_private
+from incremental.lake.remote.remote_path import Place, RemotePath, require_local
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.sources.upstream import Inputs
 from incremental.spark.catalyst import JavaError
@@ -31,12 +32,13 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
 
     Raises StateError if the target exists already, or the original has no finished epoch.
     """
-    if target.folder.exists():
+    own = require_local(target.folder, f"branch {target.view}")
+    if own.exists():
         raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = LastAnswer(store).entry
-        make_private(target.folder.parent)
-        folder = target.folder.parent.resolve() / target.folder.name
+        make_private(own.parent)
+        folder = own.parent.resolve() / own.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:
             raise StateError(
@@ -68,18 +70,32 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
             check_unread(store, declared)
         AnswerPointer(store).drop_sql_views()  # the folder may have been removed by other means
         return
-    gone = Folder(store.folder.with_name(f".{store.folder.name}.dropped"))
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         readers = Readers(store.folder)
         readers.check_no_branch(store.view)
         if not force:
             check_unread(store, {*declared, *readers.views(partial(has_pinned_table, store))})
         AnswerPointer(store).drop_sql_views()
-        gone.remove()
-        Folder(store.folder).move_to(gone.path)
-    gone.remove()
+        gone = hide(store.folder)
+    Folder(gone).remove()
     if metrics := metrics_of(store):
         metrics.forget()
+
+
+def hide(folder: Place) -> Place:
+    """Make a view's folder the folder of no view, atomically, and return where its tables are, to be removed.
+
+    At a URI, where nothing can be renamed, a view without a journal is none; its folder is removed under its lease.
+    """
+    if isinstance(folder, RemotePath):
+        for entry in sorted((folder / "journal").glob("g*-e*.json")):
+            entry.erase()  # the oldest first: what a crash leaves is the end of the journal, not its beginning
+        folder.remove()
+        return folder
+    gone = Folder(folder.with_name(f".{folder.name}.dropped"))
+    gone.remove()
+    Folder(folder).move_to(folder.with_name(f".{folder.name}.dropped"))
+    return gone.path
 
 
 def has_pinned_table(store: Store, pin: Pin) -> bool:

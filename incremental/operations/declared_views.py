@@ -5,11 +5,11 @@ Views that other processes refreshed are recorded in the folder of the view that
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from incremental.algebra.errors import DeltafoldError
+from incremental.lake.remote.remote_path import Place
 
 
 class DeclaredView(Protocol):
@@ -21,16 +21,16 @@ class DeclaredView(Protocol):
         ...
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Place:
         """The folder of its journal and tables."""
         ...
 
-    def reads(self, folder: Path) -> bool:
+    def reads(self, folder: Place) -> bool:
         """Return whether its query reads the view in a folder; raises DeltafoldError if it cannot be analysed."""
         ...
 
 
-DECLARED: WeakValueDictionary[Path, DeclaredView] = WeakValueDictionary()  # the latest declaration for each folder
+DECLARED: WeakValueDictionary[Place, DeclaredView] = WeakValueDictionary()  # the latest declaration for each folder
 
 
 def remember(view: DeclaredView) -> None:
@@ -38,17 +38,17 @@ def remember(view: DeclaredView) -> None:
     DECLARED[view.folder] = view
 
 
-def forget(folder: Path) -> None:
+def forget(folder: Place) -> None:
     """Remove a dropped view from the record."""
     DECLARED.pop(folder, None)
 
 
-def readers(folder: Path) -> list[str]:
+def readers(folder: Place) -> list[str]:
     """Return the names of the declared views that read the view in a folder; a query that fails counts as a reader."""
     return [view.name for view in list(DECLARED.values()) if may_read(view, folder)]
 
 
-def may_read(view: DeclaredView, folder: Path) -> bool:
+def may_read(view: DeclaredView, folder: Place) -> bool:
     """Return whether a view reads another one; True if its query cannot be analysed now."""
     try:
         return view.reads(folder)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from incremental.lake.remote.remote_path import Place, place_of
 from incremental.store.answer_pointer import PointerFile
 from incremental.store.dependents import Readers
 from incremental.store.journal import Entry, Journal, base_versions
@@ -28,16 +28,16 @@ class Need:
     who: str
 
 
-def needs_of_view(folder: Path) -> Iterator[Need]:
+def needs_of_view(folder: Place) -> Iterator[Need]:
     """Return the versions of a view's own tables that its journal, readers and branches need; table: `g1/state_1`."""
     for entry in entries_with_pins(Journal(folder / "journal")):
         for name, version in (entry.after or {}).items():
             if version is not None:
                 yield Need(f"g{entry.intent.generation}/{name}", version, "its last epoch")
     for reader in Readers(folder).all():
-        who = Path(reader.folder).name
+        who = place_of(reader.folder).name
         for name, version in reader.tables.items():
-            if (Path(reader.folder) / "g1").is_dir():
+            if (place_of(reader.folder) / "g1").is_dir():
                 yield Need(name, version, f"branch {who}")
         for entry in entries_with_pins(reader.journal):
             pin = entry.intent.sources.get(reader.source)
@@ -49,9 +49,9 @@ def needs_of_view(folder: Path) -> Iterator[Need]:
                     yield Need(pin.left or pin.place, pin.before, f"view {who}")
 
 
-def needs_of_sources(views: Path) -> Iterator[Need]:
+def needs_of_sources(views: Place) -> Iterator[Need]:
     """Return the versions of a warehouse's sources that its views, and all views above, need; views: their folder."""
-    for folder in sorted(path for path in views.glob("[!.]*") if (path / "journal").is_dir()):
+    for folder in sorted((path for path in views.glob("[!.]*") if (path / "journal").is_dir()), key=str):
         for who, stand in pinned_base_versions(folder):
             yield from (
                 Need(source_path, version, f"view {who}")
@@ -60,7 +60,7 @@ def needs_of_sources(views: Path) -> Iterator[Need]:
             )
 
 
-def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
+def pinned_base_versions(folder: Place) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Yield the versions of base sources that a view or one above it may still read, by path from the view."""
     for entry in entries_with_pins(Journal(folder / "journal")):
         yield folder.name, base_versions(entry.intent.sources)
@@ -70,7 +70,7 @@ def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]
         starts = entry.intent.sources.items()
         yield folder.name, {name: p.start for name, p in starts if p.start is not None and p.place is None}
     for reader in Readers(folder).all():
-        for who, stand in pinned_base_versions(Path(reader.folder)):
+        for who, stand in pinned_base_versions(place_of(reader.folder)):
             if reader.source:
                 mine = f"{reader.source}/"
                 yield (
@@ -85,7 +85,7 @@ def pinned_base_versions(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]
                 yield who, stand
 
 
-def superseded_since(folder: Path, generation: int) -> str | None:
+def superseded_since(folder: Place, generation: int) -> str | None:
     """Return the time when readers were pointed to a later generation of a view; None if they were not.
 
     For the current generation it is in the pointer file: after a crash, readers are pointed there later than its first

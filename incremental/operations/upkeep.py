@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 from incremental.algebra.errors import DeltafoldError, StateError, UsageError
@@ -20,6 +19,7 @@ from incremental.algebra.program import BUCKET
 from incremental.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
 from incremental.lake.protocol import HOUR, PartitionFiles, Table
+from incremental.lake.remote.remote_path import Place, RemotePath, check_leases
 from incremental.landing.folder import HIVE_NULL
 from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import update_metrics
@@ -96,7 +96,7 @@ class UpkeepRun:
         return self.store.lake.table(self.store.spark, str(self._root / folder / source))
 
     @property
-    def _root(self) -> Path:
+    def _root(self) -> Place:
         """The warehouse."""
         return self.store.folder.parents[1]
 
@@ -133,6 +133,7 @@ class UpkeepRun:
                 hours, kept = needed, (f"files of version {oldest.version}, which {oldest.who} reads",)
         files, size = table.usage()
         if files > done.files[1]:
+            check_held(self.store.folder)
             table.remove_older(hours)
         files_after, size_after = table.usage()
         return replace(done, removed=files - files_after, freed=size - size_after, kept=kept)
@@ -141,7 +142,7 @@ class UpkeepRun:
         """Remove the tables of superseded generations that are old enough and unread."""
         needed = {current, *(int(need.table.partition("/")[0][1:]) for need in needs)}
         removed: list[int] = []
-        for folder in sorted(self.store.folder.glob("g*")):
+        for folder in sorted(self.store.folder.glob("g*"), key=str):
             number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
             if number in needed or not self._is_superseded(number):
                 continue
@@ -202,6 +203,12 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."
             ) from error
+
+
+def check_held(folder: Place) -> None:
+    """Raise BusyError if this process has lost the lease of a folder at a URI, before it deletes what may be needed."""
+    if isinstance(folder, RemotePath):
+        check_leases(folder)
 
 
 def summarize_upkeep(done: Upkeep) -> str:

@@ -9,7 +9,6 @@ import errno
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
@@ -117,7 +116,7 @@ def cause(error: Exception) -> str:
 
 
 @contextmanager
-def storage_errors(folder: Path) -> Generator[None]:
+def storage_errors(folder: object) -> Generator[None]:
     """Raise StorageError for a full disk or a missing permission, in whatever layer it occurred.
 
     folder: the one that is written to.
@@ -130,7 +129,7 @@ def storage_errors(folder: Path) -> Generator[None]:
         raise known from error
 
 
-def as_storage_error(error: Exception, folder: Path) -> StorageError | None:
+def as_storage_error(error: Exception, folder: object) -> StorageError | None:
     """Return the error as a StorageError if the disk is its cause, else None."""
     origin = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(origin, JavaError):

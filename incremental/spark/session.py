@@ -32,6 +32,7 @@ from incremental.spark.host.wanted import WantedSpark
 from incremental.spark.jvm.class_data_sharing import class_archive_options
 from incremental.spark.jvm.jars import delta_coordinate, delta_jars
 from incremental.spark.jvm.java import launch_environment, provide_java
+from incremental.spark.jvm.object_stores import store_jars, store_settings
 from incremental.spark.lost import forget_spark
 from incremental.spark.session_settings import (
     DELTA_SETTINGS,
@@ -147,6 +148,7 @@ def _launch(settings: dict[str, str]) -> SparkSession:
     java = provide_java()
     environment = launch_environment(java)
     jars = delta_jars(java)
+    settings, jars = store_settings(settings), (*jars, *store_jars(settings, java, jars))
     if is_laptop(settings["spark.master"]):
         add_to(settings, "spark.driver.extraClassPath", os.pathsep, *map(str, jars))
         classes = class_archive_options(java, Path(environment["SPARK_HOME"]), jars)

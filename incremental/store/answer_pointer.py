@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from incremental.algebra.errors import CatalogError, StateError
 from incremental.algebra.plan import Column
 from incremental.algebra.results.address import Address, is_same_name
 from incremental.lake.durable import write_durably
+from incremental.lake.remote.remote_path import Place
 from incremental.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
 from incremental.store.journal import Journal, never_refreshed
 from incremental.store.snapshot import answer_table
@@ -30,7 +30,7 @@ OWNER = "deltafold.owner"
 class PointerFile:
     """The file `current.json` of a view, in its folder."""
 
-    folder: Path
+    folder: Place
 
     def read(self) -> Address | None:
         """Return the address in the file; None if the file is missing or damaged."""
@@ -44,7 +44,7 @@ class PointerFile:
         write_durably(self._path, json.dumps(asdict(address), indent=2))
 
     @property
-    def _path(self) -> Path:
+    def _path(self) -> Place:
         return self.folder / "current.json"
 
 
@@ -147,7 +147,7 @@ def short_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def find_address(folder: Path, view: str, publish_as: str | None = None) -> Address:
+def find_address(folder: Place, view: str, publish_as: str | None = None) -> Address:
     """Return the address of a view's answer and the time since when it is current; raises StateError before epoch 1."""
     if (address := current_address(folder, view, publish_as)) is None:
         if Journal(folder / "journal").last_complete() is None:
@@ -157,8 +157,8 @@ def find_address(folder: Path, view: str, publish_as: str | None = None) -> Addr
     return replace(address, since=known.since) if known is not None and known.path == address.path else address
 
 
-def current_address(folder: Path, view: str, publish_as: str | None = None) -> Address | None:
-    """Return the address of a view's answer from its journal; needs no Spark.
+def current_address(folder: Place, view: str, publish_as: str | None = None) -> Address | None:
+    """Return the address of a view's answer from its journal; needs no Spark for a local folder.
 
     folder: the view's own. None before the first epoch is finished, and if the recipe of its query is missing.
     """

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from incremental.algebra.errors import StateError
 from incremental.lake.durable import make_private, write_durably
+from incremental.lake.remote.remote_path import Place, place_of
 from incremental.store.journal import Journal, Pin
 
 
@@ -28,33 +29,34 @@ class Reader:
     @property
     def journal(self) -> Journal:
         """Return the journal of the reader."""
-        return Journal(Path(self.folder) / "journal")
+        return Journal(place_of(self.folder) / "journal")
 
 
 @dataclass(frozen=True)
 class Readers:
     """The readers of the view in a folder."""
 
-    folder: Path
+    folder: Place
 
     def add(self, reader: Reader) -> None:
         """Record a reader, if it is not recorded yet."""
         name = hashlib.sha256(f"{reader.folder}\n{reader.source}".encode()).hexdigest()[:16]
         path = self.folder / "readers" / f"{name}.json"
         text = json.dumps(asdict(reader), sort_keys=True)
-        if path.exists() and path.read_text() == text:
-            return
+        with suppress(FileNotFoundError):
+            if path.read_text() == text:
+                return
         make_private(path.parent)
         write_durably(path, text)  # the file of one reader, which one process at a time refreshes
 
     def all(self) -> tuple[Reader, ...]:
         """Return the readers that still exist."""
-        found = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"))]
-        return tuple(reader for reader in found if Path(reader.folder).is_dir())
+        found = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"), key=str)]
+        return tuple(reader for reader in found if place_of(reader.folder).is_dir())
 
     def branches(self) -> tuple[str, ...]:
         """Return the names of the branches whose first generation, which shares files with this view, still exists."""
-        made = [Path(reader.folder) for reader in self.all() if reader.tables]
+        made = [place_of(reader.folder) for reader in self.all() if reader.tables]
         return tuple(folder.name for folder in made if (folder / "g1").is_dir())
 
     def views(self, holds: Callable[[Pin], bool]) -> tuple[str, ...]:
@@ -62,14 +64,14 @@ class Readers:
 
         holds: whether a pinned table may be one of this view's; a view above can give its name to another source.
         """
-        return tuple(sorted(Path(each.folder).name for each in self.all() if each.source and is_above(each, holds)))
+        return tuple(sorted(place_of(each.folder).name for each in self.all() if each.source and is_above(each, holds)))
 
     def check_no_branch(self, view: str) -> None:
         """Raise StateError if the view has branches, whose files would be removed."""
         if branches := self.branches():
             raise StateError(f"view {view}: its branches read its files. Drop {', '.join(branches)} first.")
 
-    def _read(self, path: Path) -> Reader:
+    def _read(self, path: Place) -> Reader:
         try:
             return Reader(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:

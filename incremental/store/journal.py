@@ -11,13 +11,13 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from incremental.algebra.errors import StateError
 from incremental.algebra.recipe import Recipe
 from incremental.algebra.results.report import Report
 from incremental.lake.durable import make_private, write_durably
+from incremental.lake.remote.remote_path import Place, RemotePath
 
 FORMAT = 1  # version of journal and state tables; a newer one is refused
 
@@ -117,9 +117,9 @@ class Entry:
 
 
 class Journal:
-    """The epochs of one view, in a local folder."""
+    """The epochs of one view, in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self.folder = folder
 
     def last(self) -> Entry | None:
@@ -172,23 +172,26 @@ class Journal:
         if all(self._read(file).report is None for file in files[len(old) :]):
             return 0
         for file in old:
-            file.unlink(missing_ok=True)
+            if isinstance(file, RemotePath):
+                file.erase()
+            else:
+                file.unlink(missing_ok=True)
         return len(old)
 
-    def _path(self, intent: Intent) -> Path:
+    def _path(self, intent: Intent) -> Place:
         return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
 
-    def _recipe_path(self, fingerprint: str) -> Path:
+    def _recipe_path(self, fingerprint: str) -> Place:
         return self.folder / f"query-{fingerprint}.json"
 
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("g*-e*.json"))
+    def _files(self) -> list[Place]:
+        return sorted(self.folder.glob("g*-e*.json"), key=str)
 
-    def _write(self, path: Path, content: dict[str, Any]) -> None:
+    def _write(self, path: Place, content: dict[str, Any]) -> None:
         make_private(self.folder)
-        write_durably(path, json.dumps(content, sort_keys=True))
+        write_durably(path, json.dumps(content, sort_keys=True), keep=True)
 
-    def _read(self, path: Path) -> Entry:
+    def _read(self, path: Place) -> Entry:
         try:
             content = json.loads(path.read_text())
             given = content["intent"]

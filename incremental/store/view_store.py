@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from incremental.algebra.tuning import Tuning
 from incremental.lake.protocol import Lake, Table
+from incremental.lake.remote.remote_path import Place
 from incremental.store.journal import Journal
 
 
@@ -20,7 +20,7 @@ class Store:
     """
 
     spark: SparkSession
-    folder: Path
+    folder: Place
     view: str
     lake: Lake
     tuning: Tuning = field(default_factory=Tuning)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from incremental.algebra.errors import QueryError
 from incremental.lake.durable import lock
+from incremental.lake.remote.remote_path import Place
 from incremental.refresh.sources.upstream import Inputs
 
 
 @contextmanager
-def lock_chain(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
+def lock_chain(folder: Place, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
     """Lock a view and all views below it, in a fixed order, so that two refreshes cannot deadlock.
 
     Yields an object whose `close` frees the locks of those below early.
@@ -24,7 +24,7 @@ def lock_chain(folder: Path, inputs: Inputs, seconds: float) -> Generator[ExitSt
         )
     folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
     with ExitStack() as own, ExitStack() as below:
-        for each in sorted(folders):
+        for each in sorted(folders, key=str):
             held = lock(each, f"view {folders[each]}", "refreshed", seconds)
             (own if each == folder else below).enter_context(held)
         inputs.announce(folder)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.recipe import Current
 from incremental.algebra.results.report import Report
 from incremental.lake.catalog_names import no_data
 from incremental.lake.protocol import VersionedTable
+from incremental.lake.remote.remote_path import Place
 from incremental.refresh.sources.answer_table import Answer
 from incremental.refresh.sources.pinned_tables import is_pinned, refuse_recreated
 from incremental.store.dependents import Reader, Readers
@@ -37,7 +37,7 @@ class UpstreamState:
     report: Report
 
 
-Done = dict[Path, UpstreamState]
+Done = dict[Place, UpstreamState]
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Inputs:
     views: Mapping[str, UpstreamView] = field(default_factory=dict[str, UpstreamView])
 
     @cached_property
-    def chain(self) -> Mapping[Path, UpstreamView]:
+    def chain(self) -> Mapping[Place, UpstreamView]:
         """The views below, at any depth, by folder."""
-        found = dict[Path, UpstreamView]()
+        found = dict[Place, UpstreamView]()
         for below in self.views.values():
             found |= {below.store.folder.resolve(): below, **below.inputs.chain}
         return found
 
-    def announce(self, folder: Path) -> None:
+    def announce(self, folder: Place) -> None:
         """Record in every view below that the view in this folder pins its versions."""
         for reader, inputs in {folder: self, **{path: below.inputs for path, below in self.chain.items()}}.items():
             for source, below in inputs.views.items():

@@ -39,11 +39,15 @@ COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "Unk
 
 @dataclass(frozen=True)
 class JarPackage:
-    """A package of jars: its coordinate, those of its dependencies that Spark includes, and its name in messages."""
+    """A package of jars: its coordinate, those of its dependencies that Spark includes, and its name in messages.
+
+    beside: the coordinates of other packages that it needs, instead of dependencies that are left out.
+    """
 
     coordinate: str
     carried: str
     name: str
+    beside: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -134,7 +138,7 @@ def _resolve(java: Java, place: Path, package: JarPackage) -> str:
     nothing.write_text("")
     environment = os.environ | launch_environment(java)
     command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[1]"]
-    command += ["--packages", package.coordinate]
+    command += ["--packages", ",".join([package.coordinate, *package.beside])]
     command += ["--exclude-packages", package.carried] if package.carried else []
     command += ["--conf", f"spark.jars.ivy={place / 'ivy'}"]
     options = trust_options(java, place)

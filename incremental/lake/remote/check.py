@@ -1,0 +1,31 @@
+"""Try whether a store refuses the second of two writers, instead of trusting its scheme."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from incremental.algebra.errors import SourceError
+from incremental.lake.remote import objects
+from incremental.lake.remote.remote_path import RemotePath
+
+CHECKED = set[str]()  # the roots that this process has tried
+
+
+def check_store(root: RemotePath) -> None:
+    """Write an object below a root twice, once for each process; the second must be refused.
+
+    Raises StorageError for a store that does not answer, and SourceError for one that lets both write.
+    """
+    if root.address in CHECKED:
+        return
+    trial = f"{root.address}/.trial-{uuid4().hex}"
+    written = objects.put_if_absent(trial, "first"), objects.put_if_absent(trial, "second")
+    objects.delete(trial)
+    if written != (True, False):
+        scheme = root.address.partition(":")[0]
+        raise SourceError(
+            f"warehouse {root}: two processes could both commit the same version there, so answers could be lost. "
+            f"Set spark.delta.logStore.{scheme}.impl to a log store that refuses the second one, or start Spark with "
+            f"spark.deltafold.stores: {scheme}, if that is s3a."
+        )
+    CHECKED.add(root.address)

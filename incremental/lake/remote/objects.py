@@ -1,0 +1,156 @@
+"""Read, list and write small objects at a URI, by Hadoop's FileSystem and Delta's log store, with Spark's credentials.
+
+Delta's log store of a scheme writes a version of a log only if there is none yet; here it does so for any object.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pyspark import SparkContext
+
+from incremental.algebra.errors import StateError, StorageError
+from incremental.algebra.secrets import mask_secrets
+from incremental.spark import catalyst
+from incremental.spark.catalyst import J, JavaError, is_java_instance
+from incremental.spark.java_errors import causes, first_line, java_chain
+
+STATUS = re.compile(r"path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?")  # in the text of a FileStatus
+TAKEN = ("java.nio.file.FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException")
+FIRST_NAME = "!"  # the least name of an entry: all of ours begin with a letter, a digit or a dot
+WITHOUT_JARS = ("java.lang.ClassNotFoundException", "org.apache.hadoop.fs.UnsupportedFileSystemException")
+MISSING = "java.io.FileNotFoundException"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An entry of a folder; bytes: of an object."""
+
+    name: str
+    is_folder: bool
+    bytes: int
+
+
+class Located:
+    """One address as Hadoop knows it: its path, its file system, and the settings of both."""
+
+    def __init__(self, address: str) -> None:
+        context = cast(Any, SparkContext)._active_spark_context
+        if context is None:
+            raise StateError(f"{mask_secrets(address)}: only Spark can read it. Start a session first.")
+        self.java = catalyst.packages(context._jvm)
+        self.settings: J = context._jsc.hadoopConfiguration()
+        self.path: J = self.java.org.apache.hadoop.fs.Path(address)
+        self.system: J = self.path.getFileSystem(self.settings)
+
+    @property
+    def log_store(self) -> J:
+        """Delta's log store of the scheme."""
+        return self.java.org.apache.spark.sql.delta.storage.DelegatingLogStore(self.settings)
+
+
+@contextmanager
+def explain_store(address: str) -> Generator[None]:
+    """Raise FileNotFoundError for a missing object, and StorageError for a store that does not answer or refuses."""
+    try:
+        yield
+    except JavaError as error:
+        if _is_of(error, [MISSING]):
+            raise FileNotFoundError(address) from error
+        reason = first_line(causes(error)[-1]).rstrip(".")
+        fix = "See that the store answers and that Spark's credentials allow it, then try again"
+        if _is_of(error, WITHOUT_JARS):
+            fix = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
+        raise StorageError(
+            f"{mask_secrets(address)}: it cannot be read or written: {mask_secrets(reason)}. {fix}; "
+            "nothing is half written."
+        ) from error
+
+
+def list_folder(address: str, pattern: str = "*") -> list[Listed]:
+    """Return the entries of a folder whose names match, in the order of their names; none where there is no folder."""
+    try:
+        with explain_store(address):
+            place = Located(f"{address}/{FIRST_NAME}")
+            found = place.log_store.listFrom(place.path, place.settings).toVector()
+            entries = _describe_entries(address, found)
+    except FileNotFoundError:
+        return []
+    return sorted((each for each in entries if fnmatch.fnmatchcase(each.name, pattern)), key=lambda each: each.name)
+
+
+def _describe_entries(address: str, found: J) -> list[Listed]:
+    """Describe entries by what Hadoop prints of them, in one call however many there are, if it prints all of it."""
+    parts = STATUS.findall(str(found.mkString("\n")))
+    above = address.rpartition("/")[2]
+    if len(parts) == found.size() and all(path.split("/")[-2:-1] == [above] for path, _, _ in parts):
+        return [Listed(path.rpartition("/")[2], kind == "true", int(size or 0)) for path, kind, size in parts]
+    each_of = catalyst.sequence(found)
+    return [Listed(str(e.getPath().getName()), bool(e.isDirectory()), int(e.getLen())) for e in each_of]
+
+
+def put_if_absent(address: str, text: str) -> bool:
+    """Write an object; returns False, with nothing written, if there is one, whichever machine wrote it."""
+    with explain_store(address):
+        place = Located(address)
+        try:
+            return _put(place, text)
+        except JavaError as error:
+            if not _is_of(error, [MISSING]):
+                raise
+        place.system.mkdirs(place.path.getParent())  # HDFS has folders, and the log store expects this one
+        return _put(place, text)
+
+
+def _put(place: Located, text: str) -> bool:
+    listed = place.java.java.util.List.of(*([text] if text else []))
+    lines = place.java.scala.jdk.javaapi.CollectionConverters.asScala(listed.iterator())
+    try:
+        place.log_store.write(place.path, lines, False, place.settings)
+    except JavaError as error:
+        if _is_of(error, TAKEN):
+            return False
+        raise
+    return True
+
+
+def _is_of(error: Exception, classes: Sequence[str]) -> bool:
+    """Return whether an error or one of its causes is of one of these classes of Java."""
+    return any(is_java_instance(each, name) for each in java_chain(error) for name in classes)
+
+
+def read_object(address: str) -> str:
+    """Return the text of an object; raises FileNotFoundError."""
+    with explain_store(address):
+        place = Located(address)
+        return str(place.log_store.read(place.path, place.settings).mkString("\n"))
+
+
+def delete(address: str) -> None:
+    """Delete an object, or a folder with all in it; nothing happens if it is missing."""
+    with explain_store(address):
+        place = Located(address)
+        place.system.delete(place.path, True)
+
+
+def object_exists(address: str) -> bool:
+    """Return whether there is an object, or a folder with anything in it."""
+    with explain_store(address):
+        place = Located(address)
+        return bool(place.system.exists(place.path))
+
+
+def usage(address: str) -> tuple[int, int]:
+    """Return the number of objects below a folder and their bytes."""
+    try:
+        with explain_store(address):
+            place = Located(address)
+            found = place.system.getContentSummary(place.path)
+            return int(found.getFileCount()), int(found.getLength())
+    except FileNotFoundError:
+        return 0, 0

@@ -1,0 +1,102 @@
+"""Give Spark what it lacks for tables in an object store: the store's jars, and a log store that admits one writer.
+
+Spark has the file systems of HDFS. For S3 it lacks Hadoop's `s3a:` and Amazon's client, and Delta's own log store for
+`s3a:` lets two processes commit the same version. ConditionalLogStore.java is compiled once into the cache, by the Java
+compiler that Spark itself uses for its queries (Janino), so no JDK is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from incremental.spark.cache import SetupError, cache_folder, scratch_folder
+from incremental.spark.jvm.jars import JarPackage, provide_jars
+from incremental.spark.jvm.java import Java, launch_environment
+
+STORES = "spark.deltafold.stores"
+S3A = "s3a"
+S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
+LOG_STORE_SOURCE = Path(__file__).with_name("ConditionalLogStore.java")
+CLASS = "deltafold.ConditionalLogStore"
+COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"  # takes the options of javac
+# the release of Amazon's client that each Hadoop of a Spark was built with; older ones have no conditional writes
+CLIENTS = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+CLIENT_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the client, whose bundle of all has 600 MB
+CARRIED_BESIDE_S3A = "software.amazon.awssdk:bundle,org.slf4j:*,io.netty:*,commons-codec:*,commons-logging:*"
+
+
+def stores_in(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the object stores that settings ask for; raises SetupError for one that needs the user's own jars."""
+    names = tuple(each.strip() for each in settings.get(STORES, "").split(",") if each.strip())
+    if unknown := [each for each in names if each != S3A]:
+        raise SetupError(
+            f"{STORES}: {', '.join(unknown)} is not known. Name s3a; hdfs needs no jars, and those of others are added "
+            "by spark.jars.packages."
+        )
+    return names
+
+
+def store_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with those of the object stores that they ask for; the user's own win."""
+    return {S3A_LOG_STORE: CLASS, **settings} if S3A in stores_in(settings) else dict(settings)
+
+
+def store_jars(settings: Mapping[str, str], java: Java, delta: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the jars of the object stores that settings ask for, downloaded and compiled at the first use.
+
+    delta: the jars of Delta Lake. Raises SetupError if they cannot be had.
+    """
+    if S3A not in stores_in(settings):
+        return ()
+    spark = Path(launch_environment(java)["SPARK_HOME"]) / "jars"
+    return *provide_jars(s3a_package(spark), java), log_store_jar(java, spark, delta)
+
+
+def s3a_package(spark: Path) -> JarPackage:
+    """Return Hadoop's `s3a:` for the Hadoop of a Spark; spark: the folder of its jars."""
+    number = next((each.stem.rpartition("-")[2] for each in spark.glob("hadoop-client-api-*.jar")), "unknown")
+    if number not in CLIENTS:
+        raise SetupError(
+            f"{STORES}: s3a needs a Spark with Hadoop {' or '.join(CLIENTS)}, for its conditional writes, and this one "
+            f"has {number}. Use Spark 4.1 or later, or set {S3A_LOG_STORE} and spark.jars.packages yourself."
+        )
+    client = [f"software.amazon.awssdk:{part}:{CLIENTS[number]}" for part in CLIENT_PARTS]
+    return JarPackage(f"org.apache.hadoop:hadoop-aws:{number}", CARRIED_BESIDE_S3A, "Hadoop's S3A", tuple(client))
+
+
+def log_store_jar(java: Java, spark: Path, delta: tuple[Path, ...]) -> Path:
+    """Return the jar with our log store, compiled at the first use; raises SetupError if it does not compile."""
+    needed = [*spark.glob("hadoop-client-api-*.jar"), *(each for each in delta if "delta-storage" in each.name)]
+    facts = [LOG_STORE_SOURCE.read_text(), *(each.name for each in needed)]
+    place = cache_folder("jars") / f"log-store-{hashlib.sha256(''.join(facts).encode()).hexdigest()[:16]}"
+    jar = place / "deltafold-log-store.jar"
+    if not jar.is_file():
+        with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="compile-") as made:
+            fresh = _compile(java, spark, needed, Path(made))
+            place.mkdir(exist_ok=True)
+            fresh.replace(jar)  # complete or not at all, whoever else compiles it
+    return jar
+
+
+def _compile(java: Java, spark: Path, needed: list[Path], place: Path) -> Path:
+    compiler = [*spark.glob("janino-*.jar"), *spark.glob("commons-compiler-*.jar")]
+    command = [str(java.home / "bin" / "java"), "-cp", os.pathsep.join(map(str, compiler)), COMPILER]
+    command += ["-d", str(place), "-classpath", os.pathsep.join(map(str, needed)), str(LOG_STORE_SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    made = place / f"{CLASS.replace('.', '/')}.class"
+    if done.returncode or not made.is_file():
+        reason = (done.stderr or done.stdout).strip().splitlines()
+        raise SetupError(
+            f"the log store for s3a could not be compiled: {reason[0] if reason else 'Java printed nothing'}. Set "
+            f"{S3A_LOG_STORE} to another one, and report this."
+        )
+    jar = place / "made.jar"
+    with zipfile.ZipFile(jar, "w") as packed:
+        packed.write(made, made.relative_to(place))
+    return jar

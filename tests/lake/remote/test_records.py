@@ -1,0 +1,84 @@
+"""Records at a URI, against a dictionary."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from incremental.algebra.errors import BusyError, StorageError
+from incremental.lake.durable import write_durably
+from incremental.lake.remote import objects, remote_path
+from incremental.lake.remote.check import check_store
+from incremental.lake.remote.remote_path import RemotePath
+
+NAMES = ("a.json", "b.json", "b.jsonx")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "keep", "unlink", "erase"]), st.sampled_from(NAMES), st.text("xyü\n", min_size=1)
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_records_are_those_of_a_dictionary(mount: str, steps: list[tuple[str, str, str]]) -> None:
+    """Protects from a record that shows an older content, or one that was removed, whatever was done to it before."""
+    folder, expected = RemotePath(f"{mount}/{uuid4().hex}"), dict[str, str]()
+    for what, name, text in steps:
+        content = f"{text}|"  # a text ends with a line of content, as JSON does
+        if what in ("write", "keep"):
+            write_durably(folder / name, content, keep=what == "keep")
+            expected[name] = content
+        else:
+            expected.pop(name, None)
+            (folder / name).unlink(missing_ok=True) if what == "unlink" else (folder / name).erase()
+        assert {each.name: each.read_text() for each in folder.glob("*")} == expected
+    assert [each.name for each in folder.glob("b*n")] == [name for name in ("b.json",) if name in expected]
+    for name in set(NAMES) - set(expected):
+        with pytest.raises(FileNotFoundError):
+            (folder / name).read_text()
+
+
+def test_of_two_writers_one_is_refused(mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a process that was paused between its look at a record and its write, and has lost its lock."""
+    record = RemotePath(mount) / "epoch.json"
+    write_durably(record, "intent", keep=True)
+
+    def go_on_elsewhere(_: RemotePath) -> None:
+        monkeypatch.undo()
+        write_durably(record, "report of the other", keep=True)
+
+    monkeypatch.setattr(remote_path, "check_leases", go_on_elsewhere)
+    with pytest.raises(BusyError, match="another process has written it meanwhile"):
+        write_durably(record, "report of the paused one", keep=True)
+    assert record.read_text() == "report of the other"
+
+
+def test_old_contents_go(mount: str) -> None:
+    """Protects from a folder that grows with every epoch."""
+    record = RemotePath(mount) / "current.json"
+    for number in range(5):
+        write_durably(record, str(number))
+    assert len(objects.list_folder(mount)) == 2
+    assert record.read_text() == "4"
+
+
+def test_a_store_that_lets_both_write_is_refused(mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from trusting the scheme of an address."""
+    check_store(RemotePath(mount))
+    assert not RemotePath(mount).glob("*")
+    monkeypatch.setattr(objects, "put_if_absent", lambda *_: True)
+    monkeypatch.setattr("incremental.lake.remote.check.CHECKED", set[str]())
+    with pytest.raises(Exception, match=r"both commit .*Set spark\.delta\.logStore\.viewfs\.impl"):
+        check_store(RemotePath(mount))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_store_that_is_not_there_gets_a_sentence() -> None:
+    """Protects from a page of Java where jars are missing."""
+    with pytest.raises(StorageError, match=r"s3a://nowhere/x: it cannot .*spark\.deltafold\.stores: s3a; nothing is"):
+        objects.list_folder("s3a://nowhere/x")
