@@ -65,7 +65,7 @@ class Warehouse:
     """
 
     def __init__(
-        self, spark: SparkSession, root: str | Path, tuning: Tuning | None = None, lake: Lake | None = None
+        self, spark: SparkSession, root: str | Place, tuning: Tuning | None = None, lake: Lake | None = None
     ) -> None:
         self.spark, self.root = spark, locate_root(root)
         check_arguments(spark, self.root)
@@ -201,8 +201,10 @@ class Warehouse:
         return self._catalog.declared
 
 
-def locate_root(root: str | Path) -> Place:
+def locate_root(root: str | Place) -> Place:
     """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
+    if isinstance(root, RemotePath):
+        return root
     if not isinstance(root, str) or not is_uri(root) or root.strip().lower().startswith("file:"):
         return local_path("warehouse", root)
     if has_password(root):

@@ -117,7 +117,7 @@ def test_a_sql_view_that_is_missing_is_made_again(delta: DeltaSandbox, database:
     renamed = delta.view(HOSTILE, publish_as=f"spark_catalog.{database}.V")  # Spark's longer name of the same
     assert renamed.refresh().verdict == "nothing to do"
     assert delta.spark.table(name).count() == 1
-    (view.warehouse.root / "views" / "v" / "current.json").write_text("{")
+    Path(str(view.warehouse.root), "views", "v", "current.json").write_text("{")
     delta.view(HOSTILE, publish_as=f"{database}.other").refresh()
     assert delta.spark.table(f"{database}.other").count() == 1
     delta.view(HOSTILE).refresh()

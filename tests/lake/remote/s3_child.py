@@ -1,0 +1,68 @@
+"""Work on a store in a process of its own, one line of output for each thing that was done.
+
+python -m tests.lake.remote.s3_child WORK ROOT TIMES, with Spark's settings as JSON in the variable STORE. WORK:
+`commit` adds a row to the table at ROOT/raced; `refresh` changes the source and refreshes the view; `look` refreshes
+and verifies it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from incremental.api import Delta, DeltafoldError, View, Warehouse
+from incremental.spark.session import start
+
+QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
+
+
+def open_view(spark: SparkSession, root: str) -> View:
+    """Return the view; its source is made at the first use."""
+    sales = f"{root}/sales"
+    warehouse = Warehouse(spark, f"{root}/house")
+    warehouse.source("sales", Delta(sales))
+    if warehouse.version("sales") is None:
+        rows = spark.range(4000).selectExpr("id", "id % 40 shop", "id % 97 amount")
+        rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(sales)
+    return warehouse.view("totals", QUERY)
+
+
+def change(spark: SparkSession, sales: str, number: int) -> None:
+    """Delete rows of the source and add some; again where another process did the same in the same moment."""
+    while True:
+        try:
+            spark.sql(f"delete from delta.`{sales}` where id % 53 = {number % 53}")
+            break
+        except Exception as error:
+            if "DELTA_CONCURRENT" not in str(error):
+                raise
+    rows = spark.range(20).selectExpr(f"id + {number * 1000} id", "id % 7 shop", "3L amount")
+    rows.write.format("delta").mode("append").save(sales)
+
+
+def main(work: str, root: str, times: str) -> None:
+    spark = start("s3", master="local[1]", memory="1g", brief=True, settings=json.loads(os.environ["STORE"]))
+    print("ready", flush=True)
+    for number in range(int(times)):
+        try:
+            if work == "commit":
+                spark.range(1).write.format("delta").mode("append").save(f"{root}/raced")
+                print("committed", flush=True)
+                continue
+            view = open_view(spark, root)
+            if work == "refresh":
+                change(spark, f"{root}/sales", os.getpid() * 100 + number)
+                print("changed", flush=True)
+            print(view.refresh().sentence, flush=True)
+            if work == "look":
+                print(f"verified {view.verify().ok}", flush=True)
+        except DeltafoldError as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
