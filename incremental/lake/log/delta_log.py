@@ -9,9 +9,11 @@ from contextvars import ContextVar
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
+from incremental.algebra.local_path import is_uri
+from incremental.lake.remote.objects import refuse_store
 from incremental.spark import catalyst
-from incremental.spark.catalyst import J, JavaError
-from incremental.spark.java_errors import causes, first_line
+from incremental.spark.catalyst import J, JavaError, is_java_instance
+from incremental.spark.java_errors import causes, first_line, java_chain
 
 _listed: ContextVar[set[str] | None] = ContextVar("listed", default=None)
 
@@ -27,12 +29,20 @@ def cached_snapshots() -> Generator[None]:
 
 
 def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
-    """Return the latest version of a table: as of now, or within `cached_snapshots` as of its first listing."""
+    """Return the latest version of a table: as of now, or within `cached_snapshots` as of its first listing.
+
+    Raises StorageError for a store at a URI that does not answer.
+    """
     listed = _listed.get()
     if listed is not None and path in listed:
         return log.unsafeVolatileSnapshot()  # Delta's own, which each commit of this process replaces
     none = catalyst.none(spark)
-    snapshot = log.update(False, none, none)
+    try:
+        snapshot = log.update(False, none, none)
+    except JavaError as error:
+        if is_uri(path) and any(is_java_instance(each, "java.io.IOException") for each in java_chain(error)):
+            raise refuse_store(path, error) from error
+        raise
     if listed is not None:
         listed.add(path)
     return snapshot

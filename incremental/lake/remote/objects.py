@@ -62,14 +62,19 @@ def explain_store(address: str) -> Generator[None]:
     except JavaError as error:
         if _is_of(error, [MISSING]):
             raise FileNotFoundError(address) from error
-        reason = first_line(causes(error)[-1]).rstrip(".")
-        fix = "See that the store answers and that Spark's credentials allow it, then try again"
-        if _is_of(error, WITHOUT_JARS):
-            fix = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
-        raise StorageError(
-            f"{mask_secrets(address)}: it cannot be read or written: {mask_secrets(reason)}. {fix}; "
-            "nothing is half written."
-        ) from error
+        raise refuse_store(address, error) from error
+
+
+def refuse_store(address: str, error: Exception) -> StorageError:
+    """Return the error for a store that gave one instead of doing its work."""
+    reason = first_line(causes(error)[-1]).rstrip(".")
+    fix = "See that the store answers and that Spark's credentials allow it, then try again"
+    if _is_of(error, WITHOUT_JARS):
+        fix = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
+    return StorageError(
+        f"{mask_secrets(address)}: it cannot be read or written: {mask_secrets(reason)}. {fix}; "
+        "nothing is half written."
+    )
 
 
 def list_folder(address: str, pattern: str = "*") -> list[Listed]:
