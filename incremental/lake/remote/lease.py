@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from uuid import uuid4
 
 from incremental.algebra.errors import BusyError, StateError, StorageError
 from incremental.lake.remote import objects
@@ -80,7 +81,8 @@ class Lease:
     def _append(self, number: int, seconds: float) -> bool:
         """Write a number of the row; returns whether it is the last one, so that the lease is ours."""
         until = time.time() + seconds
-        entry = {"until": until, "margin": self.margin, "who": f"process {os.getpid()} on {socket.gethostname()}"}
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        entry = {"until": until, "margin": self.margin, "who": who, "id": uuid4().hex}  # no two are the same text
         if not objects.put_if_absent(self._object(number), json.dumps(entry)):
             return False
         numbers = self._numbers()

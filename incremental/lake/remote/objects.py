@@ -55,12 +55,12 @@ class Located:
 
 
 @contextmanager
-def explain_store(address: str) -> Generator[None]:
-    """Raise FileNotFoundError for a missing object, and StorageError for a store that does not answer or refuses."""
+def explain_store(address: str, reads: bool = True) -> Generator[None]:
+    """Raise FileNotFoundError for a missing object that is read, else StorageError for what the store refuses."""
     try:
         yield
     except JavaError as error:
-        if _is_of(error, [MISSING]):
+        if reads and _is_of(error, [MISSING]):
             raise FileNotFoundError(address) from error
         raise refuse_store(address, error) from error
 
@@ -101,7 +101,7 @@ def _describe_entries(address: str, found: J) -> list[Listed]:
 
 def put_if_absent(address: str, text: str) -> bool:
     """Write an object; returns False, with nothing written, if there is one, whichever machine wrote it."""
-    with explain_store(address):
+    with explain_store(address, reads=False):
         place = Located(address)
         try:
             return _put(place, text)

@@ -77,6 +77,15 @@ def test_a_store_that_lets_both_write_is_refused(mount: str, monkeypatch: pytest
         check_store(RemotePath(mount))
 
 
+def test_a_root_that_cannot_be_made_gets_a_sentence(mount: str) -> None:
+    """Protects from a FileNotFoundError of Python for a bucket, or a mount, that does not exist."""
+    elsewhere = mount.replace("/wh", "/other")
+    with pytest.raises(
+        StorageError, match=f"{elsewhere}/.trial-.* cannot be read or written: .*nothing is half written"
+    ):
+        check_store(RemotePath(elsewhere))
+
+
 @pytest.mark.usefixtures("spark")
 def test_a_store_that_is_not_there_gets_a_sentence() -> None:
     """Protects from a page of Java where jars are missing."""
