@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import BRANCHED
@@ -77,25 +78,27 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
             check_unread(store, {*declared, *readers.views(partial(has_pinned_table, store))})
         AnswerPointer(store).drop_sql_views()
         gone = hide(store.folder)
-    Folder(gone).remove()
+    if gone is not None:
+        Folder(gone).remove()
     if metrics := metrics_of(store):
         metrics.forget()
 
 
-def hide(folder: Place) -> Place:
+def hide(folder: Place) -> Path | None:
     """Make a view's folder the folder of no view, atomically, and return where its tables are, to be removed.
 
-    At a URI, where nothing can be renamed, a view without a journal is none; its folder is removed under its lease.
+    At a URI, where nothing can be renamed, a view without a journal is none; its folder is removed here, under its
+    lease, and None returned: afterwards it may be the folder of a new view.
     """
     if isinstance(folder, RemotePath):
         for entry in sorted((folder / "journal").glob("g*-e*.json")):
             entry.erase()  # the oldest first: what a crash leaves is the end of the journal, not its beginning
         folder.remove()
-        return folder
-    gone = Folder(folder.with_name(f".{folder.name}.dropped"))
-    gone.remove()
-    Folder(folder).move_to(folder.with_name(f".{folder.name}.dropped"))
-    return gone.path
+        return None
+    gone = folder.with_name(f".{folder.name}.dropped")
+    Folder(gone).remove()
+    Folder(folder).move_to(gone)
+    return gone
 
 
 def has_pinned_table(store: Store, pin: Pin) -> bool:

@@ -21,6 +21,7 @@ from incremental.api import (
     Warehouse,
 )
 from incremental.lake.remote import objects
+from incremental.lake.remote.lease import Lease
 from incremental.lake.remote.remote_path import HELD
 from tests.crash.points import Killed
 
@@ -113,6 +114,24 @@ def test_what_needs_a_local_folder_says_so(spark: SparkSession, mount: str, sale
         Warehouse(spark, "s3a://me:hunter2@lake/wh")
     with pytest.raises(StorageError, match=r"nosuchfs://lake/wh.*jars"):
         Warehouse(spark, "nosuchfs://lake/wh")
+
+
+def test_a_drop_leaves_what_comes_after_it(
+    spark: SparkSession, mount: str, sales: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects from removing, without the lease, the tables of a view that another process made in the meantime."""
+    view = open_warehouse(spark, mount, sales).view("totals", QUERY)
+    view.refresh()
+    release = Lease.release
+
+    def make_another(lease: Lease) -> None:
+        release(lease)
+        monkeypatch.undo()
+        open_warehouse(spark, mount, sales).view("totals", QUERY).refresh()
+
+    monkeypatch.setattr(Lease, "release", make_another)
+    view.drop()
+    assert open_warehouse(spark, mount, sales).view("totals", QUERY).verify().ok
 
 
 Act = Callable[..., Any]
