@@ -19,7 +19,7 @@ from incremental.algebra.program import BUCKET
 from incremental.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
 from incremental.lake.protocol import HOUR, PartitionFiles, Table
-from incremental.lake.remote.remote_path import Place, RemotePath, check_leases
+from incremental.lake.remote.remote_path import Place, check_leases
 from incremental.landing.folder import HIVE_NULL
 from incremental.landing.writer import partition_condition
 from incremental.operations.metrics import update_metrics
@@ -133,7 +133,7 @@ class UpkeepRun:
                 hours, kept = needed, (f"files of version {oldest.version}, which {oldest.who} reads",)
         files, size = table.usage()
         if files > done.files[1]:
-            check_held(self.store.folder)
+            check_leases(self.store.folder)
             table.remove_older(hours)
         files_after, size_after = table.usage()
         return replace(done, removed=files - files_after, freed=size - size_after, kept=kept)
@@ -203,12 +203,6 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."
             ) from error
-
-
-def check_held(folder: Place) -> None:
-    """Raise BusyError if this process has lost the lease of a folder at a URI, before it deletes what may be needed."""
-    if isinstance(folder, RemotePath):
-        check_leases(folder)
 
 
 def summarize_upkeep(done: Upkeep) -> str:

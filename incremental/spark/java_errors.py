@@ -70,7 +70,12 @@ def is_missing_file(error: Exception) -> bool:
     """Return whether the cause of an error is a data file that is gone."""
     if any(name.startswith(MISSING_FILE) for name in conditions(error)):
         return True
-    return any(is_java_instance(java, "java.io.FileNotFoundException") for java in java_chain(error))
+    return is_caused_by(error, "java.io.FileNotFoundException")
+
+
+def is_caused_by(error: Exception, *classes: str) -> bool:
+    """Return whether an error or one of its causes is of one of these classes of Java."""
+    return any(is_java_instance(java, name) for java in java_chain(error) for name in classes)
 
 
 def is_decimal_overflow(error: Exception) -> bool:

@@ -12,8 +12,8 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.local_path import is_uri
 from incremental.lake.remote.objects import refuse_store
 from incremental.spark import catalyst
-from incremental.spark.catalyst import J, JavaError, is_java_instance
-from incremental.spark.java_errors import causes, first_line, java_chain
+from incremental.spark.catalyst import J, JavaError
+from incremental.spark.java_errors import causes, first_line, is_caused_by
 
 _listed: ContextVar[set[str] | None] = ContextVar("listed", default=None)
 
@@ -40,7 +40,7 @@ def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
     try:
         snapshot = log.update(False, none, none)
     except JavaError as error:
-        if is_uri(path) and any(is_java_instance(each, "java.io.IOException") for each in java_chain(error)):
+        if is_uri(path) and is_caused_by(error, "java.io.IOException"):
             raise refuse_store(path, error) from error
         raise
     if listed is not None:

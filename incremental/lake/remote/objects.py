@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,8 +17,8 @@ from pyspark import SparkContext
 from incremental.algebra.errors import StateError, StorageError
 from incremental.algebra.secrets import mask_secrets
 from incremental.spark import catalyst
-from incremental.spark.catalyst import J, JavaError, is_java_instance
-from incremental.spark.java_errors import causes, first_line, java_chain
+from incremental.spark.catalyst import J, JavaError
+from incremental.spark.java_errors import causes, first_line, is_caused_by
 
 STATUS = re.compile(r"path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?")  # in the text of a FileStatus
 TAKEN = ("java.nio.file.FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException")
@@ -60,7 +60,7 @@ def explain_store(address: str, reads: bool = True) -> Generator[None]:
     try:
         yield
     except JavaError as error:
-        if reads and _is_of(error, [MISSING]):
+        if reads and is_caused_by(error, MISSING):
             raise FileNotFoundError(address) from error
         raise refuse_store(address, error) from error
 
@@ -69,7 +69,7 @@ def refuse_store(address: str, error: Exception) -> StorageError:
     """Return the error for a store that gave one instead of doing its work."""
     reason = first_line(causes(error)[-1]).rstrip(".")
     fix = "See that the store answers and that Spark's credentials allow it, then try again"
-    if _is_of(error, WITHOUT_JARS):
+    if is_caused_by(error, *WITHOUT_JARS):
         fix = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
     return StorageError(
         f"{mask_secrets(address)}: it cannot be read or written: {mask_secrets(reason)}. {fix}; "
@@ -106,7 +106,7 @@ def put_if_absent(address: str, text: str) -> bool:
         try:
             return _put(place, text)
         except JavaError as error:
-            if not _is_of(error, [MISSING]):
+            if not is_caused_by(error, MISSING):
                 raise
         place.system.mkdirs(place.path.getParent())  # HDFS has folders, and the log store expects this one
         return _put(place, text)
@@ -118,15 +118,10 @@ def _put(place: Located, text: str) -> bool:
     try:
         place.log_store.write(place.path, lines, False, place.settings)
     except JavaError as error:
-        if _is_of(error, TAKEN):
+        if is_caused_by(error, *TAKEN):
             return False
         raise
     return True
-
-
-def _is_of(error: Exception, classes: Sequence[str]) -> bool:
-    """Return whether an error or one of its causes is of one of these classes of Java."""
-    return any(is_java_instance(each, name) for each in java_chain(error) for name in classes)
 
 
 def read_object(address: str) -> str:

@@ -130,10 +130,13 @@ def place_of(address: str) -> Place:
     return RemotePath(address.strip().rstrip("/")) if is_uri(address) else Path(address)
 
 
-def check_leases(place: RemotePath) -> None:
-    """Raise BusyError if this process has lost the lease of a folder that a place is in."""
+def check_leases(place: Place) -> None:
+    """Raise BusyError if this process has lost the lease of a folder that a place is in; one on this machine has none.
+
+    Called before what is written or deleted may be another process's.
+    """
     for folder, check in list(HELD.items()):
-        if f"{place.address}/".startswith(f"{folder}/"):
+        if f"{place}/".startswith(f"{folder}/"):
             check()
 
 
