@@ -36,6 +36,7 @@ class Lap:
     cpu_seconds: float = 0.0  # of Spark's Java
     calls: int = 0  # through Py4J
     bytes_read: int = 0
+    compilations: int = 0  # of code that Spark generates
 
 
 @contextmanager
@@ -67,6 +68,12 @@ def bytes_read(spark: SparkSession) -> int:
     return int(context.statusStore().executorSummary("driver").totalInputBytes())
 
 
+def compilations(spark: SparkSession) -> int:
+    """Return how often Spark has compiled generated code so far."""
+    metrics = catalyst.module(catalyst.jvm(spark).org.apache.spark.metrics.source, "CodegenMetrics")
+    return int(metrics.METRIC_COMPILATION_TIME().getCount())
+
+
 class Contest:
     """Collects laps; every contestant is measured by the same means."""
 
@@ -78,6 +85,7 @@ class Contest:
         """Run and time one action on this process's Spark."""
         assert self._spark is not None
         measure, cpu, read = Measure(self._spark), cpu_seconds(self._spark), bytes_read(self._spark)
+        compiled = compilations(self._spark)
         start = time.monotonic()
         with count_calls() as calls, measure.all(f"{who} {step}"):
             result = action()
@@ -85,7 +93,8 @@ class Contest:
         # a refresh counts its own jobs, by the same means
         cost = result if isinstance(result, Report) else measure.cost
         counts = cost.jobs, commits, cost.rows_read, cost.rows_written
-        return self.add(Lap(setting, step, who, seconds, *counts, cpu, calls[0], bytes_read(self._spark) - read))
+        read, compiled = bytes_read(self._spark) - read, compilations(self._spark) - compiled
+        return self.add(Lap(setting, step, who, seconds, *counts, cpu, calls[0], read, compiled))
 
     def add(self, lap: Lap) -> Lap:
         """Keep a lap that was measured elsewhere, and say so."""
@@ -103,10 +112,9 @@ class Contest:
 
     def show(self, title: str, ratios: Sequence[tuple[str, float, str]], file: Path) -> None:
         """Print medians and ratios (name, value, target) and write everything as JSON."""
-        names = "setting", "step", "who", "median s", "p90 s", "laps", "CPU s", "calls", "jobs", "commits"
-        table = Table(
-            *names, "rows read", "bytes read", "rows written", title=f"{title}: medians, and p90 of the seconds"
-        )
+        names = "setting", "step", "who", "median s", "p90 s", "laps", "CPU s", "compiled", "calls", "jobs"
+        more = "commits", "rows read", "bytes read", "rows written"
+        table = Table(*names, *more, title=f"{title}: medians, and p90 of the seconds")
         for setting, step, who in dict.fromkeys((p.setting, p.step.split("-")[0], p.who) for p in self.laps):
             table.add_row(setting, step, who, *summary(self.of(setting, who, step)))
         targets = Table("ratio", "measured", "target", title="ratios of medians within this run")
@@ -126,6 +134,6 @@ def summary(laps: Sequence[Lap]) -> list[str]:
     """The cells of a table's row: median and p90 of the seconds, number of laps, medians of the other costs."""
     seconds = sorted(lap.seconds for lap in laps)
     times = f"{statistics.median(seconds):.2f}", f"{seconds[int(0.9 * (len(laps) - 1) + 0.5)]:.2f}", str(len(laps))
-    counts = ("calls", "jobs", "commits", "rows_read", "bytes_read", "rows_written")
+    counts = ("compilations", "calls", "jobs", "commits", "rows_read", "bytes_read", "rows_written")
     medians = [f"{statistics.median(getattr(lap, name) for lap in laps):.0f}" for name in counts]
     return [*times, f"{statistics.median(lap.cpu_seconds for lap in laps):.2f}", *medians]
