@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.plan import Reference, Scalar
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.pruning.intervals import Interval, Range, are_dense, find_intervals, range_of
+from incremental.dataflow.pruning.intervals import Interval, Range, align, are_dense, find_intervals, range_of
 from incremental.dataflow.pruning.scans import read_whole_files, restrict_scans
 from incremental.lake.log.file_skipping import SKIPPABLE
 from incremental.spark import catalyst
@@ -84,7 +84,7 @@ def restrict_to_ranges(lowering: Lowering, relation: Relation, keys: Sequence[Sc
             if isinstance(key, Reference):
                 plan = restrict_scans(lowering, plan, lowering.attribute(key.column), intervals, key.type)
             if are_dense(intervals, key.type):  # to compare each row with all of them takes longer than what they spare
-                intervals = [(intervals[0][0], intervals[-1][1])]
+                intervals = [align((intervals[0][0], intervals[-1][1]), key.type)]
             else:
                 dense = False
             any_of = [between(lowering, key, interval) for interval in intervals]
