@@ -72,7 +72,7 @@ def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
 
 def report_lock(pipeline: Pipeline) -> Path:
     """Return the lock that a command holds while it reports, between storing a landing and its refresh."""
-    return Path(f"{pipeline.warehouse}.reporting.lock")
+    return pipeline.note("reporting.lock")
 
 
 def _is_held(lock: Path) -> bool:

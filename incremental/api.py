@@ -29,7 +29,7 @@ from incremental.algebra.errors import (
     StorageError,
     UsageError,
 )
-from incremental.algebra.local_path import is_uri, local_path
+from incremental.algebra.local_path import is_remote, local_path
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, Verification
@@ -205,7 +205,7 @@ def locate_root(root: str | Place) -> Place:
     """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
     if isinstance(root, RemotePath):
         return root
-    if not isinstance(root, str) or not is_uri(root) or root.strip().lower().startswith("file:"):
+    if not isinstance(root, str) or not is_remote(root):
         return local_path("warehouse", root)
     if has_password(root):
         raise SourceError(f"warehouse {mask_secrets(root)}: the address contains a password. {INSTEAD}.")

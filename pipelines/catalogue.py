@@ -198,10 +198,16 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
 
 
 def address(pipeline: Pipeline) -> Address:
-    """Return the current address of the answer; starts no Spark. Raises StateError before the first refresh."""
+    """Return the current address of the answer; starts Spark only for a warehouse at a URI, which Spark has to read.
+
+    Raises StateError before the first refresh.
+    """
+    from incremental.lake.remote.remote_path import place_of
     from incremental.store.answer_pointer import find_address
 
-    folder = Path(pipeline.warehouse) / "views" / pipeline.name
+    if pipeline.is_remote:
+        start_spark(pipeline, brief=True)
+    folder = place_of(pipeline.warehouse) / "views" / pipeline.name
     return find_address(folder, pipeline.name, pipeline.declaration.publish_as)
 
 

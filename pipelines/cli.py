@@ -193,7 +193,7 @@ def show(
 
 @app.command()
 def path(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Print the path of the answer's current Delta table (starts no Spark)."""
+    """Print the path of the answer's current Delta table (starts no Spark for a local one)."""
     address = catalogue.address(catalogue.load(name))
     _print(as_json, asdict(address), address.path)
 

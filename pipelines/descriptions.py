@@ -75,4 +75,4 @@ def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:
 
 
 def _path(pipeline: Pipeline) -> Path:
-    return Path(f"{pipeline.warehouse}.description.json")
+    return pipeline.note("description.json")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from incremental.algebra.local_path import is_uri
+from incremental.algebra.local_path import is_remote, is_uri
 from pipelines import queries
 from pipelines.declaration.declaration import Declaration
 from pipelines.declaration.parsing import DeclarationError
@@ -31,8 +31,22 @@ class Pipeline:
     @property
     def warehouse(self) -> str:
         """The folder of state and answer, which no other pipeline uses."""
-        root = self.declaration.warehouse or str(self.folder.parent.parent / DEFAULT_WAREHOUSE)
+        root = self.declaration.warehouse or str(self._default_root)
         return f"{root.rstrip('/')}/{self.name}"
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its warehouse is at a URI, so that only Spark can read it."""
+        return is_remote(self.warehouse)
+
+    def note(self, kind: str) -> Path:
+        """Return the file `kind` about this pipeline that this machine keeps for itself: beside a local warehouse."""
+        place = self._default_root / self.name if self.is_remote else Path(self.warehouse)
+        return place.with_name(f"{place.name}.{kind}")
+
+    @property
+    def _default_root(self) -> Path:
+        return self.folder.parent.parent / DEFAULT_WAREHOUSE
 
     @cached_property
     def chain(self) -> tuple[Pipeline, ...]:

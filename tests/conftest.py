@@ -6,8 +6,9 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -123,3 +124,13 @@ def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with mock.patch("incremental.lake.delta_table.WHOLE_BYTES", 0):
         yield
+
+
+@pytest.fixture
+def mount(spark: SparkSession, tmp_path: Path) -> str:
+    """A new, empty folder at a URI without a server: a mount of Hadoop's viewfs, which leads to a folder here."""
+    name, folder = f"lake{uuid4().hex[:8]}", tmp_path / "mounted"  # Hadoop remembers the mounts of a name
+    folder.mkdir()
+    settings = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()
+    settings.set(f"fs.viewfs.mounttable.{name}.link./wh", folder.as_uri())
+    return f"viewfs://{name}/wh"

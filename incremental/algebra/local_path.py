@@ -24,6 +24,11 @@ def is_uri(address: str) -> bool:
     return URI.match(address) is not None
 
 
+def is_remote(address: str) -> bool:
+    """Return whether an address is a URI of anything but a folder of this machine."""
+    return is_uri(address) and FILE_URI.match(address) is None
+
+
 def local_path(
     what: str, address: str | os.PathLike[str], kind: type[DeltafoldError] = SourceError, *, home: bool = False
 ) -> Path:
@@ -59,7 +64,8 @@ def uri_fault(address: str) -> str:
     if found is None:
         return "a path with :// in it is a misplaced URI. Name a local folder" if "://" in address else ""
     if found[1].lower() != "file":
-        return f"{found[1]}: is not a folder of this machine. Name a local folder; only a Delta source may be a URI"
+        instead = "Name a local folder; only Delta sources and warehouses may be URIs"
+        return f"{found[1]}: is not a folder of this machine. {instead}"
     rest = address.lstrip()[len("file:") :]
     if rest.startswith("//") and not rest.startswith("///") and not rest.lower().startswith("//localhost/"):
         return "file:// names another machine. Write file:/// and the path, or the path alone"

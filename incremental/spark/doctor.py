@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from incremental.algebra.local_path import is_uri, local_path
+from incremental.algebra.local_path import is_remote, is_uri, local_path
 from incremental.algebra.sources.streams import KAFKA
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jvm.jars import jars_folder, kafka_package
 from incremental.spark.jvm.java import provide_java
+from incremental.spark.jvm.object_stores import S3A, STORES, store_settings
 
 GIGABYTE = 1 << 30
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."
@@ -129,6 +130,8 @@ def _cache_or_reason() -> Path | str:
 
 
 def _warehouse(where: str) -> Finding:
+    if is_remote(where):
+        return Finding("warehouse", True, f"The warehouse {where} is tried by the first command that starts Spark.")
     try:
         folder = local_path("warehouse", where, SetupError, home=True)
     except SetupError as error:
@@ -215,15 +218,21 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
         return Finding("log store", True, sentence)
     if scheme in ATOMIC:
         return Finding("log store", True, f"Delta's log store for {scheme}: admits only one of two concurrent commits.")
+    try:
+        settings = store_settings(settings)
+    except SetupError as error:
+        return Finding("log store", False, str(error))
     chosen = f"spark.delta.logStore.{scheme}.impl"
     if chosen in settings:
         return Finding("log store", True, f"Commits to {scheme}: use {settings[chosen]}, as {chosen} is set.")
-    if scheme in ("s3", "s3a", "s3n"):
+    if scheme == S3A:
         sentence = (
-            f"On {scheme}: two processes can both commit the same version. Run one at a time, or set {chosen} to "
-            "io.delta.storage.S3DynamoDBLogStore and add the package io.delta:delta-storage-s3-dynamodb."
+            f"On {scheme}: Delta's own log store lets two processes commit the same version, and Spark lacks the jars. "
+            f"Set {STORES}: s3a, or {chosen} and the jars yourself."
         )
         return Finding("log store", False, sentence)
+    if scheme in ("s3", "s3n"):
+        return Finding("log store", False, f"{scheme}: is not a file system of Hadoop 3. Write s3a: instead.")
     return Finding("log store", False, f"Delta Lake has no log store for {scheme}:. Set {chosen} to one.")
 
 

@@ -108,7 +108,9 @@ def open_pipeline(
 
 
 def _is_loaded(pipeline: catalogue.Pipeline) -> bool:
-    """Return whether the view has a finished epoch."""
+    """Return whether the view has a finished epoch; of a view at a URI, whether this machine has described it."""
+    if pipeline.is_remote:
+        return descriptions.load_description(pipeline) is not None
     try:
         catalogue.address(pipeline)
     except StateError:

@@ -47,7 +47,7 @@
                                                    each refresh (100% by default), and all of it on a schedule
     maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
     show_rows_in_errors: false                     true: failures and checks in Dagster may show values of rows
-    warehouse: ../.warehouse                       where state and answer are kept
+    warehouse: ../.warehouse                       where state and answer are kept; also a URI
     spark:                                         optional, as are its keys
       memory: 2g
       master: "local[2]"
@@ -55,8 +55,8 @@
       warm: auto                                   use a Spark that `deltafold host` keeps, if any; or off, or required
 
 Relative paths start at the pipeline's own folder. A path, or the name of a table, may contain `${VARIABLE}` or
-`${VARIABLE:-default}`. The path of a Delta table may be a URI (`s3a://...`); input files and the warehouse are in
-local folders. The warehouse has one folder per pipeline; by default it is `.warehouse` beside the pipelines' folder.
+`${VARIABLE:-default}`. The path of a Delta table and the warehouse may be URIs (`s3a://...`); input files are in local
+folders. The warehouse has one folder per pipeline; by default it is `.warehouse` beside the pipelines' folder.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from pydantic import AfterValidator, Field, StrictBool, model_validator
 from pipelines.declaration import cron, sizes
 from pipelines.declaration.constraints import check_references
 from pipelines.declaration.monoids import MonoidName, MonoidPart
-from pipelines.declaration.places import CONTROL, LocalFolder, SqlName
+from pipelines.declaration.places import CONTROL, SqlName, WarehouseRoot
 from pipelines.declaration.program import ProgramPart, check_paths
 from pipelines.declaration.sources import Source
 from pipelines.declaration.values import Amount, Day, Part, SourceName, SparkSettings, day_of
@@ -143,7 +143,7 @@ class Declaration(ProgramPart):
     maintain: Annotated[str, AfterValidator(cron.check_cron)] | None = None
     check: Check = Check()
     show_rows_in_errors: StrictBool = False
-    warehouse: LocalFolder | None = None
+    warehouse: WarehouseRoot | None = None
     spark: SparkPart = SparkPart()
 
     @property

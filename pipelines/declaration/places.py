@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo
 
-from incremental.algebra.local_path import is_uri, plain, uri_fault
+from incremental.algebra.local_path import is_remote, is_uri, plain, uri_fault
 from incremental.algebra.results.address import sql_name_fault
 from incremental.algebra.secrets import INSTEAD, has_password
 from incremental.algebra.table_name import table_name_fault
@@ -68,6 +68,10 @@ def _check_local(path: str) -> str:
     return os.path.normpath(plain(path))
 
 
+def _check_root(path: str) -> str:
+    return path.rstrip("/") if is_remote(path) else _check_local(path)
+
+
 def _check_table_name(name: str, info: ValidationInfo) -> str:
     context: Mapping[str, Any] = info.context or {}
     filled = substitute(name, context.get("environment", os.environ))
@@ -84,5 +88,6 @@ def _check_sql_name(name: str) -> str:
 
 Location = Annotated[str, AfterValidator(_check_location)]
 LocalFolder = Annotated[Location, AfterValidator(_check_local)]
+WarehouseRoot = Annotated[Location, AfterValidator(_check_root)]
 TableName = Annotated[str, AfterValidator(_check_table_name)]
 SqlName = Annotated[str, AfterValidator(_check_sql_name)]

@@ -84,7 +84,8 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("warehouse", True, "Deltafold locks its tables"),
         ("file:///tmp/warehouse", True, "Deltafold locks its tables"),
         ("abfss://box@there/warehouse", True, "only one of two concurrent commits"),
-        ("s3a://bucket/warehouse", False, "S3DynamoDBLogStore"),
+        ("s3a://bucket/warehouse", False, "Set spark.deltafold.stores: s3a"),
+        ("s3://bucket/warehouse", False, "Write s3a:"),
         ("oss://bucket/warehouse", False, "Set spark.delta.logStore.oss.impl"),
     ],
 )
@@ -96,3 +97,8 @@ def test_log_store(warehouse: str, ok: bool, part: str) -> None:
 def test_configured_log_store() -> None:
     settings = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}
     assert finding("log store", "s3a://bucket/warehouse", settings=settings).ok
+    provided = finding("log store", "s3a://bucket/warehouse", settings={"spark.deltafold.stores": "s3a"})
+    assert provided.ok and "ConditionalLogStore" in provided.sentence
+    unknown = finding("log store", "oss://bucket/warehouse", settings={"spark.deltafold.stores": "oss"})
+    assert not unknown.ok and "oss is not known" in unknown.sentence
+    assert finding("warehouse", "s3a://bucket/warehouse").ok

@@ -71,6 +71,11 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
     assert declaration.spark.settings == {"spark.sql.shuffle.partitions": "4"}
 
 
+@pytest.mark.parametrize("address", ["s3a://lake/state", "hdfs://host:8020/state/"])
+def test_a_warehouse_may_be_in_a_store(tmp_path: Path, address: str) -> None:
+    assert read(tmp_path, MINIMAL + f"warehouse: {address}\n").warehouse == address.rstrip("/")
+
+
 def test_what_is_done_with_malformed_rows_reaches_the_warehouse(tmp_path: Path) -> None:
     text = MINIMAL + "      malformed: quarantine\n      quarantine_limit: 7\n"
     files = source_objects.declare(read(tmp_path, text).sources["sales"])

@@ -157,8 +157,8 @@ NO_FOLDER = "s3a:…local folder"
             f", line 4: sources.sales.files.path: {NO_FOLDER.replace('s3a', 'hdfs')}",
         ),
         (
-            MINIMAL + "warehouse: s3a://lake/state\n",
-            f", line 7: warehouse: {NO_FOLDER}",
+            MINIMAL + "warehouse: lakes/s3a://lake/state\n",
+            ", line 7: warehouse: …://…local folder",
         ),
         (
             MINIMAL.replace("path: data", "path: ''"),

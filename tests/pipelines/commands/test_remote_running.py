@@ -1,0 +1,59 @@
+"""The command line and Dagster on a warehouse at a URI: what a pipeline does on a local one, and nothing left here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets import keys
+from pipelines import catalogue
+from pipelines.commands import exit_codes
+from tests.assets.shown import built, outdated
+from tests.pipelines.commands.calling import answer, call
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+
+
+@pytest.fixture
+def remote(home: Path, mount: str) -> Path:
+    """The folder of a new pipeline `shop` whose warehouse is in a store."""
+    with (home / "pipeline.yaml").open("a") as declaration:
+        declaration.write(f"warehouse: {mount}\n")
+    return home
+
+
+def test_a_pipeline_keeps_its_warehouse_in_a_store(remote: Path, mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lands, refreshes, follows and verifies; Dagster knows of it; the only files here are notes about it."""
+    monkeypatch.setenv("DAGSTER_HOME", str(remote.parent))
+    (remote.parent / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    unloaded = call("path", "shop")
+    assert unloaded.exit_code == exit_codes.DATA and "deltafold run shop" in unloaded.stderr
+    assert json.loads(call("run", "shop", "--json").stdout)["report"]["verdict"] == "applied"
+    assert answer()["Oslo", "tea"] == (3, "10.50")
+    (remote / "data" / "sales" / "day=2024-05-02" / "sales.csv").unlink()
+    assert "sales: 1 partition removed" in call("run", "shop").stdout
+    assert ("Rome", "tea") not in answer()
+    assert call("verify", "shop").exit_code == 0
+    assert call("path", "shop").stdout.startswith(f"{mount}/shop/views/shop/g1/")
+    assert json.loads(call("status", "--json").stdout)[0]["state"] == "up to date"
+    assert call("rollback", "shop", "1").exit_code == 0
+    assert answer()["Rome", "tea"] == (1, "1.80")
+    assert call("maintain", "shop", "--retain", "0").exit_code == 0
+    assert sorted(each.name for each in (remote.parent.parent / ".warehouse").iterdir()) == [
+        "shop.description.json",
+        "shop.reporting.lock",
+    ]
+    with dg.DagsterInstance.get() as instance:
+        assert instance.fetch_materializations(keys.view("shop"), limit=9).records
+        assert outdated(built(*catalogue.load_all()), instance) == {}
+
+
+def test_a_branch_is_refused_before_anything_is_made(remote: Path) -> None:
+    """Protects from a new pipeline whose view cannot be."""
+    call("run", "shop")
+    refused = call("branch", "shop", "dev")
+    assert refused.exit_code == exit_codes.USAGE and "a branch needs a warehouse in a local folder" in refused.stderr
+    assert not remote.with_name("dev").exists()
