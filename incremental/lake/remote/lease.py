@@ -17,6 +17,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from uuid import uuid4
 
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
+
 from incremental.algebra.errors import BusyError, StateError, StorageError
 from incremental.lake.remote import objects
 from incremental.lake.remote.remote_path import HELD, RemotePath
@@ -25,6 +27,7 @@ from incremental.spark.cache import SetupError
 LEASE_VARIABLE = "DELTAFOLD_LEASE_SECONDS"
 DEFAULT_SECONDS, SHORTEST = 60.0, 3.0
 KEPT_NUMBERS = 5  # older objects of a lease are deleted
+ENDED_SPARK = (Py4JError, ConnectionError)  # of a Spark that is gone
 TICK = 0.3  # seconds between two looks at a lease that another process has
 
 
@@ -67,16 +70,21 @@ class Lease:
         """Give the lease back, unless it is lost."""
         self._over.set()
         self._renewal.join()
-        with suppress(StorageError, StateError):  # it ends by itself
+        with suppress(StorageError, StateError, *ENDED_SPARK):  # it ends by itself
             if not self._lost:
                 self._append(self._number + 1, -self.seconds)
 
     def _renew(self) -> None:
         while not self._over.wait(self.seconds / 3):
-            with suppress(StorageError, StateError):  # the store may answer the next time, before the lease ends
-                if not self._append(self._number + 1, self.seconds):
-                    self._lost = True
-                    return
+            try:
+                if self._append(self._number + 1, self.seconds):
+                    continue
+            except (StorageError, StateError):  # the store may answer the next time, before the lease ends
+                continue
+            except ENDED_SPARK:  # the refresh learns of it from its own work
+                pass
+            self._lost = True
+            return
 
     def _append(self, number: int, seconds: float) -> bool:
         """Write a number of the row; returns whether it is the last one, so that the lease is ours."""

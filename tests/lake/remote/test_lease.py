@@ -107,3 +107,19 @@ def test_a_lease_of_no_sensible_length_is_refused(given: str, monkeypatch: pytes
     monkeypatch.setenv(LEASE_VARIABLE, given)
     with pytest.raises(SetupError, match=f"{LEASE_VARIABLE}: '{given}' is not valid"):
         lease_seconds()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_spark_that_ended_is_told_once(folder: RemotePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a traceback of the renewal's thread beside the sentence of the refresh."""
+
+    def refuse(*_: object) -> bool:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    lease = Lease(folder, 3)
+    assert lease.take() is None
+    monkeypatch.setattr(objects, "put_if_absent", refuse)
+    time.sleep(1.3)
+    with pytest.raises(BusyError, match="Run it again"):
+        lease.check()
+    lease.release()
