@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from incremental.spark.cache import SetupError, cache_folder, scratch_folder
@@ -60,7 +60,7 @@ def store_jars(settings: Mapping[str, str], java: Java, delta: tuple[Path, ...])
 
 def s3a_package(spark: Path) -> JarPackage:
     """Return Hadoop's `s3a:` for the Hadoop of a Spark; spark: the folder of its jars."""
-    number = next((each.stem.rpartition("-")[2] for each in spark.glob("hadoop-client-api-*.jar")), "unknown")
+    number = hadoop_release(spark)
     if number not in CLIENTS:
         raise SetupError(
             f"{STORES}: s3a needs a Spark with Hadoop {' or '.join(CLIENTS)}, for its conditional writes, and this one "
@@ -68,6 +68,11 @@ def s3a_package(spark: Path) -> JarPackage:
         )
     client = [f"software.amazon.awssdk:{part}:{CLIENTS[number]}" for part in CLIENT_PARTS]
     return JarPackage(f"org.apache.hadoop:hadoop-aws:{number}", CARRIED_BESIDE_S3A, "Hadoop's S3A", tuple(client))
+
+
+def hadoop_release(spark: Path) -> str:
+    """Return the release of the Hadoop of a Spark; spark: the folder of its jars."""
+    return next((each.stem.rpartition("-")[2] for each in spark.glob("hadoop-client-api-*.jar")), "unknown")
 
 
 def log_store_jar(java: Java, spark: Path, delta: tuple[Path, ...]) -> Path:
@@ -78,25 +83,34 @@ def log_store_jar(java: Java, spark: Path, delta: tuple[Path, ...]) -> Path:
     jar = place / "deltafold-log-store.jar"
     if not jar.is_file():
         with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="compile-") as made:
-            fresh = _compile(java, spark, needed, Path(made))
+            fresh = _pack(Path(made), compile_java(java, spark, LOG_STORE_SOURCE, needed, Path(made)))
             place.mkdir(exist_ok=True)
             fresh.replace(jar)  # complete or not at all, whoever else compiles it
     return jar
 
 
-def _compile(java: Java, spark: Path, needed: list[Path], place: Path) -> Path:
+def compile_java(java: Java, spark: Path, source: Path, needed: Sequence[Path], place: Path) -> list[Path]:
+    """Compile a file of Java into a folder, and return the classes; raises SetupError.
+
+    spark: the folder of its jars, where the compiler is. needed: the jars that the source uses.
+    """
     compiler = [*spark.glob("janino-*.jar"), *spark.glob("commons-compiler-*.jar")]
     command = [str(java.home / "bin" / "java"), "-cp", os.pathsep.join(map(str, compiler)), COMPILER]
-    command += ["-d", str(place), "-classpath", os.pathsep.join(map(str, needed)), str(LOG_STORE_SOURCE)]
+    command += ["-d", str(place), "-classpath", os.pathsep.join(map(str, needed)), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    made = place / f"{CLASS.replace('.', '/')}.class"
-    if done.returncode or not made.is_file():
+    made = sorted(place.rglob("*.class"))
+    if done.returncode or not made:
         reason = (done.stderr or done.stdout).strip().splitlines()
         raise SetupError(
-            f"the log store for s3a could not be compiled: {reason[0] if reason else 'Java printed nothing'}. Set "
-            f"{S3A_LOG_STORE} to another one, and report this."
+            f"{source.name} could not be compiled: {reason[0] if reason else 'Java printed nothing'}. Set "
+            f"{S3A_LOG_STORE} to another log store, and report this."
         )
+    return made
+
+
+def _pack(place: Path, made: Sequence[Path]) -> Path:
     jar = place / "made.jar"
     with zipfile.ZipFile(jar, "w") as packed:
-        packed.write(made, made.relative_to(place))
+        for each in made:
+            packed.write(each, each.relative_to(place))
     return jar

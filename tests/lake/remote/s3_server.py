@@ -36,6 +36,11 @@ class S3Server:
         self.start()
 
     @property
+    def root(self) -> str:
+        """The folder that tests use."""
+        return f"s3a://{BUCKET}/team"
+
+    @property
     def settings(self) -> dict[str, str]:
         """The settings of a Spark that uses it, and gives up soon where it does not answer."""
         store = {

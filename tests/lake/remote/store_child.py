@@ -1,8 +1,8 @@
 """Work on a store in a process of its own, one line of output for each thing that was done.
 
-python -m tests.lake.remote.s3_child WORK ROOT TIMES, with Spark's settings as JSON in the variable STORE. WORK:
+python -m tests.lake.remote.store_child WORK ROOT TIMES, with Spark's settings as JSON in the variable STORE. WORK:
 `commit` adds a row to the table at ROOT/raced; `refresh` changes the source and refreshes the view; `look` refreshes
-and verifies it.
+and verifies it; `count` prints the table's version and rows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import sys
 
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from incremental.api import Delta, DeltafoldError, View, Warehouse
@@ -44,13 +45,17 @@ def change(spark: SparkSession, sales: str, number: int) -> None:
 
 
 def main(work: str, root: str, times: str) -> None:
-    spark = start("s3", master="local[1]", memory="1g", brief=True, settings=json.loads(os.environ["STORE"]))
+    spark = start("store", master="local[1]", memory="1g", brief=True, settings=json.loads(os.environ["STORE"]))
     print("ready", flush=True)
     for number in range(int(times)):
         try:
             if work == "commit":
                 spark.range(1).write.format("delta").mode("append").save(f"{root}/raced")
                 print("committed", flush=True)
+                continue
+            if work == "count":
+                table = DeltaTable.forPath(spark, f"{root}/raced")
+                print(f"{table.history().count()} versions, {table.toDF().count()} rows", flush=True)
                 continue
             view = open_view(spark, root)
             if work == "refresh":
