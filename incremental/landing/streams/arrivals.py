@@ -28,6 +28,7 @@ from incremental.algebra.sources.streams import KAFKA, TOPICS
 from incremental.algebra.sqltext import quoted
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Table
+from incremental.lake.remote.remote_path import Place
 from incremental.landing.formats import FORMAT_DEFAULTS
 from incremental.landing.malformed.parse_errors import file_of, reason_of
 from incremental.landing.malformed.reason import CORRUPT, PERMISSIVE
@@ -64,16 +65,16 @@ class Intake:
             self._drain(reading, landing)
         except JavaError as error:
             raise self._complaint(error) from error
-        table = DELTA.table(self.spark, str(reading.incoming(landing)))
+        table = self.table_at(reading.incoming(landing))
         version = table.version()
         if version is None or not table.size(version)[0]:
             return None
         reading.seal(landing)
-        return self.table_of(reading, landing)
+        return table
 
-    def table_of(self, reading: Reading, landing: int) -> Table:
+    def table_at(self, place: Place) -> Table:
         """Return the table of a landing for which the stream has been read."""
-        return DELTA.table(self.spark, str(reading.arrivals(landing)))
+        return DELTA.table(self.spark, str(place))
 
     def _drain(self, reading: Reading, landing: int) -> None:
         """Run the stream until it has no more rows; a second run of a stream in one Spark ends the first one."""

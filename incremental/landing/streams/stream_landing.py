@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +31,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.durable import lock, make_private
 from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Clause, Table
+from incremental.lake.remote.remote_path import Place, place_of
 from incremental.landing.folder import UNPARTITIONED
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
@@ -64,7 +64,7 @@ class StreamLander:
     stream: Stream
     table: Table
     quarantine: Quarantine
-    folder: Path
+    folder: Place
     lock_seconds: float
     allow_loss: bool = False
 
@@ -113,8 +113,8 @@ class StreamLander:
         """Land what an interrupted landing took, then what has arrived since; returns whether something was landed."""
         done, before = LandedCounts(), last
         intake = Intake(self.spark, self.name, self.stream, self._schema)
-        if reading.arrivals(last + 1).is_dir():
-            done += self._write(reading, last + 1, intake.table_of(reading, last + 1))
+        if (arrivals := reading.arrivals(last + 1)) is not None:
+            done += self._write(reading, last + 1, intake.table_at(arrivals))
             last += 1
         taken = intake.take(reading, last + 1)
         if taken is not None or last == 0:  # the first landing creates the table, that of a replay empties it
@@ -133,18 +133,20 @@ class StreamLander:
         reading = Reading(self.folder, number)
         noted = reading.read_note()
         later = [
-            each for each in list_readings(self.folder) if each.number > number and (each.read_note() or (0,))[0] > 0
+            each
+            for each in list_readings(self.folder)
+            if each.number > number and (note := each.read_note()) and note.landing > 0
         ]
-        if later or (noted is not None and noted[0] > last):
+        if later or (noted is not None and noted.landing > last):
             raise self._lost("its landed table is older than its position in the stream, or is gone")
         if last > 0 and (noted is None or not reading.has_checkpoint):
             raise self._lost(f"its position in the stream, {reading.path}, is gone")
         if noted is None:
             reading.begin(self.stream.identity)
-        elif noted[1] != self.stream.identity and last == 0:
+        elif noted.stream != self.stream.identity and last == 0:
             return self._begin(), 0
-        elif noted[1] != self.stream.identity:
-            raise self._lost(f"its position is that of another stream ({describe_identity(noted[1])})")
+        elif noted.stream != self.stream.identity:
+            raise self._lost(f"its position is that of another stream ({describe_identity(noted.stream)})")
         reading.clear(last)
         return reading, last
 
@@ -175,7 +177,7 @@ class StreamLander:
     def _write(self, reading: Reading, landing: int, taken: Table | None) -> LandedCounts:
         """Write one landing to quarantine and landed table; taken: what has arrived, None for nothing."""
         for table in (self.table, self.quarantine.table):
-            make_private(Path(table.path).parent)  # before Spark does
+            make_private(place_of(table.path).parent)  # before Spark does
         version = None if taken is None else taken.version()
         mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
         replaced = landing == 1 and reading.number > 0 and self.table.version() is not None
@@ -288,6 +290,6 @@ class StreamLander:
         return schema
 
 
-def describe_identity(identity: dict[str, str]) -> str:
+def describe_identity(identity: Mapping[str, str]) -> str:
     """Return a stream's identity for a message."""
     return ", ".join(value for value in identity.values() if value)

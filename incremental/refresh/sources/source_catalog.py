@@ -19,7 +19,7 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Delta, Files, SourceDeclaration, Stream, check_source
 from incremental.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
 from incremental.lake.protocol import Lake, Table
-from incremental.lake.remote.remote_path import Place, require_local
+from incremental.lake.remote.remote_path import Place
 from incremental.landing.landing import FileLander
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.reader import declared_schema
@@ -99,8 +99,7 @@ class Declared:
             raise SourceError(f"source {name}: a Delta table needs no landing. Refresh the views that read it.")
         table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
         if isinstance(declaration, Stream):
-            local = require_local(folder, f"source {name}, a stream")
-            return StreamLander(self.spark, name, declaration, table, quarantine, local, self.lock_seconds)
+            return StreamLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
         return FileLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:

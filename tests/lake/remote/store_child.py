@@ -2,7 +2,8 @@
 
 python -m tests.lake.remote.store_child WORK ROOT TIMES, with Spark's settings as JSON in the variable STORE. WORK:
 `commit` adds a row to the table at ROOT/raced; `refresh` changes the source and refreshes the view; `look` refreshes
-and verifies it; `count` prints the table's version and rows.
+and verifies it; `count` prints the table's version and rows; `land` adds files to a stream and lands it; `clicks` lands
+it, and prints the rows of its files and the landed ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from incremental.api import Delta, DeltafoldError, View, Warehouse
+from incremental.api import Delta, DeltafoldError, Stream, View, Warehouse
 from incremental.spark.session import start
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
@@ -44,6 +45,19 @@ def change(spark: SparkSession, sales: str, number: int) -> None:
     rows.write.format("delta").mode("append").save(sales)
 
 
+def land(spark: SparkSession, root: str, adds: bool) -> None:
+    """Land a stream of files, to which some are added before."""
+    warehouse = Warehouse(spark, f"{root}/house")
+    warehouse.source("clicks", Stream("json", "id bigint", path=f"{root}/in"))
+    if adds:
+        spark.range(100).repartition(3).write.mode("append").json(f"{root}/in")
+        print("changed", flush=True)
+    print(f"{warehouse.land('clicks').rows} rows landed", flush=True)
+    if not adds:
+        landed = spark.read.format("delta").load(warehouse.tables()["clicks"].path)
+        print(f"{spark.read.json(f'{root}/in').count()} rows in files, {landed.count()} landed", flush=True)
+
+
 def main(work: str, root: str, times: str) -> None:
     spark = start("store", master="local[1]", memory="1g", brief=True, settings=json.loads(os.environ["STORE"]))
     print("ready", flush=True)
@@ -56,6 +70,9 @@ def main(work: str, root: str, times: str) -> None:
             if work == "count":
                 table = DeltaTable.forPath(spark, f"{root}/raced")
                 print(f"{table.history().count()} versions, {table.toDF().count()} rows", flush=True)
+                continue
+            if work in ("land", "clicks"):
+                land(spark, root, work == "land")
                 continue
             view = open_view(spark, root)
             if work == "refresh":

@@ -23,6 +23,7 @@ from incremental.api import (
 from incremental.lake.remote import objects
 from incremental.lake.remote.lease import Lease
 from incremental.lake.remote.remote_path import HELD
+from incremental.landing.streams.position import Reading
 from tests.crash.points import Killed
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
@@ -99,17 +100,44 @@ def test_files_are_landed(spark: SparkSession, mount: str, tmp_path: Path) -> No
     assert warehouse.quarantine("facts").isEmpty()
 
 
-def test_what_needs_a_local_folder_says_so(spark: SparkSession, mount: str, sales: str, tmp_path: Path) -> None:
-    """Protects from half a branch, and from a stream whose position is nowhere."""
+@pytest.mark.parametrize("dies", [None, "seal", "clear"])
+def test_streams_are_landed(
+    spark: SparkSession, mount: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str | None
+) -> None:
+    """Each record once, also where a landing died after it had taken what arrived, or had landed it."""
+    folder, warehouse = tmp_path / "in", Warehouse(spark, mount)
+    folder.mkdir()
+    warehouse.source("clicks", Stream("json", "a int", path=str(folder), malformed="quarantine"))
+    (folder / "1.json").write_text('{"a": 1}\n{"a": 2}\n')
+    assert warehouse.land("clicks").rows == 2
+    (folder / "2.json").write_text('{"a": 3}\n{"a": "x"}\n')
+    if dies:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Reading, dies, interrupt_after(getattr(Reading, dies)))
+            warehouse.land("clicks")
+    warehouse.land("clicks")
+    assert warehouse.land("clicks").rows == 0
+    landed = warehouse.tables()["clicks"]
+    assert sorted(row.a for row in spark.read.format("delta").load(landed.path).collect()) == [1, 2, 3]
+    assert warehouse.quarantine("clicks").count() == 1
+    assert warehouse.replay("clicks").rows == 3
+
+
+def interrupt_after(act: Callable[..., None]) -> Callable[..., None]:
+    def act_and_die(*given: object) -> None:
+        act(*given)
+        raise KeyboardInterrupt
+
+    return act_and_die
+
+
+def test_what_needs_a_local_folder_says_so(spark: SparkSession, mount: str, sales: str) -> None:
+    """Protects from half a branch."""
     warehouse = open_warehouse(spark, mount, sales)
     view = warehouse.view("totals", QUERY)
     view.refresh()
     with pytest.raises(UsageError, match="branch mine: it needs a warehouse in a local folder so far"):
         view.branch("mine")
-    (tmp_path / "in").mkdir()
-    warehouse.source("clicks", Stream("json", "a int", path=str(tmp_path / "in")))
-    with pytest.raises(UsageError, match="source clicks, a stream: it needs a warehouse in a local folder so far"):
-        warehouse.land("clicks")
     with pytest.raises(SourceError, match="contains a password"):
         Warehouse(spark, "s3a://me:hunter2@lake/wh")
     with pytest.raises(StorageError, match=r"nosuchfs://lake/wh.*jars"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -115,6 +116,21 @@ def test_kills_are_survived(server: Server) -> None:
         child.process.kill()
         child.process.wait()
         look(server)
+
+
+@night
+def test_a_stream_is_landed_once(server: Server) -> None:
+    """Protects from records that are lost or landed twice, where a landing died."""
+    dice, counted = random.Random(7), r"(\d+) rows in files, \1 landed"
+    for _ in range(5):
+        child = Child(server, "land", 20)
+        for _ in range(dice.randint(1, 2)):
+            child.wait_for("changed")
+        time.sleep(dice.random() * 3)
+        child.process.kill()
+        child.process.wait()
+        lines = Child(server, "clicks").end()
+        assert re.fullmatch(counted, lines[-1]), lines
 
 
 @night

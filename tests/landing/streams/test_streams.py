@@ -193,7 +193,7 @@ def test_a_replay_replaces_all_rows(spark: SparkSession, in_memory: Lake, tmp_pa
     with pytest.raises(SourceError, match=r"has 2 records now, and 3 were landed, so at least 1 would be lost"):
         clicks.warehouse.replay("clicks")
     assert clicks.numbers() == [1, 2]
-    assert [path.name for path in (tmp_path / "warehouse").rglob("arrivals-*")] == []
+    assert [path.name for path in (tmp_path / "warehouse").rglob("incoming-*")] == []
     clicks.warehouse.land("clicks")
     assert clicks.numbers() == [1, 2, 3]
     replayed = clicks.warehouse.replay("clicks", allow_loss=True)

@@ -1,0 +1,1 @@
+"""Tests of streams: how they are declared, landed, and where their position is kept."""
