@@ -2,7 +2,8 @@
 
 The tables of a branch are shallow clones: Delta tables whose first files are those of the original. The original
 records the branch (store/dependents.py) and keeps these files until it is dropped. A branch is made in a hidden folder
-and appears by one rename, so a crash leaves no half branch.
+and appears by one rename; at a URI, where nothing can be renamed, it appears with its journal, which is written last.
+So a crash leaves no half branch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from incremental.algebra.errors import DeltafoldError, StateError
 from incremental.algebra.results.report import BRANCHED
 from incremental.lake.durable import Folder, lock, make_private
-from incremental.lake.remote.remote_path import Place, RemotePath, require_local
+from incremental.lake.remote.remote_path import Place, RemotePath
 from incremental.operations.metrics import metrics_of
 from incremental.refresh.sources.upstream import Inputs
 from incremental.spark.catalyst import JavaError
@@ -33,13 +34,11 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
 
     Raises StateError if the target exists already, or the original has no finished epoch.
     """
-    own = require_local(target.folder, f"branch {target.view}")
-    if own.exists():
-        raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
+    check_free(target)
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = LastAnswer(store).entry
-        make_private(own.parent)
-        folder = own.parent.resolve() / own.name
+        make_private(target.folder.parent)
+        folder = target.folder.parent.resolve() / target.folder.name
         versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
         if not versions:
             raise StateError(
@@ -47,16 +46,23 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
             )
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce(folder)
-        scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
-        try:
+        if isinstance(folder, RemotePath):
+            with lock(folder, f"view {target.view}", "branched", target.tuning.lock_seconds):
+                check_free(target)
+                clone_tables(store, target, entry)
+        else:
+            scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
             clone_tables(store, scratch, entry)
-        except JavaError as error:
-            raise DeltafoldError(
-                f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
-            ) from error
-        Folder(scratch.folder).move_to(folder)
+            Folder(scratch.folder).move_to(folder)
     with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
         AnswerPointer(target).begin()
+
+
+def check_free(target: Store) -> None:
+    """Raise StateError if there is a view of this name."""
+    remote = isinstance(target.folder, RemotePath)
+    if target.journal.last() is not None if remote else target.folder.exists():
+        raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
 
 
 def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
@@ -118,14 +124,19 @@ def check_unread(store: Store, readers: Collection[str]) -> None:
 
 
 def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
-    """Clone the tables of an epoch into a hidden folder, with a journal of that epoch alone."""
+    """Clone the tables of an epoch into a folder, with a journal of that epoch alone, which is written last."""
     Folder(scratch.folder).remove()
     after = dict[str, int | None]()
-    for name, version in (entry.after or {}).items():
-        table = scratch.table(1, name)
-        assert version is not None
-        table.clone(store.table(entry.intent.generation, name), version)
-        after[name] = table.version()
+    try:
+        for name, version in (entry.after or {}).items():
+            table = scratch.table(1, name)
+            assert version is not None
+            table.clone(store.table(entry.intent.generation, name), version)
+            after[name] = table.version()
+    except JavaError as error:
+        raise DeltafoldError(
+            f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
+        ) from error
     # The epoch keeps its number, from which the copy numbers of equal rows in the view's table are derived.
     intent = replace(entry.intent, view=scratch.view, generation=1, part=None)
     assert entry.report is not None

@@ -49,11 +49,6 @@ def home_of_branch(pipeline: catalogue.Pipeline, new: str) -> Path:
     """Return the folder for a branch; raises DeclarationError for a name that is taken or invalid."""
     if not PIPELINE_NAME.match(new):
         raise parsing.DeclarationError(f"pipeline `{new}`: invalid name. {NAME_RULE}.")
-    if pipeline.is_remote:
-        raise parsing.DeclarationError(
-            f"pipeline `{pipeline.name}`: a branch needs a warehouse in a local folder so far, and this one is at "
-            f"{pipeline.warehouse}. Create a pipeline with the same sources and another query instead."
-        )
     home = pipeline.folder.with_name(new)
     if home.exists():
         raise parsing.DeclarationError(f"{home}: it exists already. Choose another name for the branch, or remove it.")
@@ -70,5 +65,5 @@ def declaration(pipeline: catalogue.Pipeline) -> str:
         sources[name] = {key: part for key, part in sources[name].items() if key not in ("files", "stream")}
         sources[name]["delta"] = f"{pipeline.warehouse}/sources/{name}"
     fields["description"] = f"Branch of {pipeline.name}, whose landed tables it reads"
-    fields["warehouse"] = str(Path(pipeline.warehouse).parent)
+    fields["warehouse"] = pipeline.warehouse.rpartition("/")[0]
     return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from incremental.algebra.errors import BusyError, UsageError
+from incremental.algebra.errors import BusyError
 from incremental.algebra.local_path import is_uri
 from incremental.lake.remote import objects
 
@@ -138,10 +138,3 @@ def check_leases(place: Place) -> None:
     for folder, check in list(HELD.items()):
         if f"{place}/".startswith(f"{folder}/"):
             check()
-
-
-def require_local(place: Place, what: str) -> Path:
-    """Return a place on this machine; raises UsageError for another. what: what needs it, for the error."""
-    if isinstance(place, RemotePath):
-        raise UsageError(f"{what}: it needs a warehouse in a local folder so far, and {place} is not. Use a local one.")
-    return place

@@ -17,13 +17,13 @@ from incremental.api import (
     StateError,
     StorageError,
     Stream,
-    UsageError,
     Warehouse,
 )
 from incremental.lake.remote import objects
 from incremental.lake.remote.lease import Lease
 from incremental.lake.remote.remote_path import HELD
 from incremental.landing.streams.position import Reading
+from incremental.store.journal import Journal
 from tests.crash.points import Killed
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
@@ -131,13 +131,36 @@ def interrupt_after(act: Callable[..., None]) -> Callable[..., None]:
     return act_and_die
 
 
-def test_what_needs_a_local_folder_says_so(spark: SparkSession, mount: str, sales: str) -> None:
-    """Protects from half a branch."""
-    warehouse = open_warehouse(spark, mount, sales)
-    view = warehouse.view("totals", QUERY)
+@pytest.mark.parametrize("dies", [None, "record", "finish"])
+def test_a_branch_is_there_with_its_journal(
+    spark: SparkSession, mount: str, sales: str, monkeypatch: pytest.MonkeyPatch, dies: str | None
+) -> None:
+    """Protects from half a branch, which a process left that died before its journal was written."""
+    view = open_warehouse(spark, mount, sales).view("totals", QUERY)
     view.refresh()
-    with pytest.raises(UsageError, match="branch mine: it needs a warehouse in a local folder so far"):
+    if dies:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Journal, dies, interrupt)
+            view.branch("mine")
+    mine = view.branch("mine")
+    change(spark, sales)
+    for each in (mine, view):
+        each.refresh()
+        assert each.verify().ok
+    with pytest.raises(StateError, match="it exists already"):
         view.branch("mine")
+    with pytest.raises(StateError, match="mine"):
+        view.drop()
+    mine.drop()
+    view.drop()
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_bad_addresses_get_a_sentence(spark: SparkSession) -> None:
+    """Protects from a password in a file, and from a page of Java for a file system that Spark lacks."""
     with pytest.raises(SourceError, match="contains a password"):
         Warehouse(spark, "s3a://me:hunter2@lake/wh")
     with pytest.raises(StorageError, match=r"nosuchfs://lake/wh.*jars"):

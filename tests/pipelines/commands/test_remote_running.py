@@ -51,9 +51,12 @@ def test_a_pipeline_keeps_its_warehouse_in_a_store(remote: Path, mount: str, mon
         assert outdated(built(*catalogue.load_all()), instance) == {}
 
 
-def test_a_branch_is_refused_before_anything_is_made(remote: Path) -> None:
-    """Protects from a new pipeline whose view cannot be."""
+def test_a_branch_is_beside_it(remote: Path, mount: str) -> None:
+    """It starts from the same epoch, and has the landed tables of the original as its sources."""
     call("run", "shop")
-    refused = call("branch", "shop", "dev")
-    assert refused.exit_code == exit_codes.USAGE and "a branch needs a warehouse in a local folder" in refused.stderr
-    assert not remote.with_name("dev").exists()
+    assert call("branch", "shop", "dev").exit_code == 0
+    assert call("verify", "dev").exit_code == 0
+    assert call("path", "dev").stdout.startswith(f"{mount}/dev/views/dev/g1/")
+    (remote.with_name("dev") / "query.sql").write_text("SELECT count(*) AS n FROM sales")
+    assert call("rebuild", "dev").exit_code == 0
+    assert json.loads(call("show", "dev", "--json").stdout) == [{"n": 9}]
