@@ -19,8 +19,15 @@ from pyspark.sql import types as t
 from incremental.algebra.sources import MARKED_FORMATS, SINGLE_VARIANT, Format
 
 FORMAT_DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks
-    "csv": {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'},
+    # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks. Spark writes a backslash
+    # before the quote instead, and would read what follows up to a later quote, with its rows, into one value.
+    "csv": {
+        "header": "true",
+        "enforceSchema": "false",
+        "multiLine": "true",
+        "escape": '"',
+        "unescapedQuoteHandling": "RAISE_ERROR",
+    },
 }
 FILE_COLUMNS = t.StructType(
     [

@@ -30,6 +30,11 @@ BAD_CSV = {
     "no time": (HEADER + GOOD.replace("2013-01-01 10:00:00", "noon"), 2, "'noon' is not a valid TIMESTAMP"),
     "no boolean": (HEADER + GOOD.replace("true", "yes"), 2, '"yes" is not of its column\'s type'),
     "too big a decimal": (HEADER + GOOD.replace("1.25", "12345.25"), 2, "cannot be represented as Decimal"),
+    "a quote after a backslash": (
+        HEADER + GOOD + GOOD.replace(",a,", ',"a\\"",') * 2,
+        None,
+        "is not doubled; if a backslash",
+    ),
     "after a line break in quotes": (HEADER + GOOD.replace(",a,", ',"a\nb",') + "2\n", 4, "another number of values"),
     "another header": (HEADER.replace("v", "w") + GOOD, None, "its header has w where the declared schema has v"),
     "columns in another order": (HEADER.replace("id,v", "v,id") + GOOD, None, "its header has v where"),

@@ -21,6 +21,8 @@ WRONG_TYPE = "a value in it is not of its column's type"
 LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"exceeds the maximum number of characters defined in your parser settings \((\d+)\)",
      lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
+    (r"Unescaped quote character", lambda _: "a quote within quotes in it is not doubled; if a backslash stands before "
+     "it, as Spark writes it, declare the option escape: \"\\\\\""),
     (r"\bArrayIndexOutOfBoundsException\b", lambda _: "a row in it has more values than `maxColumns` (20,480)"),
 )  # fmt: skip
 """Errors within the CSV reader, whose innermost message is not the useful one."""
