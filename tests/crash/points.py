@@ -173,7 +173,7 @@ def subject(args: tuple[Any, ...]) -> str:
         if isinstance(arg, Path):
             return arg.name
         if hasattr(arg, "path"):
-            return "/".join(Path(arg.path).parts[-2:])
+            return "/".join(str(arg.path).split("/")[-2:])
         if hasattr(arg, "epoch"):
             return f"epoch {arg.epoch}"
     return ""

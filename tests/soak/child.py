@@ -8,6 +8,7 @@ is `kill` at the point, `during` the write that the point begins, or `not`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -21,12 +22,19 @@ from tests.soak.work import do
 
 REFUSED = 3
 SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+STORE_VARIABLE = "SOAK_STORE"
+
+
+def store_settings() -> dict[str, str]:
+    """The settings of a Spark that reaches the store of the warehouse; none for a local one."""
+    return json.loads(os.environ.get(STORE_VARIABLE, "{}"))
 
 
 def main(host: str, folder: str, told: str) -> int:
     work = json.loads(told)
     how, stop = work.pop("how"), work.pop("stop")
-    spark = start("soak", master="local[2]", memory="1g", settings=SETTINGS) if host == "own" else attach(Path(host))
+    settings = SETTINGS | store_settings()
+    spark = start("soak", master="local[2]", memory="1g", settings=settings) if host == "own" else attach(Path(host))
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     with watched(stop, {"kill": kill_process, "during": kill_soon, "not": lambda: None}[how]):

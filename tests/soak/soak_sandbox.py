@@ -1,12 +1,13 @@
 """Set up the warehouse of a soak: three sources, views of every kind over them, and the expected rows of each.
 
-A sandbox is a folder; another process opens the same sandbox in it. The expected rows of a view are Spark's batch
-answer at the versions of the view's last epoch, over the sources alone.
+A sandbox is a folder, and a warehouse in it or in a store; another process opens the same sandbox in it. The expected
+rows of a view are Spark's batch answer at the versions of the view's last epoch, over the sources alone.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import StateError
 from incremental.api import Delta, Files, Policy, Tuning, View, Warehouse
 from incremental.lake.physical_layout import Storage
+from incremental.lake.remote.remote_path import Place, place_of
 from incremental.operations.retention import pinned_base_versions
 from incremental.spark.catalyst import JavaError
 from tests.properties.comparing import difference
@@ -36,6 +38,7 @@ QUERIES: dict[str, str] = {
 }
 POLICIES: Mapping[str, Policy] = {"joined": "auto", "recomputed": "auto"}
 TABLES = ("orders", "dims")  # Delta tables of others
+ROOT_VARIABLE = "SOAK_WAREHOUSE"  # the warehouse's address, where it is not in the sandbox's folder
 BRANCH = "__b"  # a branch is named by its view, this, and a number
 SALES = "k INT, v INT, day STRING"
 PIPELINE = """\
@@ -54,6 +57,7 @@ class SoakSandbox:
 
     def __init__(self, spark: SparkSession, folder: Path, views: Sequence[str] = tuple(QUERIES)) -> None:
         self.spark, self.folder, self.names, self.tuning = spark, folder, tuple(views), Tuning()
+        self.root = place_of(os.environ.get(ROOT_VARIABLE) or str(folder / "warehouse"))
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], list[Any]] = {}
 
     @property
@@ -64,7 +68,7 @@ class SoakSandbox:
     @property
     def views(self) -> tuple[str, ...]:
         """The views, with the branches that there are."""
-        folders = sorted((self.folder / "warehouse" / "views").glob(f"*{BRANCH}*"))
+        folders = sorted((self.root / "views").glob(f"*{BRANCH}*"))
         return (*self.names, *(folder.name for folder in folders if not folder.name.startswith(".")))
 
     @property
@@ -100,7 +104,7 @@ class SoakSandbox:
 
     def warehouse(self, view: str) -> Warehouse:
         """The warehouse as a new process opens it, with what a view needs."""
-        made = Warehouse(self.spark, self.folder / "warehouse", self.tuning)
+        made = Warehouse(self.spark, self.root, self.tuning)
         for name in TABLES:
             made.source(name, Delta(str(self.folder / name)))
         made.source("sales", Files(str(self.drop), "csv", SALES, "day"))
@@ -128,7 +132,7 @@ class SoakSandbox:
 
     def needed(self, table: str) -> int | None:
         """The oldest version of a table of others that some view, or a reader of it, stands at."""
-        folders = [self.folder / "warehouse" / "views" / name for name in self.views]
+        folders = [self.root / "views" / name for name in self.views]
         found = [stand for folder in folders if folder.is_dir() for _, stand in pinned_base_versions(folder)]
         return min((v for stand in found for way, v in stand.items() if way.split("/")[-1] == table), default=None)
 
@@ -168,8 +172,8 @@ class SoakSandbox:
                 parts[source] = f"delta.`{self._path(source)}` version as of {versions[source]}"
         return QUERIES[name].format(**parts)
 
-    def _path(self, source: str) -> Path:
-        return self.folder / source if source in TABLES else self.folder / "warehouse" / "sources" / source
+    def _path(self, source: str) -> Place:
+        return self.folder / source if source in TABLES else self.root / "sources" / source
 
     def unlanded(self) -> str:
         """What the landed table has otherwise than the input files."""
