@@ -29,7 +29,7 @@ from incremental.algebra.errors import (
     StorageError,
     UsageError,
 )
-from incremental.algebra.local_path import is_remote, local_path
+from incremental.algebra.local_path import is_remote, local_path, remote_fault
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, Verification
@@ -207,6 +207,8 @@ def locate_root(root: str | Place) -> Place:
         return root
     if not isinstance(root, str) or not is_remote(root):
         return local_path("warehouse", root)
+    if fault := remote_fault(root):
+        raise SourceError(f"warehouse {mask_secrets(root)}: {fault}.")
     if has_password(root):
         raise SourceError(f"warehouse {mask_secrets(root)}: the address contains a password. {INSTEAD}.")
     return RemotePath(root.strip().rstrip("/"))

@@ -16,6 +16,8 @@ from incremental.algebra.secrets import mask_secrets
 
 URI = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)  # a single letter is a Windows drive
 FILE_URI = re.compile(r"\s*file:(?://localhost/+|/+)", re.IGNORECASE)
+OLD_SCHEMES = ("s3", "s3n")
+BUCKETED = ("s3a", "gs")  # schemes whose addresses begin with a bucket
 ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
@@ -27,6 +29,19 @@ def is_uri(address: str) -> bool:
 def is_remote(address: str) -> bool:
     """Return whether an address is a URI of anything but a folder of this machine."""
     return is_uri(address) and FILE_URI.match(address) is None
+
+
+def remote_fault(address: str) -> str:
+    """Return why an address of a store cannot be one, and the fix; empty if it may be one."""
+    found = URI.match(address)
+    scheme = found[1] if found else ""
+    if scheme.lower() in OLD_SCHEMES:
+        return f"{scheme}: is not a file system of Hadoop 3. Write s3a: instead"
+    if scheme != scheme.lower():
+        return f"Hadoop knows no {scheme}:. Write {scheme.lower()}: instead"
+    if scheme in BUCKETED and not re.match(rf"\s*{scheme}://[^/\s]", address):
+        return f"it names no bucket. Write {scheme}://bucket/folder"
+    return ""
 
 
 def local_path(

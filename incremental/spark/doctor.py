@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from incremental.algebra.local_path import is_remote, is_uri, local_path
+from incremental.algebra.local_path import is_remote, is_uri, local_path, remote_fault
 from incremental.algebra.sources.streams import KAFKA
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jvm.jars import jars_folder, kafka_package
@@ -131,7 +131,9 @@ def _cache_or_reason() -> Path | str:
 
 def _warehouse(where: str) -> Finding:
     if is_remote(where):
-        return Finding("warehouse", True, f"The warehouse {where} is tried by the first command that starts Spark.")
+        return Finding(
+            "warehouse", True, f"The warehouse {where} was not tried: the first command that starts Spark does."
+        )
     try:
         folder = local_path("warehouse", where, SetupError, home=True)
     except SetupError as error:
@@ -231,8 +233,8 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
             f"Set {STORES}: s3a, or {chosen} and the jars yourself."
         )
         return Finding("log store", False, sentence)
-    if scheme in ("s3", "s3n"):
-        return Finding("log store", False, f"{scheme}: is not a file system of Hadoop 3. Write s3a: instead.")
+    if fault := remote_fault(where):
+        return Finding("log store", False, f"The address {where} cannot be used: {fault}.")
     return Finding("log store", False, f"Delta Lake has no log store for {scheme}:. Set {chosen} to one.")
 
 

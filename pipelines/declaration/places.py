@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo
 
-from incremental.algebra.local_path import is_remote, is_uri, plain, uri_fault
+from incremental.algebra.local_path import is_remote, is_uri, plain, remote_fault, uri_fault
 from incremental.algebra.results.address import sql_name_fault
 from incremental.algebra.secrets import INSTEAD, has_password
 from incremental.algebra.table_name import table_name_fault
@@ -69,7 +69,11 @@ def _check_local(path: str) -> str:
 
 
 def _check_root(path: str) -> str:
-    return path.rstrip("/") if is_remote(path) else _check_local(path)
+    if not is_remote(path):
+        return _check_local(path)
+    if fault := remote_fault(path):
+        raise ValueError(fault)
+    return path.rstrip("/")
 
 
 def _check_table_name(name: str, info: ValidationInfo) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from incremental.algebra.errors import SourceError
+from incremental.algebra.errors import SourceError, StorageError
 from incremental.lake.remote import objects
 from incremental.lake.remote.remote_path import RemotePath
 
@@ -19,8 +19,11 @@ def check_store(root: RemotePath) -> None:
     if root.address in CHECKED:
         return
     trial = f"{root.address}/.trial-{uuid4().hex}"
-    written = objects.put_if_absent(trial, "first"), objects.put_if_absent(trial, "second")
-    objects.delete(trial)
+    try:
+        written = objects.put_if_absent(trial, "first"), objects.put_if_absent(trial, "second")
+        objects.delete(trial)
+    except StorageError as error:
+        raise StorageError(str(error).replace(trial, root.address)) from error
     if written != (True, False):
         scheme = root.address.partition(":")[0]
         raise SourceError(

@@ -22,8 +22,11 @@ from incremental.spark.jvm.java import Java, launch_environment
 STORES = "spark.deltafold.stores"
 S3A = "s3a"
 S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
+# a store that does not answer is given up after 15 seconds instead of 150; one that is busy has retries of its own
+PATIENCE = {"spark.hadoop.fs.s3a.attempts.maximum": "3", "spark.hadoop.fs.s3a.retry.limit": "4"}
 LOG_STORE_SOURCE = Path(__file__).with_name("ConditionalLogStore.java")
 CLASS = "deltafold.ConditionalLogStore"
+S3A_SETTINGS = {S3A_LOG_STORE: CLASS, **PATIENCE}
 COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"  # takes the options of javac
 # the release of Amazon's client that each Hadoop of a Spark was built with; older ones have no conditional writes
 CLIENTS = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}
@@ -44,7 +47,7 @@ def stores_in(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 def store_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with those of the object stores that they ask for; the user's own win."""
-    return {S3A_LOG_STORE: CLASS, **settings} if S3A in stores_in(settings) else dict(settings)
+    return {**S3A_SETTINGS, **settings} if S3A in stores_in(settings) else dict(settings)
 
 
 def store_jars(settings: Mapping[str, str], java: Java, delta: tuple[Path, ...]) -> tuple[Path, ...]:

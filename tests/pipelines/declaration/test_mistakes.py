@@ -160,6 +160,9 @@ NO_FOLDER = "s3a:…local folder"
             MINIMAL + "warehouse: lakes/s3a://lake/state\n",
             ", line 7: warehouse: …://…local folder",
         ),
+        (MINIMAL + "warehouse: s3://lake/state\n", ", line 7: warehouse: …Write s3a: instead"),
+        (MINIMAL + "warehouse: S3A://lake/state\n", ", line 7: warehouse: …Write s3a: instead"),
+        (MINIMAL + "warehouse: s3a:///state\n", ", line 7: warehouse: …names no bucket…s3a://bucket/folder"),
         (
             MINIMAL.replace("path: data", "path: ''"),
             ", line 4: sources.sales.files.path: …empty…Name a folder",
