@@ -25,6 +25,7 @@ from incremental.lake.remote.remote_path import HELD
 from incremental.landing.streams.position import Reading
 from incremental.store.journal import Journal
 from tests.crash.points import Killed
+from tests.night import night
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
 
@@ -100,7 +101,7 @@ def test_files_are_landed(spark: SparkSession, mount: str, tmp_path: Path) -> No
     assert warehouse.quarantine("facts").isEmpty()
 
 
-@pytest.mark.parametrize("dies", [None, "seal", "clear"])
+@pytest.mark.parametrize("dies", [None, "seal", pytest.param("clear", marks=night)])
 def test_streams_are_landed(
     spark: SparkSession, mount: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str | None
 ) -> None:
@@ -131,7 +132,7 @@ def interrupt_after(act: Callable[..., None]) -> Callable[..., None]:
     return act_and_die
 
 
-@pytest.mark.parametrize("dies", [None, "record", "finish"])
+@pytest.mark.parametrize("dies", [None, pytest.param("record", marks=night), "finish"])
 def test_a_branch_is_there_with_its_journal(
     spark: SparkSession, mount: str, sales: str, monkeypatch: pytest.MonkeyPatch, dies: str | None
 ) -> None:
