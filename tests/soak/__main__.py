@@ -40,13 +40,15 @@ def main() -> int:
     publish(spark, folder / "host" / "host.json")  # in a folder that nobody else may enter
     world = SoakSandbox(spark, folder / "world").create()
     soak = Soak(world, told.seed, str(folder / "host" / "host.json"), lambda line: print(line, flush=True))
-    tally = soak.run(until=until)
+    try:
+        tally = soak.run(until=until)
+    finally:
+        if server is not None:
+            server.kill()
     print("\n".join([f"seed {told.seed}", *tally.lines()]))
     if tally.faults:
         print(f"see {folder}")
         return 1
-    if server is not None:
-        server.kill()
     shutil.rmtree(folder)
     return 0
 

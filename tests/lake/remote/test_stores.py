@@ -68,6 +68,12 @@ class Child:
                 return line
         raise AssertionError(f"ended without {start!r}: {self.lines}")
 
+    def kill_after(self, seconds: float) -> None:
+        """Kill the process in some seconds."""
+        time.sleep(seconds)
+        self.process.kill()
+        self.process.wait()
+
     def end(self) -> list[str]:
         """Read to the end."""
         assert self.process.stdout is not None
@@ -112,9 +118,7 @@ def test_kills_are_survived(server: Server) -> None:
         child = Child(server, "refresh", 50)
         for _ in range(dice.randint(1, 3)):
             child.wait_for("changed")
-        time.sleep(dice.random() * 1.5)
-        child.process.kill()
-        child.process.wait()
+        child.kill_after(dice.random() * 1.5)
         look(server)
 
 
@@ -126,9 +130,7 @@ def test_a_stream_is_landed_once(server: Server) -> None:
         child = Child(server, "land", 20)
         for _ in range(dice.randint(1, 2)):
             child.wait_for("changed")
-        time.sleep(dice.random() * 3)
-        child.process.kill()
-        child.process.wait()
+        child.kill_after(dice.random() * 3)
         lines = Child(server, "clicks").end()
         assert re.fullmatch(counted, lines[-1]), lines
 
