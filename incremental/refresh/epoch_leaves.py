@@ -66,12 +66,12 @@ class EpochLeaves:
         return self.epoch.initial
 
     def has_changed(self, leaf: Leaf) -> bool:
-        """Return whether files of the source were added or removed, or the state or the loop was written."""
+        """Return whether the source's files changed, the state was written, or the loop's answer changed."""
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
             return not self.epoch.differences[leaf.relation].empty
         if (loop := self.loops.get(leaf.state)) is not None:
-            return loop.before != loop.after
+            return not loop.same
         return self.states[leaf.state].touched is not None
 
     def direction(self, leaf: SourceRead) -> Direction | None:

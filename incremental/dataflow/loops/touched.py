@@ -73,6 +73,11 @@ class Touched:
         return int(self.found["changed"])
 
     @property
+    def same_answer(self) -> bool:
+        """Whether each candidate is accepted as often as it was, so that the loop's answer is the same."""
+        return not self.found["otherwise"]
+
+    @property
     def buckets(self) -> tuple[int, ...]:
         """The buckets in which they are."""
         return tuple(sorted(self.found["buckets"]))
@@ -183,9 +188,11 @@ class TouchedCandidates:
         A last level that improves or no longer improves a key of kind best shows in a move of some candidate of it.
         """
         changed = f"{ROWS} <> {ROWS_BEFORE} OR ({KNOWN} > 0) <> ({ACCEPTED_BEFORE} > 0)"
+        otherwise = f"{KNOWN} <> {self.candidates.accepted_rows_sql(ROWS_BEFORE, ACCEPTED_BEFORE)}"
         return [
             F.count(F.lit(1)).alias("touched"),
             F.expr(f"count_if({changed})").alias("changed"),
+            F.expr(f"count_if({otherwise})").alias("otherwise"),
             F.expr(f"min({ROWS})").alias("least"),
             F.collect_set(BUCKET).alias("buckets"),
             *self.acceptance.measures,

@@ -30,13 +30,17 @@ class StoredAnswer(Protocol):
 
 @dataclass(frozen=True)
 class LoopVersions:
-    """A loop in this epoch: its table before and after; change: of its answer, None where the files show it."""
+    """A loop in this epoch: its table before and after; change: of its answer, None where the files show it.
+
+    same: the answer is the same, whether the table was written or not.
+    """
 
     table: Table
     stored: StoredAnswer
     before: int | None
     after: int
     change: DataFrame | None
+    same: bool
 
     @property
     def answer_change(self) -> DataFrame:

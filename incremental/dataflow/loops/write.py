@@ -54,9 +54,12 @@ class CandidateWrite:
         ]
         return self.table.merge(changed, condition, clauses, self.mark, near if few else None)
 
-    def rewrite(self, version: int, changed: DataFrame, few: bool) -> bool:
-        """Read all, merge, write all; returns whether by a direct commit. few: one task holds the change."""
-        stored, change = self.table.at(version), changed
+    def rewrite(self, stored: DataFrame, changed: DataFrame, few: bool) -> bool:
+        """Merge all stored rows with the change and write all; returns whether by a direct commit.
+
+        stored: the rows of the table before the refresh; few: one task holds the change.
+        """
+        change = changed
         if few:
             stored, change = in_one_task(stored, change)
         joined = stored.alias("t").join(change.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")

@@ -34,7 +34,7 @@ class LoopResult:
     """What a stage did.
 
     path: how the table was written, None if it was not; rounds: of this attempt; residuals: of each step, if measured;
-    points: how the table beside it was written, of k-means.
+    points: how the table beside it was written, of k-means; same_answer: the table was written, the answer is the same.
     """
 
     path: str | None = None
@@ -42,13 +42,19 @@ class LoopResult:
     touched: int = 0
     residuals: tuple[float, ...] = ()
     points: str | None = None
+    same_answer: bool = False
 
 
-def add_versions(epoch: Epoch, leaves: EpochLeaves, name: str, stored: StoredAnswer, change: DataFrame | None) -> None:
-    """Add a loop's versions before and after to the leaves of the epoch; change: that of its answer, if known."""
-    table, after = epoch.tables[name], epoch.tables[name].version()
+def add_versions(
+    epoch: Epoch, leaves: EpochLeaves, name: str, stored: StoredAnswer, change: DataFrame | None, same: bool = False
+) -> None:
+    """Add a loop's versions before and after to the leaves of the epoch.
+
+    change: that of its answer, if known; same: there is none, although the table was written.
+    """
+    table, before, after = epoch.tables[name], epoch.before(name), epoch.tables[name].version()
     assert after is not None, f"{name} is written in the first epoch"
-    leaves.loops[name] = LoopVersions(table, stored, epoch.before(name), after, change)
+    leaves.loops[name] = LoopVersions(table, stored, before, after, change, same or before == after)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class LoopStage:
         result, change = LoopResult(), None
         if not self.epoch.is_written(loop.name):
             result, change = self._compute(candidates, table, before)
-        add_versions(self.epoch, self.leaves, loop.name, candidates, change)
+        add_versions(self.epoch, self.leaves, loop.name, candidates, change, result.same_answer)
         return result
 
     def _compute(self, candidates: Candidates, table: Table, before: int | None) -> tuple[LoopResult, DataFrame | None]:
@@ -93,7 +99,7 @@ class LoopStage:
         found = rounds.run()
         if found.given_up:
             return self._from_nothing(step, write, STARTED_OVER), None
-        return self._write_changes(rounds, found, write, before)
+        return self._write_changes(rounds, found, write)
 
     def _from_nothing(self, step: Step, write: CandidateWrite, path: str) -> LoopResult:
         rows, rounds = FromNothing(step, self.epoch.tuning, self.checkpoints.cached).run()
@@ -101,20 +107,22 @@ class LoopStage:
         return LoopResult(path, rounds, sum(each.rows for each in rounds))
 
     def _write_changes(
-        self, rounds: Rounds, found: Maintained, write: CandidateWrite, before: int
+        self, rounds: Rounds, found: Maintained, write: CandidateWrite
     ) -> tuple[LoopResult, DataFrame | None]:
         """Write what changed, if anything did."""
         touched = found.touched
         if touched is None or not touched.changed:
             return LoopResult(None, found.rounds, 0 if touched is None else touched.size), None
         self.checkpoints.cached.callback(touched.free)
-        path = self._merge(rounds, touched, write, before)
-        return LoopResult(path, found.rounds, touched.size), rounds.touched.answer_change(touched)
+        path = self._merge(rounds, touched, write)
+        result = LoopResult(path, found.rounds, touched.size, same_answer=touched.same_answer)
+        return result, None if touched.same_answer else rounds.touched.answer_change(touched)
 
-    def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite, before: int) -> str:
+    def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite) -> str:
         changed, tuning, candidates = rounds.touched.to_write(touched), self.epoch.tuning, write.candidates
         (files, size), few = write.table.size(), touched.size <= tuning.local_rows
         if candidates.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            direct = write.rewrite(before, changed, few and rounds.touched.stored.small)
+            stored = rounds.touched.stored
+            direct = write.rewrite(stored.rows, changed, few and stored.small)
             return "rewrite" if direct else f"rewrite{BY_WRITER}"
         return "merge" if write.merge(changed, touched.buckets, few) else f"merge{BY_WRITER}"
