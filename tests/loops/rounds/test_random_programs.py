@@ -21,9 +21,9 @@ from incremental.algebra.errors import NotConvergedError
 from incremental.algebra.plan import Keep
 from incremental.api import View, fixpoint
 from tests.loops.cases import rows
+from tests.loops.histories import WAYS
 from tests.loops.references.graphs import Graph
 from tests.loops.rounds.programs import Bag, Node, Pair, Side, random_step
-from tests.loops.test_random_loops import WAYS
 from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
 
