@@ -79,7 +79,7 @@ def uri_fault(address: str) -> str:
     if found is None:
         return "a path with :// in it is a misplaced URI. Name a local folder" if "://" in address else ""
     if found[1].lower() != "file":
-        instead = "Name a local folder; only Delta sources and warehouses may be URIs"
+        instead = "Name a local folder; only Delta sources, input files and warehouses may be URIs"
         return f"{found[1]}: is not a folder of this machine. {instead}"
     rest = address.lstrip()[len("file:") :]
     if rest.startswith("//") and not rest.startswith("///") and not rest.lower().startswith("//localhost/"):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import unquote
 
 from incremental.algebra.errors import SourceError
@@ -46,7 +46,7 @@ def data_files(folder: Path) -> Facts:
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in facts]
 
 
-def is_data(path: Path) -> bool:
+def is_data(path: PurePath) -> bool:
     """Return whether a name is one of data; Spark and Hive ignore the others too."""
     return path.name[0] not in "._" and not path.name.endswith("._COPYING_")
 
@@ -57,16 +57,23 @@ def partitions_in(source: str, files: Files) -> dict[str, Partition]:
     check_root(source, root)
     if not root.is_dir():
         raise SourceError(f"source {source}: there is no folder {root}. Create it, or correct the path.")
-    found, folders = dict[str, Partition](), dict[str, Path]()
+    found = list[Partition]()
     for key, folder in partition_folders(source, files.partition_by, root):
-        for name in {key, spark_value(folder)}:
-            if folders.setdefault(name, folder) != folder:
-                other = f"{printable(folders[name])} and {printable(folder)}"
-                raise SourceError(f"source {source}: {other} are the same partition. Keep one.")
         check_names(source, root, folder)
-        facts = data_files(folder)
-        if facts:
-            found[key] = Partition(key, folder, facts)
+        found.append(Partition(key, folder, data_files(folder)))
+    return by_key(source, found)
+
+
+def by_key(source: str, partitions: Iterable[Partition]) -> dict[str, Partition]:
+    """Return the partitions that have files, in the order of their keys; raises SourceError where two are the same."""
+    found, folders = dict[str, Partition](), dict[str, Path]()
+    for each in partitions:
+        for name in {each.key, spark_value(each.folder)}:
+            if folders.setdefault(name, each.folder) != each.folder:
+                other = f"{printable(folders[name])} and {printable(each.folder)}"
+                raise SourceError(f"source {source}: {other} are the same partition. Keep one.")
+        if each.files:
+            found[each.key] = each
     return dict(sorted(found.items()))
 
 
@@ -75,16 +82,21 @@ def check_names(source: str, root: Path, folder: Path) -> None:
     for child in filter(is_data, folder.iterdir()):
         check_link(source, root, child)
         if child.is_dir():
-            raise SourceError(
-                f"source {source}: {printable(child)} is a folder among data files, and would not be read. "
-                "Move its files up, or let its name begin with _."
-            )
+            raise refuse_folder(source, child)
         if child.exists() and not child.is_file():
             raise SourceError(f"source {source}: {printable(child)} is a pipe or a device, not a file. Remove it.")
         try:
             child.name.encode()
         except UnicodeEncodeError as error:
             raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8. Rename it.") from error
+
+
+def refuse_folder(source: str, folder: Path) -> SourceError:
+    """Return the error for a folder among data files."""
+    return SourceError(
+        f"source {source}: {printable(folder)} is a folder among data files, and would not be read. "
+        "Move its files up, or let its name begin with _."
+    )
 
 
 def partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
@@ -96,20 +108,25 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
         if not is_data(child):
             continue
         check_link(source, root, child)
-        name, equals, value = child.name.partition("=")
-        if not child.is_dir() or name != column or not equals:
-            raise SourceError(
-                f"source {source}: {printable(child)} is not a partition, and would not be read. Put files in folders "
-                f"named {column}=value; names that begin with _ are ignored."
-            )
-        if not value:
-            null = f"{column}={HIVE_NULL}"
-            raise SourceError(f"source {source}: {printable(child)} has an empty value. For NULL name it {null}.")
-        try:
-            value.encode()
-            yield unquote(value, errors="strict"), child
-        except UnicodeError as error:
-            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8. Rename it.") from error
+        yield partition_key(source, column, child, child.is_dir()), child
+
+
+def partition_key(source: str, column: str, folder: Path, is_folder: bool) -> str:
+    """Return the key that the name of a partition's folder gives; raises SourceError for another name, or a file."""
+    name, equals, value = folder.name.partition("=")
+    if not is_folder or name != column or not equals:
+        raise SourceError(
+            f"source {source}: {printable(folder)} is not a partition, and would not be read. Put files in folders "
+            f"named {column}=value; names that begin with _ are ignored."
+        )
+    if not value:
+        null = f"{column}={HIVE_NULL}"
+        raise SourceError(f"source {source}: {printable(folder)} has an empty value. For NULL name it {null}.")
+    try:
+        value.encode()
+        return unquote(value, errors="strict")
+    except UnicodeError as error:
+        raise SourceError(f"source {source}: the name of {str(folder)!a} is not UTF-8. Rename it.") from error
 
 
 def spark_value(folder: Path) -> str:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -34,18 +33,16 @@ from incremental.landing.folder import (
     content_digest,
     data_files,
     explain_read_errors,
-    partitions_in,
 )
+from incremental.landing.input_folder import InputFolder, open_input
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
 from incremental.landing.preflight.file_checks import check_content
 from incremental.landing.reader import FileReader
 from incremental.landing.schema_checks import check_partition_keys, checked_schema, types
-from incremental.landing.staging import Staging
 from incremental.landing.streams.position import list_readings
 from incremental.landing.writer import Replacement, Written
-from incremental.spark.cache import cache_folder
 from incremental.telemetry.events import log_work
 
 
@@ -100,7 +97,8 @@ class FileLander:
 
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
-        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds), explain_read_errors(self.name):
+        held = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds)
+        with held, explain_read_errors(self.name), self._input.open():
             if isinstance(self.folder, Path) and list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name}: declared as files, but its landed table was landed from a stream. "
@@ -129,9 +127,9 @@ class FileLander:
         replaces_all = found.replaces_all or self.table.version() is None
         for table in (self.table, self.quarantine.table):
             make_private(place_of(table.path).parent)  # before Spark does
-        with Staging(self.name, self._root, incoming(self.folder)).stage(changed) as place:
+        with self._input.stage(changed) as place:
             self._manifest.begin(None if found.manifest_lost else found.known, [*found.changed, *found.removed])
-            records = FileReader(self.spark, self.files, self._schema, place)
+            records = FileReader(self.spark, self.files, self._schema, self._input.root, place)
             return Replacement(
                 self.name,
                 records,
@@ -147,17 +145,19 @@ class FileLander:
     def partitions(self) -> tuple[str, ...]:
         """Return every partition that has been dropped or landed, in order."""
         with explain_read_errors(self.name):
-            return tuple(sorted({*partitions_in(self.name, self.files), *(self._manifest.read() or {})}))
+            return tuple(sorted({*self._input.present(), *(self._manifest.read() or {})}))
 
     @property
     def _manifest(self) -> Manifest:
         """Return the manifest; the content of the table depends on how files are read, not on the files alone."""
         declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
-        return Manifest(self.folder, declared, FileReader(self.spark, self.files, self._schema, self._root).settings)
+        root = self._input.root
+        reader = FileReader(self.spark, self.files, self._schema, root, root)
+        return Manifest(self.folder, declared, reader.settings)
 
-    @property
-    def _root(self) -> Path:
-        return Path(self.files.path)
+    @cached_property
+    def _input(self) -> InputFolder:
+        return open_input(self.spark, self.name, self.files, self.folder)
 
     def _find_changes(
         self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
@@ -166,7 +166,7 @@ class FileLander:
 
         A value is landed in all its spellings: who names one of them means its rows, and removing one takes them all.
         """
-        present = partitions_in(self.name, self.files)
+        present = self._input.present()
         manifest = {} if self.table.version() is None else self._manifest.read()
         known, manifest_lost = manifest or {}, manifest is None
         replaces_all = manifest_lost or reshaped
@@ -255,17 +255,11 @@ class FileLander:
         """
         if known is not None and known.files == partition.files:
             return known
+        self._input.fetch(partition)
         columns = [field for field in self._schema if field.name != self.files.partition_by]
         for path in partition.paths:
-            check_content(self.name, self.files, columns, path)
-        return Known(partition.files, content_digest(self.name, self._root, partition.paths))
-
-
-def incoming(folder: Place) -> Path:
-    """Return the local folder for copies of a source's files; folder: of the record of its landings."""
-    if isinstance(folder, Path):
-        return folder / "incoming"
-    return cache_folder("incoming", private=True) / sha256(str(folder).encode()).hexdigest()[:16]
+            check_content(self.name, self.files, columns, self._input.root, path)
+        return Known(partition.files, content_digest(self.name, self._input.root, partition.paths))
 
 
 __all__ = ["UNPARTITIONED", "FileLander", "data_files"]

@@ -55,12 +55,14 @@ FOLDER_VALUE = "(?s)/[^/=]*=([^/]*)/[^/]*$"  # the value in the folder's name, i
 class FileReader:
     """Reads the files of one source by its declared schema.
 
-    place: where they are read from, which is the source's folder or, while they are landed, another one (staging.py).
+    root: the folder of the partitions' folders, which is the source's own or that of copies (input_folder.py); place:
+    where they are read from, which is that or, while they are landed, another one (staging.py).
     """
 
     spark: SparkSession
     files: Files
     schema: StructType
+    root: Path
     place: Path
 
     def all(self, partitions: Sequence[Partition]) -> DataFrame:
@@ -92,7 +94,7 @@ class FileReader:
 
     def place_of(self, path: Path) -> Path:
         """Return the path from which a file of the source's folder is read."""
-        return self.place / path.relative_to(self.files.path)
+        return self.place / path.relative_to(self.root)
 
     def with_original_paths(self, text: str) -> str:
         """Replace the paths of read files in a text by those in the source's folder."""

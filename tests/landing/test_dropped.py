@@ -138,21 +138,21 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
 def test_csv_that_spark_would_misread_is_an_error(tmp_path: Path, text: str | bytes, says: str) -> None:
     """Protects from � in place of letters, and from the rest of a file read as one value."""
     with pytest.raises(SourceError, match=says):
-        check_content("s", files(tmp_path), COLUMNS, drop(tmp_path / "a.csv", text))
+        check_content("s", files(tmp_path), COLUMNS, tmp_path, drop(tmp_path / "a.csv", text))
 
 
 def test_the_fix_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """Protects from a dead end: another encoding can be declared, and a copy that was cut off is not to be edited."""
     path = drop(tmp_path / "a.csv", "id,s\n1,é\n".encode("latin-1"))
     with pytest.raises(SourceError) as caught:
-        check_content("s", files(tmp_path), COLUMNS, path)
+        check_content("s", files(tmp_path), COLUMNS, tmp_path, path)
     said = str(caught.value)
     assert f"source s was not landed: {path}, line 2, is not UTF-8" in said
     assert "Save it as UTF-8" in said and "`options: {encoding: ISO-8859-1}`" in said
     whole = gzip.compress(b"id,s\n" + os.urandom(1000))
     path = drop(tmp_path / "b.csv.gz", whole[:-20])
     with pytest.raises(SourceError, match=r"b\.csv\.gz is not a complete \.gz .*\. Write the file again completely"):
-        check_content("s", files(tmp_path, encoding="latin1"), COLUMNS, path)
+        check_content("s", files(tmp_path, encoding="latin1"), COLUMNS, tmp_path, path)
 
 
 @pytest.mark.parametrize(
@@ -160,26 +160,26 @@ def test_the_fix_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 )
 def test_csv_that_spark_reads_is_none(tmp_path: Path, text: str) -> None:
     """Protects from refusing files that are all right."""
-    check_content("s", files(tmp_path), COLUMNS, drop(tmp_path / "a.csv", text))
+    check_content("s", files(tmp_path), COLUMNS, tmp_path, drop(tmp_path / "a.csv", text))
 
 
 def test_other_encodings_and_quotes_are_trusted(tmp_path: Path) -> None:
     """Protects from refusing what the source's options explain."""
-    check_content("s", files(tmp_path, encoding="latin1"), COLUMNS, drop(tmp_path / "a.csv", b"\xe9"))
-    check_content("s", files(tmp_path, quote="'"), COLUMNS, drop(tmp_path / "b.csv", 'id\n"\n'))
+    check_content("s", files(tmp_path, encoding="latin1"), COLUMNS, tmp_path, drop(tmp_path / "a.csv", b"\xe9"))
+    check_content("s", files(tmp_path, quote="'"), COLUMNS, tmp_path, drop(tmp_path / "b.csv", 'id\n"\n'))
 
 
 @pytest.mark.parametrize("text", ['{"id":1} {"id":2}\n', '{"id":0}\n{"id":"}{"}{"id":2}\n'])
 def test_two_objects_in_a_line_are_an_error(tmp_path: Path, text: str) -> None:
     """Protects from rows that Spark leaves out without a word."""
     with pytest.raises(SourceError, match=r", line \d, holds more than one JSON object"):
-        check_content("s", files(tmp_path, "json"), COLUMNS, drop(tmp_path / "a.json", text))
+        check_content("s", files(tmp_path, "json"), COLUMNS, tmp_path, drop(tmp_path / "a.json", text))
 
 
 @pytest.mark.parametrize("text", ['{"id":"} {"}\n', '[{"id":1},{"id":2}]\n', "", '{"id":{}}\n\n{"id":{}}\n', "} {\n"])
 def test_other_json_is_none(tmp_path: Path, text: str) -> None:
     """Protects from refusing braces in texts, and from explaining what Spark explains itself."""
-    check_content("s", files(tmp_path, "json"), COLUMNS, drop(tmp_path / "a.json", text))
+    check_content("s", files(tmp_path, "json"), COLUMNS, tmp_path, drop(tmp_path / "a.json", text))
 
 
 @pytest.mark.parametrize("message", ["field name '' and the value  of the JSON token" * 40_000, "x" * 10_000_000])

@@ -15,7 +15,7 @@ from incremental.api import Files, Warehouse
 from incremental.lake.physical_layout import Storage
 from incremental.landing import landing
 from tests.crash.points import Killed, watched
-from tests.night import in_turns
+from tests.night import in_turns, night
 
 pytestmark = in_turns
 
@@ -29,16 +29,19 @@ HOSTILE = [
 class Drop:
     """A folder of input CSV files, and the warehouse that lands them."""
 
-    def __init__(self, spark: SparkSession, folder: Path, by: str | None = "day", type_: str = "string") -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, by: str | None = "day", type_: str = "string", mount: str = ""
+    ) -> None:
         self.spark, self.folder, self.by, self.type = spark, folder / "drop", by, type_
         self.root = folder / "warehouse"
         self.folder.mkdir()
+        self.address = f"{mount}/drop" if mount else str(self.folder)
 
     @property
     def warehouse(self) -> Warehouse:
         made = Warehouse(self.spark, self.root)
         schema = "id int, s string" + (f", {self.by} {self.type}" if self.by else "")
-        made.source("orders", Files(str(self.folder), "csv", schema, self.by))
+        made.source("orders", Files(self.address, "csv", schema, self.by))
         return made
 
     def put(self, key: str, *ids: int, file: str = "a.csv") -> Path:
@@ -53,8 +56,16 @@ class Drop:
 
 
 @pytest.fixture
-def drop(spark: SparkSession, tmp_path: Path) -> Drop:
+def here(spark: SparkSession, tmp_path: Path) -> Drop:
     return Drop(spark, tmp_path)
+
+
+@pytest.fixture(params=["here", pytest.param("store", marks=night)])
+def drop(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, mount: str) -> Drop:
+    """A folder on this machine; by night also the same at a URI."""
+    if request.param == "here":
+        return Drop(spark, tmp_path)
+    return Drop(spark, tmp_path / "mounted", mount=mount)
 
 
 def test_partitions_come_change_go_and_come_late(drop: Drop) -> None:
@@ -107,8 +118,8 @@ def test_named_partitions_are_compared_by_content(drop: Drop) -> None:
 def test_partitions_that_cannot_be(drop: Drop) -> None:
     """Protects from advice to put files into a folder that no landing would take."""
     warehouse = drop.warehouse
-    warehouse.source("daily", Files(str(drop.folder), "csv", "a INT, day DATE", partition_by="day"))
-    warehouse.source("flat", Files(str(drop.folder), "csv", "a INT"))
+    warehouse.source("daily", Files(drop.address, "csv", "a INT, day DATE", partition_by="day"))
+    warehouse.source("flat", Files(drop.address, "csv", "a INT"))
     with pytest.raises(SourceError, match=r"source daily: 'x' is not a partition, since day is a DATE. Name such"):
         warehouse.land("daily", ["x"])
     with pytest.raises(SourceError, match=r"Put its files at .*day=2024-01-02\.$"):
@@ -209,21 +220,19 @@ def test_what_the_manifest_does_not_say_is_landed_anew(drop: Drop) -> None:
     assert drop.warehouse.land("orders").landed == ("2",)
     assert drop.rows() == Counter({(2, "2"): 1})
     other = Warehouse(drop.spark, drop.root)
-    other.source(
-        "orders", Files(str(drop.folder), "csv", "id int, s string, day string", "day", options={"comment": "2"})
-    )
+    other.source("orders", Files(drop.address, "csv", "id int, s string, day string", "day", options={"comment": "2"}))
     assert other.land("orders").landed == ("2",)
     assert drop.rows() == Counter()
     third = Warehouse(drop.spark, drop.root)
-    third.source("orders", Files(str(drop.folder), "csv", "id bigint, s string, day string", "day"))
+    third.source("orders", Files(drop.address, "csv", "id bigint, s string, day string", "day"))
     with pytest.raises(SourceError, match="another schema is declared than its landed table has"):
         third.land("orders")
 
 
-def test_a_file_that_disappears_while_it_is_read(drop: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_disappears_while_it_is_read(here: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from a partition landed in part because one of its files was taken away meanwhile."""
-    drop.put("1", 1)
-    path = drop.put("1", 2, file="b.csv")
+    here.put("1", 1)
+    path = here.put("1", 2, file="b.csv")
     replace_where = Storage.replace_where
 
     def taken_away(*args: object) -> int:
@@ -232,18 +241,18 @@ def test_a_file_that_disappears_while_it_is_read(drop: Drop, monkeypatch: pytest
 
     monkeypatch.setattr(Storage, "replace_where", taken_away)
     with pytest.raises(SourceError, match=r"b\.csv disappeared meanwhile. Land again"):
-        drop.warehouse.land("orders")
+        here.warehouse.land("orders")
     monkeypatch.undo()
-    assert drop.warehouse.version("orders") is None
-    assert drop.warehouse.land("orders").rows == 1
+    assert here.warehouse.version("orders") is None
+    assert here.warehouse.land("orders").rows == 1
 
 
-def test_a_file_without_an_end_is_refused_before_it_is_read_to_its_end(drop: Drop) -> None:
+def test_a_file_without_an_end_is_refused_before_it_is_read_to_its_end(here: Drop) -> None:
     """Protects from a landing that holds its lock for hours over a file that cost nothing to drop."""
-    with drop.put("1", 1).open("r+b") as file:
+    with here.put("1", 1).open("r+b") as file:
         file.truncate(1 << 40)
     with pytest.raises(SourceError, match=r"a\.csv, line 3, begins a row of more than 64,000,000 characters"):
-        drop.warehouse.land("orders")
+        here.warehouse.land("orders")
 
 
 def test_a_landing_that_is_killed_is_landed_again(spark: SparkSession, tmp_path: Path) -> None:

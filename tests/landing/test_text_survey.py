@@ -33,7 +33,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def look(folder: Path, name: str, content: str | bytes, **options: str) -> None:
     form: Any = "json" if "json" in name else "csv"
     declared = Files(str(folder), form, "id int, s string", options=options)
-    check_content("s", declared, COLUMNS, drop(folder / name, content))
+    check_content("s", declared, COLUMNS, folder, drop(folder / name, content))
 
 
 A, ROWS = "a" * 3 * LIMIT, "1,x\n" * LIMIT
@@ -109,7 +109,7 @@ def test_a_terabyte_is_refused_at_once(tmp_path: Path) -> None:
         with drop(tmp_path / name).open("r+b") as file:
             file.truncate(1 << 40)
         with pytest.raises(SourceError, match=r"more than 64,000,000 characters"):
-            check_content("s", Files(str(tmp_path), cast(Any, name[2:]), "id int"), COLUMNS, tmp_path / name)
+            check_content("s", Files(str(tmp_path), cast(Any, name[2:]), "id int"), COLUMNS, tmp_path, tmp_path / name)
 
 
 def test_a_quote_that_is_never_closed_is_found_however_much_follows(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from pyspark import SparkContext
@@ -21,6 +22,11 @@ from incremental.spark.catalyst import J, JavaError
 from incremental.spark.java_errors import causes, first_line, is_caused_by
 
 STATUS = re.compile(r"path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?")  # in the text of a FileStatus
+FILE_STATUS = re.compile(
+    r"path=(.*?); isDirectory=false; length=(\d+); replication=\d+; blocksize=\d+; modification_time=(\d+)[^{}]*\}"
+    r"(?:\[eTag='([^']*)')?",
+    re.DOTALL,
+)
 TAKEN = ("java.nio.file.FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException")
 FIRST_NAME = "!"  # the least name of an entry: all of ours begin with a letter, a digit or a dot
 WITHOUT_JARS = ("java.lang.ClassNotFoundException", "org.apache.hadoop.fs.UnsupportedFileSystemException")
@@ -34,6 +40,19 @@ class Listed:
     name: str
     is_folder: bool
     bytes: int
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A file somewhere below a folder: its path there, its bytes, and when it was written, in milliseconds.
+
+    tag: what the store changes with the content, if it tells (the entity tag of S3).
+    """
+
+    path: str
+    bytes: int
+    modified: int
+    tag: tuple[str, ...]
 
 
 class Located:
@@ -69,6 +88,8 @@ def refuse_store(address: str, error: Exception) -> StorageError:
     """Return the error for a store that gave one instead of doing its work."""
     reason = first_line(causes(error)[-1]).rstrip(".")
     fix = "See that the store answers and that Spark's credentials allow it, then try again"
+    if "No space left on device" in reason:
+        fix = "Make room on the disk of this machine, then try again"
     if is_caused_by(error, *WITHOUT_JARS):
         fix = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
     return StorageError(
@@ -97,6 +118,34 @@ def _describe_entries(address: str, found: J) -> list[Listed]:
         return [Listed(path.rpartition("/")[2], kind == "true", int(size or 0)) for path, kind, size in parts]
     each_of = catalyst.sequence(found)
     return [Listed(str(e.getPath().getName()), bool(e.isDirectory()), int(e.getLen())) for e in each_of]
+
+
+def walk_folder(address: str) -> list[Walked]:
+    """Return all files below a folder, in no order; raises FileNotFoundError where there is no folder."""
+    with explain_store(address):
+        place = Located(address)
+        found = place.system.listFiles(place.path, True)
+        files = place.java.org.apache.hadoop.util.functional.RemoteIterators.toList(found)
+        root = f"{str(place.system.makeQualified(place.path).toString()).rstrip('/')}/"
+        text = str(files.toString())
+        parts = FILE_STATUS.findall(text)
+        # who names a file can write what looks like another's description, and viewfs describes nothing
+        whole = len(parts) == text.count("; isDirectory=") == files.size()
+        if not whole or not all(path.startswith(root) for path, *_ in parts):
+            tagged = place.java.java.lang.Class.forName("org.apache.hadoop.fs.EtagSource")
+            each = [files.get(i) for i in range(files.size())]
+            tags = [e.getEtag() if tagged.isInstance(e) else "" for e in each]
+            parts = [(e.getPath().toString(), e.getLen(), e.getModificationTime()) for e in each]
+            parts = [(*part, tag or "") for part, tag in zip(parts, tags, strict=True)]
+    found = ((str(path).removeprefix(root), int(size), int(time), str(tag)) for path, size, time, tag in parts)
+    return [Walked(path, size, time, (tag,) if tag else ()) for path, size, time, tag in found]
+
+
+def copy_to_local(address: str, target: Path) -> None:
+    """Copy an object to a file of this machine; raises FileNotFoundError if it is missing."""
+    with explain_store(address):
+        place = Located(address)
+        place.system.copyToLocalFile(False, place.path, place.java.org.apache.hadoop.fs.Path(f"file://{target}"), True)
 
 
 def put_if_absent(address: str, text: str) -> bool:

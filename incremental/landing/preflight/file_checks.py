@@ -45,9 +45,9 @@ TWO_OBJECTS = re.compile(r"\}\s*\{")
 TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]')  # possessive: a long text takes no memory
 
 
-def check_content(source: str, files: Files, columns: Sequence[StructField], path: Path) -> None:
-    """Raise SourceError for a file that Spark would read wrongly, or not at all because of its size."""
-    with open_file_within(source, Path(files.path), path) as file:
+def check_content(source: str, files: Files, columns: Sequence[StructField], root: Path, path: Path) -> None:
+    """Raise SourceError for a file below a folder that Spark would read wrongly, or not at all because of its size."""
+    with open_file_within(source, root, path) as file:
         try:
             reason = content_fault(file, files, columns, path)
             fix = ENCODING_FIX if isinstance(reason, EncodingFault) else "Correct the file"

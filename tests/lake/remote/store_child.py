@@ -3,7 +3,8 @@
 python -m tests.lake.remote.store_child WORK ROOT TIMES, with Spark's settings as JSON in the variable STORE. WORK:
 `commit` adds a row to the table at ROOT/raced; `refresh` changes the source and refreshes the view; `look` refreshes
 and verifies it; `count` prints the table's version and rows; `land` adds files to a stream and lands it; `clicks` lands
-it, and prints the rows of its files and the landed ones.
+it, and prints the rows of its files and the landed ones; `drop` replaces the input files of a day and lands them;
+`orders` lands them, and prints the rows that differ.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from incremental.api import Delta, DeltafoldError, Stream, View, Warehouse
+from incremental.api import Delta, DeltafoldError, Files, Stream, View, Warehouse
 from incremental.spark.session import start
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
@@ -58,6 +59,23 @@ def land(spark: SparkSession, root: str, adds: bool) -> None:
         print(f"{spark.read.json(f'{root}/in').count()} rows in files, {landed.count()} landed", flush=True)
 
 
+def drop(spark: SparkSession, root: str, number: int | None) -> None:
+    """Land input files of days, of which one is replaced before."""
+    warehouse, schema, folder = Warehouse(spark, f"{root}/house"), "id bigint, day string", f"{root}/drop"
+    warehouse.source("orders", Files(folder, "csv", schema, "day"))
+    if number is not None:
+        rows = spark.range(number, number + 50).selectExpr("id", f"{number % 4} day").repartition(2)
+        replaced = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("header", "true")
+        replaced.partitionBy("day").csv(folder)
+        print("changed", flush=True)
+    print(f"landed {warehouse.land('orders').landed}", flush=True)
+    if number is None:
+        files = spark.read.schema(schema).option("header", "true").csv(folder)
+        landed = spark.read.format("delta").load(warehouse.tables()["orders"].path)
+        differ = files.exceptAll(landed).count() + landed.exceptAll(files).count()
+        print(f"{landed.count()} rows landed, {differ} differ", flush=True)
+
+
 def main(work: str, root: str, times: str) -> None:
     spark = start("store", master="local[1]", memory="1g", brief=True, settings=json.loads(os.environ["STORE"]))
     print("ready", flush=True)
@@ -73,6 +91,9 @@ def main(work: str, root: str, times: str) -> None:
                 continue
             if work in ("land", "clicks"):
                 land(spark, root, work == "land")
+                continue
+            if work in ("drop", "orders"):
+                drop(spark, root, os.getpid() + number if work == "drop" else None)
                 continue
             view = open_view(spark, root)
             if work == "refresh":

@@ -136,6 +136,20 @@ def test_a_stream_is_landed_once(server: Server) -> None:
 
 
 @night
+def test_input_files_are_landed(server: Server) -> None:
+    """Protects from files of a day that are lost, stay, or are landed twice, where a landing died."""
+    dice = random.Random(7)
+    for _ in range(4):
+        child = Child(server, "drop", 20)
+        for _ in range(dice.randint(1, 3)):
+            child.wait_for("changed")
+        child.kill_after(dice.random() * 2)
+        lines = Child(server, "orders").end()
+        assert re.fullmatch(r"[1-9]\d* rows landed, 0 differ", lines[-1]), lines
+    assert Child(server, "orders").end()[-2] == "landed ()"
+
+
+@night
 def test_a_paused_process_finds_its_lease_gone(server: Server) -> None:
     """Protects from a process that goes on after another one took over, and overwrites what that wrote."""
     look(server)
