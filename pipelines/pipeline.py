@@ -66,7 +66,10 @@ class Pipeline:
 
     @property
     def folders(self) -> Mapping[str, tuple[str, str | None]]:
-        """Return the local folders to which files are added, with their partition columns, by source."""
+        """Return the folders to which files are added, with their partition columns, by source.
+
+        They are on this machine, or in a store if they are of input files.
+        """
         found = dict[str, tuple[str, str | None]]()
         for name, source in self.declaration.sources.items():
             if source.files:

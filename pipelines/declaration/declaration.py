@@ -68,7 +68,7 @@ from pydantic import AfterValidator, Field, StrictBool, model_validator
 from pipelines.declaration import cron, sizes
 from pipelines.declaration.constraints import check_references
 from pipelines.declaration.monoids import MonoidName, MonoidPart
-from pipelines.declaration.places import CONTROL, SqlName, WarehouseRoot
+from pipelines.declaration.places import CONTROL, FolderOrStore, SqlName
 from pipelines.declaration.program import ProgramPart, check_paths
 from pipelines.declaration.sources import Source
 from pipelines.declaration.values import Amount, Day, Part, SourceName, SparkSettings, day_of
@@ -143,7 +143,7 @@ class Declaration(ProgramPart):
     maintain: Annotated[str, AfterValidator(cron.check_cron)] | None = None
     check: Check = Check()
     show_rows_in_errors: StrictBool = False
-    warehouse: WarehouseRoot | None = None
+    warehouse: FolderOrStore | None = None
     spark: SparkPart = SparkPart()
 
     @property

@@ -91,7 +91,6 @@ def _check_sql_name(name: str) -> str:
 
 
 Location = Annotated[str, AfterValidator(_check_location)]
-LocalFolder = Annotated[Location, AfterValidator(_check_local)]
-WarehouseRoot = Annotated[Location, AfterValidator(_check_root)]
+FolderOrStore = Annotated[Location, AfterValidator(_check_root)]
 TableName = Annotated[str, AfterValidator(_check_table_name)]
 SqlName = Annotated[str, AfterValidator(_check_sql_name)]

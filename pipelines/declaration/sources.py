@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validat
 from incremental.algebra.sources import DURATION, Format, Malformed, format_fault, option_fault, quarantine_fault
 from pipelines.declaration import schema
 from pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
-from pipelines.declaration.places import LocalFolder, Location, TableName
+from pipelines.declaration.places import FolderOrStore, Location, TableName
 from pipelines.declaration.streams import StreamSource
 from pipelines.declaration.values import Options, Part, PipelineName, limit_fault
 
@@ -29,7 +29,7 @@ class ExpirePart(Part):
 class FilesSource(Part):
     """Input files. schema_ddl is Spark DDL and includes the partition column."""
 
-    path: LocalFolder
+    path: FolderOrStore
     format: Format
     schema_ddl: schema.Ddl = Field(alias="schema")
     partition_by: str | None = None

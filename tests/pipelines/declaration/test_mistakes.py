@@ -31,9 +31,6 @@ BAD_TYPES = {
 }
 
 
-NO_FOLDER = "s3a:…local folder"
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -145,16 +142,16 @@ NO_FOLDER = "s3a:…local folder"
             ", line 4: sources.sales.files.path: `${`…${NAME} or ${NAME:-default}",
         ),
         (
-            MINIMAL.replace("path: data", "path: s3a://lake/in"),
-            f", line 4: sources.sales.files.path: {NO_FOLDER}",
+            MINIMAL.replace("path: data", "path: s3://lake/in"),
+            ", line 4: sources.sales.files.path: …Write s3a: instead",
         ),
         (
             MINIMAL.replace("path: data", "path: data/s3a://lake"),
             ", line 4: sources.sales.files.path: …://…local folder",
         ),
         (
-            MINIMAL.replace("path: data", "path: '${LAKE:-hdfs:/lake}/in'"),
-            f", line 4: sources.sales.files.path: {NO_FOLDER.replace('s3a', 'hdfs')}",
+            MINIMAL.replace("path: data", "path: '${LAKE:-HDFS:/lake}/in'"),
+            ", line 4: sources.sales.files.path: …Write hdfs: instead",
         ),
         (
             MINIMAL + "warehouse: lakes/s3a://lake/state\n",
