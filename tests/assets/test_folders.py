@@ -1,9 +1,12 @@
 """What the sensors see of folders and of Delta logs, by names alone."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from assets.automation.folders import delta_version, partition_signatures
 from incremental.landing.landing import UNPARTITIONED
@@ -68,3 +71,36 @@ def test_a_checkpoint_tells_the_version_when_the_log_was_cleaned(tmp_path: Path)
     log.mkdir()
     (log / f"{20:020}.checkpoint.parquet").write_text("")
     assert delta_version(str(tmp_path)) == 20
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryFileSystem]:
+    """A file system that remembers what it listed, as that of S3 does, until it is told to forget."""
+    listed, ls = dict[tuple[str, bool], Any](), MemoryFileSystem.ls
+
+    def remember(self: MemoryFileSystem, path: str, detail: bool = True, **options: Any) -> Any:
+        key = path.strip("/"), detail
+        if key not in listed:
+            listed[key] = ls(self, path, detail, **options)
+        return listed[key]
+
+    monkeypatch.setattr(MemoryFileSystem, "ls", remember)
+    monkeypatch.setattr(MemoryFileSystem, "invalidate_cache", lambda *_: listed.clear())
+    system = MemoryFileSystem()
+    yield system
+    system.rm("/lake", recursive=True)
+
+
+def test_a_store_is_listed_anew_at_each_tick(store: MemoryFileSystem) -> None:
+    """Protects from a sensor that sees what was there when its process started, and never anything else."""
+    store.pipe({"/lake/drop/day=1/a.csv": b"1", "/lake/drop/day=2/_note": b"", "/lake/drop/stray.csv": b"1"})
+    store.pipe("/lake/table/_delta_log/00000000000000000000.json", b"{}")
+    before = partition_signatures("memory:///lake/drop", "day")
+    assert (list(before), delta_version("memory:///lake/table")) == (["1"], 0)
+    store.pipe({"/lake/drop/day=1/a.csv": b"12", "/lake/drop/day=a%2Fb/c.csv": b"1"})
+    store.pipe("/lake/table/_delta_log/00000000000000000001.json", b"{}")
+    after = partition_signatures("memory:///lake/drop", "day")
+    assert (sorted(after), delta_version("memory:///lake/table")) == (["1", "a/b"], 1)
+    assert after["1"] != before["1"]
+    assert list(partition_signatures("memory:///lake/drop", None)) == [UNPARTITIONED]
+    assert partition_signatures("memory:///lake/nowhere", None) == {}
