@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from incremental.algebra.errors import UsageError
 from incremental.spark import doctor
 from incremental.spark.doctor import Finding, examine
+from incremental.spark.jvm.object_stores import STORES, stores_in
 from tests.spark.machine import run
 
 NAMES = ["Python", "packages", "Java", "jars", "cache", "warehouse", "memory", "log store"]
@@ -101,4 +103,6 @@ def test_configured_log_store() -> None:
     assert provided.ok and "ConditionalLogStore" in provided.sentence
     unknown = finding("log store", "oss://bucket/warehouse", settings={"spark.deltafold.stores": "oss"})
     assert not unknown.ok and "oss is not known" in unknown.sentence
+    with pytest.raises(UsageError, match="s3 is not known"):  # so that the command line exits with 2
+        stores_in({STORES: "s3"})
     assert finding("warehouse", "s3a://bucket/warehouse").ok

@@ -19,7 +19,7 @@ from incremental.algebra.errors import StateError, StorageError
 from incremental.algebra.secrets import mask_secrets
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
-from incremental.spark.java_errors import causes, first_line, is_caused_by
+from incremental.spark.java_errors import causes, first_line, is_caused_by, java_chain
 
 STATUS = re.compile(r"path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?")  # in the text of a FileStatus
 FILE_STATUS = re.compile(
@@ -29,7 +29,21 @@ FILE_STATUS = re.compile(
 )
 TAKEN = ("java.nio.file.FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException")
 FIRST_NAME = "!"  # the least name of an entry: all of ours begin with a letter, a digit or a dot
-WITHOUT_JARS = ("java.lang.ClassNotFoundException", "org.apache.hadoop.fs.UnsupportedFileSystemException")
+WITHOUT_JARS = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
+WITHOUT_CREDENTIALS = "Give Spark credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role"
+WITHOUT_RIGHTS = "Correct Spark's credentials, or let them list, read, write and delete there"
+FIXES = {
+    "ClassNotFoundException": WITHOUT_JARS,
+    "UnsupportedFileSystemException": WITHOUT_JARS,
+    "UnknownStoreException": "Correct the bucket, or the endpoint and the region in Spark's settings",
+    "NoAuthWithAWSException": WITHOUT_CREDENTIALS,
+    "NoAwsCredentialsException": WITHOUT_CREDENTIALS,
+    "CredentialInitializationException": WITHOUT_CREDENTIALS,
+    "AccessDeniedException": WITHOUT_RIGHTS,
+    "AccessControlException": WITHOUT_RIGHTS,
+}
+"""What helps against causes, by their classes in Java; the first one here counts."""
+
 MISSING = "java.io.FileNotFoundException"
 
 
@@ -87,11 +101,13 @@ def explain_store(address: str, reads: bool = True) -> Generator[None]:
 def refuse_store(address: str, error: Exception) -> StorageError:
     """Return the error for a store that gave one instead of doing its work."""
     reason = first_line(causes(error)[-1]).rstrip(".")
-    fix = "See that the store answers and that Spark's credentials allow it, then try again"
+    kinds = {str(java.getClass().getSimpleName()) for java in java_chain(error)}
+    fix = next(
+        (text for kind, text in FIXES.items() if kind in kinds),
+        "See that the store answers and that Spark's credentials allow it, then try again",
+    )
     if "No space left on device" in reason:
         fix = "Make room on the disk of this machine, then try again"
-    if is_caused_by(error, *WITHOUT_JARS):
-        fix = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
     return StorageError(
         f"{mask_secrets(address)}: it cannot be read or written: {mask_secrets(reason)}. {fix}; "
         "nothing is half written."

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from incremental.algebra.errors import UsageError
 from incremental.spark.cache import SetupError, cache_folder, scratch_folder
 from incremental.spark.jvm.jars import JarPackage, provide_jars
 from incremental.spark.jvm.java import Java, launch_environment
@@ -34,11 +35,15 @@ CLIENT_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the c
 CARRIED_BESIDE_S3A = "software.amazon.awssdk:bundle,org.slf4j:*,io.netty:*,commons-codec:*,commons-logging:*"
 
 
+class UnknownStoreError(SetupError, UsageError):
+    """The setting names a store that it cannot give Spark."""
+
+
 def stores_in(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the object stores that settings ask for; raises SetupError for one that needs the user's own jars."""
+    """Return the object stores that settings ask for; raises UnknownStoreError for one that it has no jars for."""
     names = tuple(each.strip() for each in settings.get(STORES, "").split(",") if each.strip())
     if unknown := [each for each in names if each != S3A]:
-        raise SetupError(
+        raise UnknownStoreError(
             f"{STORES}: {', '.join(unknown)} is not known. Name s3a; hdfs needs no jars, and those of others are added "
             "by spark.jars.packages."
         )

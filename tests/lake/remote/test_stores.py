@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -187,6 +188,35 @@ def test_an_outage_gets_a_sentence(server: Server) -> None:
     lines = child.end()
     assert not any("Traceback" in line or "\tat " in line for line in lines), lines
     look(server)
+
+
+@dataclass
+class Elsewhere:
+    """A store as somebody declares it who is mistaken."""
+
+    root: str
+    settings: dict[str, str]
+
+
+@night
+def test_a_refusal_says_what_to_correct(tmp_path: Path) -> None:
+    """Protects from one advice for everything, and from Java's text alone."""
+    server = start_s3(tmp_path)
+    own, key = server.settings, "spark.hadoop.fs.s3a.secret.key"
+    without = {name: value for name, value in own.items() if "key" not in name}
+    provider = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+    mistakes = [
+        (Elsewhere("s3a://nowhere/team", own), "Correct the bucket, or the endpoint"),
+        (Elsewhere(server.root, own | {key: "other"}), "Correct Spark's credentials"),
+        (
+            Elsewhere(server.root, without | {"spark.hadoop.fs.s3a.aws.credentials.provider": provider}),
+            "Give Spark credentials",
+        ),
+    ]
+    for mistake, advice in mistakes:
+        lines = Child(mistake, "orders").end()
+        assert re.fullmatch(rf"StorageError: s3a://.*\. {advice}.*nothing is half written\.", lines[-1]), lines
+    server.kill()
 
 
 class BehindHurdle:
