@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import clusters, group_by, iterations, join_group_by, large_state, loops, memory, tpch
+from benchmarks import clusters, file_lists, group_by, iterations, join_group_by, large_state, loops, memory, tpch
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
@@ -20,6 +20,8 @@ def parse() -> argparse.Namespace:
     experiment.add_argument("--rounds", type=int, default=large_state.ROUNDS, help="of increments, the first warms up")
     experiment = experiments.add_parser("loops")
     experiment.add_argument("--edges", type=int, nargs="+", default=loops.SIZES, help="sizes of a graph")
+    experiment = experiments.add_parser("file-lists")
+    experiment.add_argument("--files", type=int, nargs="+", default=file_lists.SIZES, help="of a table")
     experiment = experiments.add_parser("clusters")
     experiment.add_argument("--points", type=int, nargs="+", default=clusters.SIZES, help="numbers of points")
     experiment = experiments.add_parser("iterations")
@@ -49,6 +51,8 @@ def main() -> None:
             loops.run(chosen.edges)
         case "iterations":
             iterations.run(chosen.edges)
+        case "file-lists":
+            file_lists.run(chosen.files)
         case "clusters":
             clusters.run(chosen.points)
         case "join-group-by":
