@@ -41,10 +41,15 @@ FIXES = {
     "CredentialInitializationException": WITHOUT_CREDENTIALS,
     "AccessDeniedException": WITHOUT_RIGHTS,
     "AccessControlException": WITHOUT_RIGHTS,
+    "RemoteFileChangedException": "It changed while it was read: try again",
 }
 """What helps against causes, by their classes in Java; the first one here counts."""
 
 MISSING = "java.io.FileNotFoundException"
+COPIED_AT_ONCE = 1 << 20  # bytes
+REQUEST_NUMBERS = re.compile(
+    r" ?\((?:Service: |SDK Attempt Count: )[^()]*\)"
+)  # of Amazon's client: numbers of requests
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def explain_store(address: str, reads: bool = True) -> Generator[None]:
 
 def refuse_store(address: str, error: Exception) -> StorageError:
     """Return the error for a store that gave one instead of doing its work."""
-    reason = first_line(causes(error)[-1]).rstrip(".")
+    reason = REQUEST_NUMBERS.sub("", first_line(causes(error)[-1])).rstrip(" .")
     kinds = {str(java.getClass().getSimpleName()) for java in java_chain(error)}
     fix = next(
         (text for kind, text in FIXES.items() if kind in kinds),
@@ -137,7 +142,10 @@ def _describe_entries(address: str, found: J) -> list[Listed]:
 
 
 def walk_folder(address: str) -> list[Walked]:
-    """Return all files below a folder, in no order; raises FileNotFoundError where there is no folder."""
+    """Return all files below a folder, in no order.
+
+    Raises FileNotFoundError where there is no folder, and NotADirectoryError for a file.
+    """
     with explain_store(address):
         place = Located(address)
         found = place.system.listFiles(place.path, True)
@@ -153,15 +161,23 @@ def walk_folder(address: str) -> list[Walked]:
             tags = [e.getEtag() if tagged.isInstance(e) else "" for e in each]
             parts = [(e.getPath().toString(), e.getLen(), e.getModificationTime()) for e in each]
             parts = [(*part, tag or "") for part, tag in zip(parts, tags, strict=True)]
+    if not all(str(path).startswith(root) for path, *_ in parts):
+        raise NotADirectoryError(address)
     found = ((str(path).removeprefix(root), int(size), int(time), str(tag)) for path, size, time, tag in parts)
     return [Walked(path, size, time, (tag,) if tag else ()) for path, size, time, tag in found]
 
 
 def copy_to_local(address: str, target: Path) -> None:
-    """Copy an object to a file of this machine; raises FileNotFoundError if it is missing."""
+    """Copy an object to a file of this machine, as it is now; raises FileNotFoundError if it is missing.
+
+    It is opened by what the store says of it now: opened by its path, S3A may give what it read there before.
+    """
     with explain_store(address):
         place = Located(address)
-        place.system.copyToLocalFile(False, place.path, place.java.org.apache.hadoop.fs.Path(f"file://{target}"), True)
+        status = place.system.getFileStatus(place.path)
+        stream = place.system.openFile(place.path).withFileStatus(status).build().get()
+        file = place.java.java.io.FileOutputStream(str(target))
+        place.java.org.apache.hadoop.io.IOUtils.copyBytes(stream, file, COPIED_AT_ONCE, True)
 
 
 def put_if_absent(address: str, text: str) -> bool:

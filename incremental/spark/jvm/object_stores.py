@@ -27,7 +27,9 @@ S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
 PATIENCE = {"spark.hadoop.fs.s3a.attempts.maximum": "3", "spark.hadoop.fs.s3a.retry.limit": "4"}
 LOG_STORE_SOURCE = Path(__file__).with_name("ConditionalLogStore.java")
 CLASS = "deltafold.ConditionalLogStore"
-S3A_SETTINGS = {S3A_LOG_STORE: CLASS, **PATIENCE}
+# the default one keeps what it read of an object, and gives it also when the object was replaced
+UNCACHED = {"spark.hadoop.fs.s3a.input.stream.type": "classic"}
+S3A_SETTINGS = {S3A_LOG_STORE: CLASS, **PATIENCE, **UNCACHED}
 COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"  # takes the options of javac
 # the release of Amazon's client that each Hadoop of a Spark was built with; older ones have no conditional writes
 CLIENTS = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}

@@ -4,19 +4,23 @@ python -m tests.lake.remote.store_child WORK ROOT TIMES, with Spark's settings a
 `commit` adds a row to the table at ROOT/raced; `refresh` changes the source and refreshes the view; `look` refreshes
 and verifies it; `count` prints the table's version and rows; `land` adds files to a stream and lands it; `clicks` lands
 it, and prints the rows of its files and the landed ones; `drop` replaces the input files of a day and lands them;
-`orders` lands them, and prints the rows that differ.
+`orders` lands them, and prints the rows that differ; `replace` replaces an object on the server's disk, in DISK, and
+copies it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
+from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from incremental.api import Delta, DeltafoldError, Files, Stream, View, Warehouse
+from incremental.lake.remote.objects import copy_to_local
 from incremental.spark.session import start
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
@@ -76,6 +80,16 @@ def drop(spark: SparkSession, root: str, number: int | None) -> None:
         print(f"{landed.count()} rows landed, {differ} differ", flush=True)
 
 
+def replace(root: str, disk: Path, number: int) -> None:
+    """Copy an object after it was replaced by one of the same size."""
+    content, place = f"{number:05d}".encode(), disk / "replaced"
+    place.unlink(missing_ok=True)
+    place.write_bytes(content)
+    os.setxattr(place, "user.etag", f'"{hashlib.md5(content).hexdigest()}"'.encode())
+    copy_to_local(f"{root}/replaced", disk / "copy")
+    print(f"old {(disk / 'copy').read_bytes() != content}", flush=True)
+
+
 def main(work: str, root: str, times: str) -> None:
     spark = start("store", master="local[1]", memory="1g", brief=True, settings=json.loads(os.environ["STORE"]))
     print("ready", flush=True)
@@ -91,6 +105,9 @@ def main(work: str, root: str, times: str) -> None:
                 continue
             if work in ("land", "clicks"):
                 land(spark, root, work == "land")
+                continue
+            if work == "replace":
+                replace(root, Path(os.environ["DISK"]), number)
                 continue
             if work in ("drop", "orders"):
                 drop(spark, root, os.getpid() + number if work == "drop" else None)

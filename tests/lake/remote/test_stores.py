@@ -190,6 +190,19 @@ def test_an_outage_gets_a_sentence(server: Server) -> None:
     look(server)
 
 
+@night
+@pytest.mark.parametrize("stream", ["classic", "default"])
+def test_a_replaced_object_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
+    """Protects from the content that an object had before, which Hadoop's default stream of S3 keeps."""
+    server = start_s3(tmp_path)
+    kind = {"spark.hadoop.fs.s3a.input.stream.type": stream}
+    look(server)
+    monkeypatch.setenv("DISK", str(next(server.folder.rglob("sales")).parent))
+    lines = Child(Elsewhere(server.root, server.settings | kind), "replace", 12).end()
+    assert lines.count("old False") == 12, lines
+    server.kill()
+
+
 @dataclass
 class Elsewhere:
     """A store as somebody declares it who is mistaken."""
