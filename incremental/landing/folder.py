@@ -85,10 +85,19 @@ def check_names(source: str, root: Path, folder: Path) -> None:
             raise refuse_folder(source, child)
         if child.exists() and not child.is_file():
             raise SourceError(f"source {source}: {printable(child)} is a pipe or a device, not a file. Remove it.")
-        try:
-            child.name.encode()
-        except UnicodeEncodeError as error:
-            raise SourceError(f"source {source}: the name of {str(child)!a} is not UTF-8. Rename it.") from error
+        check_file_name(source, child)
+
+
+def check_file_name(source: str, file: Path) -> None:
+    """Raise SourceError for the name of a file that Spark cannot read from a disk."""
+    try:
+        file.name.encode()
+    except UnicodeEncodeError as error:
+        raise SourceError(f"source {source}: the name of {str(file)!a} is not UTF-8. Rename it.") from error
+    if ":" in file.name:  # Hadoop takes what is before it for a scheme
+        raise SourceError(
+            f"source {source}: the name of {printable(file)} has a colon, which Spark cannot read. Rename it."
+        )
 
 
 def refuse_folder(source: str, folder: Path) -> SourceError:
@@ -117,7 +126,7 @@ def partition_key(source: str, column: str, folder: Path, is_folder: bool) -> st
     if not is_folder or name != column or not equals:
         raise SourceError(
             f"source {source}: {printable(folder)} is not a partition, and would not be read. Put files in folders "
-            f"named {column}=value; names that begin with _ are ignored."
+            f"named {column}=value; names that begin with _ or a dot are ignored."
         )
     if not value:
         null = f"{column}={HIVE_NULL}"

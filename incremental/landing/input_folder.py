@@ -3,7 +3,7 @@
 | | on this machine | in a store |
 | --- | --- | --- |
 | `present` | lists folders | asks for all files below at once |
-| `fetch` | does nothing | copies the files of a changed partition to this machine, before they are looked into |
+| `fetch` | does nothing | copies the files of a partition to this machine, before they are looked into or read |
 | `open` | leaves the folder alone | removes the copies in the end, and names the store in errors |
 
 So files of a store are checked, compared by content and read as local ones, all from one copy, whatever others write
@@ -34,6 +34,7 @@ from incremental.landing.folder import (
     Facts,
     Partition,
     by_key,
+    check_file_name,
     is_data,
     partition_key,
     partitions_in,
@@ -99,7 +100,12 @@ class StoreFolder:
             return by_key(self.source, (Partition(keys[each], each, facts) for each, facts in folders.items()))
 
     def fetch(self, partition: Partition) -> None:
-        """Copy the files of a partition; raises SourceError for one that is gone, and where the disk is too small."""
+        """Copy the files of a partition, once in a landing.
+
+        Raises SourceError for one that is gone, and where the disk is too small.
+        """
+        if all(path.exists() for path in partition.paths):
+            return
         make_private(partition.folder)
         needed, free = sum(int(str(fact[1])) for fact in partition.files), disk_usage(self.root).free
         if needed > free:
@@ -132,7 +138,9 @@ class StoreFolder:
 
     @contextmanager
     def stage(self, partitions: Sequence[Partition]) -> Generator[Path]:
-        """Yield the folder of the copies, which only this user may enter."""
+        """Yield the folder of the copies, which only this user may enter; those not looked into are copied first."""
+        for each in partitions:
+            self.fetch(each)
         yield self.root
 
     def _folders(self) -> dict[Path, Facts]:
@@ -145,10 +153,15 @@ class StoreFolder:
             raise SourceError(
                 f"source {self.source}: there is no file at {self.files.path}. Put files there, or correct the path."
             ) from None
+        except NotADirectoryError:
+            raise SourceError(
+                f"source {self.source}: {self.files.path} is a file. Declare the folder that it is in."
+            ) from None
         for each in sorted(walked, key=lambda each: each.path):
             *above, name = each.path.split("/")
             if not all(map(is_data, map(PurePosixPath, (*above, name)))):
                 continue
+            check_file_name(self.source, self.root.joinpath(*above, name))
             if len(above) > depth:
                 raise refuse_folder(self.source, self.root.joinpath(*above[: depth + 1]))
             if column is not None and not above:

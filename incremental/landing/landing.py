@@ -98,7 +98,7 @@ class FileLander:
     def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
         start = time.monotonic()
         held = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds)
-        with held, explain_read_errors(self.name), self._input.open():
+        with held, self._input.open(), explain_read_errors(self.name):
             if isinstance(self.folder, Path) and list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name}: declared as files, but its landed table was landed from a stream. "

@@ -78,6 +78,7 @@ def test_errors_name_the_store(shop: Shop) -> None:
         shop.opened.land("orders")
     shop.open(malformed="quarantine").land("orders")
     assert [row["file"] for row in shop.opened.quarantine("orders").collect()] == [f"{shop.address}/day=1/b.csv"]
+    assert shop.open(malformed="quarantine").replay("orders").landed == ("1",)  # which has not changed
     shop.put("day=2/bad.csv", '1,"open')
     with pytest.raises(SourceError, match=rf"not landed: {shop.address}/day=2/bad.csv, line 2,"):
         shop.opened.land("orders")
@@ -91,6 +92,7 @@ def test_errors_name_the_store(shop: Shop) -> None:
         ("other=1/a.csv", "{}/other=1 is not a partition"),
         ("day=/a.csv", "{}/day= has an empty value"),
         ("day=1/deep/a.csv", "{}/day=1/deep is a folder among data files"),
+        ("day=1/a:b.csv", "{}/day=1/a:b.csv has a colon, which Spark cannot read. Rename it"),
         ("day=%C3%A9/a.csv", "are the same partition. Keep one"),
     ],
 )
@@ -110,6 +112,9 @@ def test_a_folder_that_is_missing(shop: Shop) -> None:
     shop.opened.land("orders")
     shop.address += "/nowhere"
     with pytest.raises(SourceError, match=rf"there is no file at {shop.address}. Put files there"):
+        shop.open().land("orders")
+    shop.address = f"{shop.address.removesuffix('/nowhere')}/day=1/a.csv"
+    with pytest.raises(SourceError, match=rf"{shop.address} is a file. Declare the folder that it is in"):
         shop.open().land("orders")
     with pytest.raises(SourceError, match=r"the folder of input files s3://b/x: .*Write s3a: instead"):
         Files("s3://b/x", "csv", SCHEMA)
