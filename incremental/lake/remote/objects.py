@@ -47,9 +47,7 @@ FIXES = {
 
 MISSING = "java.io.FileNotFoundException"
 COPIED_AT_ONCE = 1 << 20  # bytes
-REQUEST_NUMBERS = re.compile(
-    r" ?\((?:Service: |SDK Attempt Count: )[^()]*\)"
-)  # of Amazon's client: numbers of requests
+REQUEST_NUMBERS = re.compile(r" ?\((?:Service: |SDK Attempt Count: )[^()]*\)")  # as Amazon prints them
 
 
 @dataclass(frozen=True)
