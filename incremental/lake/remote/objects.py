@@ -29,7 +29,7 @@ FILE_STATUS = re.compile(
 )
 TAKEN = ("java.nio.file.FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException")
 FIRST_NAME = "!"  # the least name of an entry: all of ours begin with a letter, a digit or a dot
-WITHOUT_JARS = "Give Spark the jars of this file system: for s3a the setting spark.deltafold.stores: s3a"
+WITHOUT_JARS = "Give Spark the store's jars by spark.jars.packages, or for s3a the setting spark.deltafold.stores: s3a"
 WITHOUT_CREDENTIALS = "Give Spark credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role"
 WITHOUT_RIGHTS = "Correct Spark's credentials, or let them list, read, write and delete there"
 FIXES = {
