@@ -59,10 +59,9 @@ class CandidateWrite:
 
         stored: the rows of the table before the refresh; few: one task holds the change.
         """
-        change = changed
         if few:
-            stored, change = in_one_task(stored, change)
-        joined = stored.alias("t").join(change.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")
+            stored, changed = in_one_task(stored, changed)
+        joined = stored.alias("t").join(changed.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")
         values = {name: f"coalesce(u.{quoted(name)}, t.{quoted(name)})" for name in self.candidates.columns}
         values |= {ROWS: f"if(u.{ROWS} IS NULL, t.{ROWS}, {self._check_rows(f'u.{ROWS}')})"}
         rows = joined.select(*(F.expr(values[name]).alias(name) for name in self.candidates.columns))
