@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -77,7 +77,7 @@ def _store_signatures(path: str, column: str | None) -> Mapping[str, str]:
     for name, file in sorted(cast(dict[str, dict[str, Any]], system.find(root, detail=True)).items()):
         *above, last = name.removeprefix(root).strip("/").split("/")
         key = _store_key(above, column)
-        if key is not None and all(map(is_data, map(PurePosixPath, (*above, last)))):
+        if key is not None and all(map(is_data, (*above, last))):
             facts = [last, file["size"], *(str(file[fact]) for fact in CHANGES if fact in file)]
             found.setdefault(key, []).append(facts)
     return {key: _digest(files) for key, files in found.items()}

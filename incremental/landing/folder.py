@@ -12,7 +12,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from urllib.parse import unquote
 
 from incremental.algebra.errors import SourceError
@@ -41,14 +41,14 @@ class Partition:
 
 def data_files(folder: Path) -> Facts:
     """Return the data files of a folder: name, bytes, nanoseconds of the last change."""
-    files = sorted(f for f in folder.iterdir() if f.is_file() and is_data(f))
+    files = sorted(f for f in folder.iterdir() if f.is_file() and is_data(f.name))
     facts = ((f.name, f.stat()) for f in files)
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in facts]
 
 
-def is_data(path: PurePath) -> bool:
+def is_data(name: str) -> bool:
     """Return whether a name is one of data; Spark and Hive ignore the others too."""
-    return path.name[0] not in "._" and not path.name.endswith("._COPYING_")
+    return name[0] not in "._" and not name.endswith("._COPYING_")
 
 
 def partitions_in(source: str, files: Files) -> dict[str, Partition]:
@@ -79,7 +79,7 @@ def by_key(source: str, partitions: Iterable[Partition]) -> dict[str, Partition]
 
 def check_names(source: str, root: Path, folder: Path) -> None:
     """Raise SourceError for files among the data files that would not, could not or must not be read."""
-    for child in filter(is_data, folder.iterdir()):
+    for child in (each for each in folder.iterdir() if is_data(each.name)):
         check_link(source, root, child)
         if child.is_dir():
             raise refuse_folder(source, child)
@@ -114,7 +114,7 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
         yield UNPARTITIONED, root
         return
     for child in sorted(root.iterdir()):
-        if not is_data(child):
+        if not is_data(child.name):
             continue
         check_link(source, root, child)
         yield partition_key(source, column, child, child.is_dir()), child

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from shutil import disk_usage
 from typing import Any, cast
 
@@ -159,7 +159,7 @@ class StoreFolder:
             ) from None
         for each in sorted(walked, key=lambda each: each.path):
             *above, name = each.path.split("/")
-            if not all(map(is_data, map(PurePosixPath, (*above, name)))):
+            if not all(map(is_data, (*above, name))):
                 continue
             check_file_name(self.source, self.root.joinpath(*above, name))
             if len(above) > depth:
