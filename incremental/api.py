@@ -29,7 +29,7 @@ from incremental.algebra.errors import (
     StorageError,
     UsageError,
 )
-from incremental.algebra.local_path import is_remote, local_path, remote_fault
+from incremental.algebra.local_path import is_remote, locate_folder
 from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, Verification
@@ -42,7 +42,7 @@ from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
 from incremental.lake.remote.check import check_store
-from incremental.lake.remote.remote_path import Place, RemotePath
+from incremental.lake.remote.remote_path import Place, RemotePath, place_of
 from incremental.language.loops.functions import fixpoint, iterate, nearest
 from incremental.language.monoids.registration import analyse_monoid, register_monoids
 from incremental.language.mrql.program.query import Mrql
@@ -205,13 +205,10 @@ def locate_root(root: str | Place) -> Place:
     """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
     if isinstance(root, RemotePath):
         return root
-    if not isinstance(root, str) or not is_remote(root):
-        return local_path("warehouse", root)
-    if fault := remote_fault(root):
-        raise SourceError(f"warehouse {mask_secrets(root)}: {fault}.")
-    if has_password(root):
-        raise SourceError(f"warehouse {mask_secrets(root)}: the address contains a password. {INSTEAD}.")
-    return RemotePath(root.strip().rstrip("/"))
+    address = locate_folder("warehouse", root)
+    if is_remote(address) and has_password(address):
+        raise SourceError(f"warehouse {mask_secrets(address)}: the address contains a password. {INSTEAD}.")
+    return place_of(address)
 
 
 def check_arguments(spark: object, root: Place) -> None:

@@ -60,6 +60,15 @@ def local_path(
     return (path.expanduser() if home else path).absolute()
 
 
+def locate_folder(what: str, address: str | os.PathLike[str]) -> str:
+    """Return a folder's absolute local path, or its URI in a store without a slash at the end; raises SourceError."""
+    if not isinstance(address, str) or not is_remote(address):
+        return str(local_path(what, address))
+    if fault := remote_fault(address):
+        raise SourceError(f"{what} {mask_secrets(address)}: {fault}.")
+    return address.strip().rstrip("/")
+
+
 def printable(path: object) -> str:
     """Return a path with its control characters escaped, so that a file's name cannot forge a line of a message."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))

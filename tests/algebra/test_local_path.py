@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import DeltafoldError, SourceError, UsageError
-from incremental.algebra.local_path import local_path
+from incremental.algebra.local_path import is_remote, local_path, remote_fault
 from incremental.api import Warehouse
 from incremental.operations.metrics import metrics_of
 from incremental.spark import cache, session
@@ -29,7 +28,10 @@ def test_a_uri_is_never_a_local_folder(address: str, tmp_path: Path, monkeypatch
     for given in (address, Path(address)) if "file" not in address else (address,):
         with pytest.raises(SourceError, match=said):
             local_path("warehouse", given)
-    with suppress(SourceError):
+    if not is_remote(address) or remote_fault(address):
+        with pytest.raises(SourceError, match="the folder of input files"):
+            files(cast(Path, address))
+    else:
         assert files(cast(Path, address)).path == address.strip()
     assert not list(tmp_path.iterdir())
 

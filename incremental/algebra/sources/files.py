@@ -6,11 +6,10 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from incremental.algebra.errors import SourceError
-from incremental.algebra.local_path import is_remote, local_path, remote_fault
-from incremental.algebra.secrets import mask_secrets
+from incremental.algebra.local_path import locate_folder
 from incremental.algebra.sources.constraints import ForeignKey, check_declaration
 
 Malformed = Literal["fail", "quarantine"]
@@ -88,8 +87,8 @@ class Files:
     """A folder of input files, landed into a Delta table of the warehouse first.
 
     path: a local folder, relative to the current one, or file:///folder, or a folder in a store (`s3a://bucket/folder`),
-    whose changed files a landing copies to this machine; format: csv, json, xml, text (a line a
-    row), parquet, orc, avro or binary (a file a row);
+    whose changed files a landing copies to this machine;
+    format: csv, json, xml, text (a line a row), parquet, orc, avro or binary (a file a row);
     schema: Spark DDL of all columns, the partition column included;
     partition_by: the partition column, whose folders are named `column=value`, or None for one folder of files;
     options: Spark's reader options (CSV has a header by default), as texts, numbers, or true and false;
@@ -114,7 +113,7 @@ class Files:
 
     def __post_init__(self) -> None:
         # Python and the JVM may have different current folders
-        object.__setattr__(self, "path", folder_address(self.path))
+        object.__setattr__(self, "path", locate_folder("the folder of input files", self.path))
         object.__setattr__(self, "options", options_as_text(self.path, self.options))
         if self.format not in get_args(Format):
             known = ", ".join(get_args(Format))
@@ -128,16 +127,6 @@ class Files:
     def address(self) -> str:
         """The folder."""
         return self.path
-
-
-def folder_address(path: str) -> str:
-    """Return the address of a folder of input files: an absolute path, or a URI. Raises SourceError for another."""
-    what = "the folder of input files"
-    if not isinstance(cast("object", path), str) or not is_remote(path):
-        return str(local_path(what, path))
-    if fault := remote_fault(path):
-        raise SourceError(f"{what} {mask_secrets(path)}: {fault}.")
-    return path.strip().rstrip("/")
 
 
 def options_as_text(where: str, options: Mapping[str, object]) -> dict[str, str]:
