@@ -51,6 +51,13 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     found.kill()
 
 
+@pytest.fixture
+def s3(tmp_path: Path) -> Iterator[S3Server]:
+    found = start_s3(tmp_path)
+    yield found
+    found.kill()
+
+
 class Child:
     """A process that works on the store."""
 
@@ -69,9 +76,11 @@ class Child:
                 return line
         raise AssertionError(f"ended without {start!r}: {self.lines}")
 
-    def kill_after(self, seconds: float) -> None:
-        """Kill the process in some seconds."""
-        time.sleep(seconds)
+    def kill_at_random(self, dice: random.Random, changes: int, seconds: float) -> None:
+        """Kill the process after at most so many changes, and then so many seconds."""
+        for _ in range(dice.randint(1, changes)):
+            self.wait_for("changed")
+        time.sleep(dice.random() * seconds)
         self.process.kill()
         self.process.wait()
 
@@ -116,10 +125,7 @@ def test_kills_are_survived(server: Server) -> None:
     look(server)
     dice = random.Random(7)
     for _ in range(6):
-        child = Child(server, "refresh", 50)
-        for _ in range(dice.randint(1, 3)):
-            child.wait_for("changed")
-        child.kill_after(dice.random() * 1.5)
+        Child(server, "refresh", 50).kill_at_random(dice, 3, 1.5)
         look(server)
 
 
@@ -128,10 +134,7 @@ def test_a_stream_is_landed_once(server: Server) -> None:
     """Protects from records that are lost or landed twice, where a landing died."""
     dice, counted = random.Random(7), r"(\d+) rows in files, \1 landed"
     for _ in range(5):
-        child = Child(server, "land", 20)
-        for _ in range(dice.randint(1, 2)):
-            child.wait_for("changed")
-        child.kill_after(dice.random() * 3)
+        Child(server, "land", 20).kill_at_random(dice, 2, 3)
         lines = Child(server, "clicks").end()
         assert re.fullmatch(counted, lines[-1]), lines
 
@@ -141,10 +144,7 @@ def test_input_files_are_landed(server: Server) -> None:
     """Protects from files of a day that are lost, stay, or are landed twice, where a landing died."""
     dice = random.Random(7)
     for _ in range(4):
-        child = Child(server, "drop", 20)
-        for _ in range(dice.randint(1, 3)):
-            child.wait_for("changed")
-        child.kill_after(dice.random() * 2)
+        Child(server, "drop", 20).kill_at_random(dice, 3, 2)
         lines = Child(server, "orders").end()
         assert re.fullmatch(r"[1-9]\d* rows landed, 0 differ", lines[-1]), lines
     assert Child(server, "orders").end()[-2] == "landed ()"
@@ -192,44 +192,40 @@ def test_an_outage_gets_a_sentence(server: Server) -> None:
 
 @night
 @pytest.mark.parametrize("stream", ["classic", "default"])
-def test_a_replaced_object_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
+def test_a_replaced_object_is_read_anew(s3: S3Server, monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
     """Protects from the content that an object had before, which Hadoop's default stream of S3 keeps."""
-    server = start_s3(tmp_path)
     kind = {"spark.hadoop.fs.s3a.input.stream.type": stream}
-    look(server)
-    monkeypatch.setenv("DISK", str(next(server.folder.rglob("sales")).parent))
-    lines = Child(Elsewhere(server.root, server.settings | kind), "replace", 12).end()
+    look(s3)
+    monkeypatch.setenv("DISK", str(next(s3.folder.rglob("sales")).parent))
+    lines = Child(Elsewhere(s3.root, s3.settings | kind), "replace", 12).end()
     assert lines.count("old False") == 12, lines
-    server.kill()
 
 
 @dataclass
 class Elsewhere:
-    """A store as somebody declares it who is mistaken."""
+    """The same store, or another, with other settings."""
 
     root: str
     settings: dict[str, str]
 
 
 @night
-def test_a_refusal_says_what_to_correct(tmp_path: Path) -> None:
+def test_a_refusal_says_what_to_correct(s3: S3Server) -> None:
     """Protects from one advice for everything, and from Java's text alone."""
-    server = start_s3(tmp_path)
-    own, key = server.settings, "spark.hadoop.fs.s3a.secret.key"
+    own, key = s3.settings, "spark.hadoop.fs.s3a.secret.key"
     without = {name: value for name, value in own.items() if "key" not in name}
     provider = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
     mistakes = [
         (Elsewhere("s3a://nowhere/team", own), "Correct the bucket, or the endpoint"),
-        (Elsewhere(server.root, own | {key: "other"}), "Correct Spark's credentials"),
+        (Elsewhere(s3.root, own | {key: "other"}), "Correct Spark's credentials"),
         (
-            Elsewhere(server.root, without | {"spark.hadoop.fs.s3a.aws.credentials.provider": provider}),
+            Elsewhere(s3.root, without | {"spark.hadoop.fs.s3a.aws.credentials.provider": provider}),
             "Give Spark credentials",
         ),
     ]
     for mistake, advice in mistakes:
         lines = Child(mistake, "orders").end()
         assert re.fullmatch(rf"StorageError: s3a://.*\. {advice}.*nothing is half written\.", lines[-1]), lines
-    server.kill()
 
 
 class BehindHurdle:
@@ -243,13 +239,11 @@ class BehindHurdle:
 
 
 @night
-def test_a_busy_store_and_lost_replies(tmp_path: Path) -> None:
+def test_a_busy_store_and_lost_replies(s3: S3Server) -> None:
     """Protects from an epoch that is taken for another process's, since the reply to its own first request was lost."""
-    server = start_s3(tmp_path)
-    behind = BehindHurdle(server, 0.03)
+    behind = BehindHurdle(s3, 0.03)
     look(behind)
     lines = Child(behind, "refresh", 8, 60).end()
     assert sum("epoch" in line for line in lines) == 8, lines
-    look(server)
+    look(s3)
     assert behind.hurdle.refused > 5 and behind.hurdle.lost > 5
-    server.kill()
