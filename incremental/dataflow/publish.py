@@ -23,6 +23,7 @@ from incremental.dataflow.merge import in_buckets
 from incremental.dataflow.state_schema import StoredTable
 from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
+from incremental.lake.physical_layout import repartition_by_bucket
 from incremental.lake.protocol import Clause, Table
 from incremental.spark.checkpoint import Checkpoints, in_one_task, plan_at_once
 
@@ -163,4 +164,4 @@ class Bag:
         return self._table.merge(source, condition, clauses, mark, near if few else None)
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
-        return rows.repartition(self._buckets, BUCKET) if self._buckets > 1 else rows.coalesce(1)
+        return repartition_by_bucket(rows, self._buckets) if self._buckets > 1 else rows.coalesce(1)

@@ -36,12 +36,12 @@ class Storage(DeltaTable):
         """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
         return partition_files(self.spark, self._latest(), small_bytes)
 
-    def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
-        """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:
+        """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""
         version = self.version()
         assert version is not None
         condition = f"{BUCKET} IN ({', '.join(buckets)})"
-        rows = arrange(self.at(version).where(condition), len(buckets), keys)
+        rows = arrange(self.at(version).where(condition), len(buckets), keys, files)
         options = {"dataChange": "false", "replaceWhere": condition, "userMetadata": metadata}
         rows.write.format("delta").mode("overwrite").options(**options).save(self.path)
 
@@ -110,10 +110,28 @@ class Storage(DeltaTable):
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
 
 
-def arrange(rows: DataFrame, buckets: int, keys: Sequence[str]) -> DataFrame:
-    """Repartition rows for writing a state: one file per bucket, sorted by lineage key."""
+def arrange(rows: DataFrame, buckets: int, keys: Sequence[str], files: int = 1) -> DataFrame:
+    """Repartition rows for writing a state: one task and file per bucket, sorted by lineage key.
+
+    files: if there are more of them than buckets, as many tasks and about as many files, each with its own range of
+    keys; Spark reads a sample of the rows to find the ranges.
+    """
     columns = [BUCKET, *keys] if buckets > 1 else list(keys)
-    return sort_partitions(rows.repartition(buckets, BUCKET) if buckets > 1 else rows.repartition(1), columns)
+    if keys and files > buckets:
+        return sort_partitions(rows.repartitionByRange(files, *map(quoted, columns)), columns)
+    return sort_partitions(repartition_by_bucket(rows, buckets), columns)
+
+
+def repartition_by_bucket(rows: DataFrame, buckets: int) -> DataFrame:
+    """Repartition rows so that each bucket is one task's.
+
+    Before Spark 4.1 it hashes the bucket, so that a task may get several and another one none: of 2 buckets both.
+    """
+    if buckets == 1:
+        return rows.repartition(1)
+    if not hasattr(rows, "repartitionById"):
+        return rows.repartition(buckets, BUCKET)
+    return rows.repartitionById(buckets, F.col(BUCKET))
 
 
 def sort_partitions(rows: DataFrame, columns: Sequence[str]) -> DataFrame:

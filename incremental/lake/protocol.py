@@ -228,8 +228,8 @@ class Table(VersionedTable, Protocol):
         """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
         ...
 
-    def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
-        """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:
+        """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""
         ...
 
     def compact(self, condition: str) -> None:

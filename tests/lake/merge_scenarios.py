@@ -57,7 +57,7 @@ def direct_merges(at: Scenario) -> None:
     merges(at, near)
     change = at.rows((0, 6, -1), (1, 9, -1), (1, 12, 3))
     at.do("merge that empties files", lambda t: t.merge(change, SAME, CHANGE, mark(11), near))
-    at.do("sort", lambda t: t.sort(["0", "1"], ["k"], "{}"))
+    at.do("sort", lambda t: t.sort(["0", "1"], ["k"], 1, "{}"))
     at.do("merge after it", lambda t: t.merge(at.rows((1, 3, 5)), SAME, CHANGE, mark(12), f"{BUCKET} IN (1)"))
     for column in (F.col("u.v"), F.expr("raise_error('no')").cast("bigint")):
         update = [

@@ -66,7 +66,7 @@ def own_writes(at: Scenario) -> None:
     at.do("overwrite", lambda t: t.overwrite(first, mark(11), BUCKET))
     at.do("overwrite again", lambda t: t.overwrite(first, mark(11), BUCKET))
     at.do("append of more", lambda t: t.append(at.rows((1, 4, 4), (0, 0, 0)), mark(13), BUCKET))
-    at.do("sort", lambda t: t.sort(["0", "1"], ["k"], "{}"))
+    at.do("sort", lambda t: t.sort(["0", "1"], ["k"], 1, "{}"))
     at.do(
         "append of another type",
         lambda t: t.append(at.rows((0, "1", 1), schema="__bucket int, k string, v bigint"), mark(14), BUCKET),

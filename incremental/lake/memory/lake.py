@@ -50,11 +50,11 @@ class MemoryTable(MemoryWrites):
             found[value] = PartitionFiles(value, part.files + 1, small, part.rows + rows, part.deleted + deleted)
         return tuple(found.values())
 
-    def sort(self, buckets: Sequence[str], keys: Sequence[str], metadata: str) -> None:
-        """Rewrite some buckets of a state, each as one file sorted by its lineage key."""
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:
+        """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""
         removed = [file for file in self.latest.files.values() if file.action.partition in buckets]
         rows = frame_of_rows(self.spark, self.latest.rows_of(removed))
-        self._commit(self._files(arrange(rows, len(buckets), keys), self.latest.form), removed, compacts=True)
+        self._commit(self._files(arrange(rows, len(buckets), keys, files), self.latest.form), removed, compacts=True)
 
     def compact(self, condition: str) -> None:
         """Rewrite the files of each partition that fulfils a condition as one; no commit if each has one already."""
