@@ -27,7 +27,7 @@ from incremental.operations.branch import create_branch, drop_view
 from incremental.operations.declared_views import forget, readers
 from incremental.operations.metrics import status_with_metrics, update_metrics
 from incremental.operations.rollback import Rollback
-from incremental.operations.upkeep import WEEK_HOURS, upkeep
+from incremental.operations.upkeep import WEEK_HOURS, check_hours, upkeep, with_growth
 from incremental.operations.verify import verify
 from incremental.refresh.sources.upstream import Progress
 from incremental.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
@@ -188,9 +188,15 @@ class View:
         return replace(status_with_metrics(self.store, self._base), quarantined=self._resolved.quarantined())
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
-        """Compact tables and landed sources; remove files that no view and no version of the last `hours` needs."""
+        """Compact tables and landed sources; remove files that no view and no version of the last `hours` needs.
+
+        Stores the view in more buckets first if they have become too large.
+        """
         resolved = self._resolved
-        return upkeep(self.store, resolved.compilation.mode_policy, resolved.inputs, retention_hours, progress)
+        check_hours(self.name, retention_hours)
+        grown = self._rollback_run.grow(progress)
+        done = upkeep(self.store, resolved.compilation.mode_policy, resolved.inputs, retention_hours, progress)
+        return done if grown is None else with_growth(done, grown)
 
     def rollback(self, epoch: int, generation: int | None = None, progress: Progress | None = None) -> Report:
         """Roll back to a finished epoch, as a new generation; the next refresh continues from there."""

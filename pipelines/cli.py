@@ -209,7 +209,7 @@ def maintain(
     with open_pipeline(name) as opened:
         if buckets:
             opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step))
-        done = opened.view.maintain(retain, opened.step)
+        done = opened.maintain(retain)
     _print(as_json, asdict(done), rendering.render_upkeep(done))
 
 

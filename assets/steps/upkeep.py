@@ -1,8 +1,8 @@
 """Define the job that maintains a pipeline's tables, `maintain_<pipeline>`, and its schedule.
 
-It compacts the tables and removes old files that no reader needs. No row changes, so no asset is materialised; the
-step's output shows the rewritten and removed files. A declared `maintain` is on from the start; without one there is a
-weekly schedule, which is off until it is turned on. Ticks are UTC.
+It compacts the tables and removes old files that no reader needs. No row changes, so no asset is materialised unless
+the tables were copied into more buckets; the step's output shows the rewritten and removed files. A declared `maintain`
+is on from the start; without one there is a weekly schedule, which is off until it is turned on. Ticks are UTC.
 """
 
 import dagster as dg
@@ -10,6 +10,7 @@ import dagster as dg
 from assets import keys, metadata
 from assets.failures import CRASHES, failures
 from assets.resources import SparkResource
+from assets.steps import epochs
 from pipelines.catalogue import Pipeline
 
 WEEKLY = "0 3 * * 0"
@@ -35,6 +36,9 @@ def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
         with failures(pipeline):
             _, view = spark.open(pipeline)
             done = view.maintain(config.retention_hours, context.log.info)
+        if done.grown is not None:
+            for event in epochs.materialisations(pipeline, view, done.grown, context.instance):
+                context.log_event(event)
         context.log.info(done.sentence)
         context.add_output_metadata(dict(metadata.of_upkeep(done)))
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 
 MB = 1 << 20
 AT_LEAST_ONE = {
-    "range_slices", "range_intervals", "bucket_bytes", "buckets", "most_buckets", "recent_epochs", "timed_epochs",
-    "kept_epochs", "point_log_rows", "point_log_file_rows",
+    "range_slices", "range_intervals", "bucket_bytes", "buckets", "most_buckets", "full_bucket_bytes", "file_bytes",
+    "recent_epochs", "timed_epochs", "kept_epochs", "point_log_rows", "point_log_file_rows",
 }  # fmt: skip
 
 
@@ -79,6 +79,8 @@ class Tuning:
     reported_partitions: the most partitions of an answer in a report; if there are more, it lists none.
     bucket_bytes, buckets: a new state gets one bucket per `bucket_bytes` of its sources, at most `buckets`.
     most_buckets: the most that a user may ask for; each is a folder and a file.
+    full_bucket_bytes: upkeep stores a view whose buckets have more bytes than this, on average, in buckets of half of
+    it; file_bytes: it writes larger buckets as several files of about this size.
     change_share: the expected share of changed bytes of a source, before the first epoch.
     switch_below: policy auto changes the mode if the other one is expected to take less than this share of time.
     recompute_below: the same for a change to a recompute that was timed, which needs no state.
@@ -115,6 +117,8 @@ class Tuning:
     bucket_bytes: int = 512 * MB
     buckets: int = 64
     most_buckets: int = 4096
+    full_bucket_bytes: int = 512 * MB
+    file_bytes: int = 128 * MB
     change_share: float = 0.01
     switch_below: float = 0.75
     recompute_below: float = 0.95

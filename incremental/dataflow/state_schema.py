@@ -35,6 +35,11 @@ class StoredTable:
     sorted_by: tuple[str, ...]
     bucket: str
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether its rows are in several buckets, if it has several."""
+        return self.bucket != "0"
+
 
 class Layout:
     """Names and expressions of one state table."""

@@ -2,12 +2,14 @@
 
 RESTORE would leave the marks of later epochs in the tables, and Delta would skip the next writes of these epochs; so
 the tables are copied at the versions that the journal has for the epoch, as epoch 1 of a new generation, with its pins.
-The intent is an ordinary one: after a crash the next refresh finishes it, and what was not copied yet is recomputed
-from the pinned versions, which gives the same rows. Readers keep the old generation until the new one is complete.
+After a crash the next refresh finishes a rollback, whose intent is an ordinary one: what was not copied yet is
+recomputed from the pinned versions, which gives the same rows. It forgets a copy into other buckets. Readers keep the
+old generation until the new one is complete; a copy that fails leaves the view as it was.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,6 +63,21 @@ class Rollback:
             work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
         return report
 
+    def grow(self, progress: Progress | None) -> Report | None:
+        """Rewrite the last epoch's tables in more buckets if these have become too large; returns None if not.
+
+        Does nothing where that epoch is unfinished, or of another query: upkeep refuses both.
+        """
+        last = self._store.journal.last()
+        if last is None or not last.complete or not last.after or self._planner.find_redefinition(last):
+            return None
+        strategy, tuning, buckets = self._mode_policy.of(last.intent.mode), self._store.tuning, last.intent.buckets
+        divided = [name for name in strategy.tables if strategy.storage_of(name, 2).is_divided]
+        size = max((self._store.table(last.intent.generation, name).size()[1] for name in divided), default=0)
+        wanted = min(tuning.most_buckets, math.ceil(2 * size / tuning.full_bucket_bytes))
+        is_full = size > buckets * tuning.full_bucket_bytes
+        return self.rebucket(wanted, progress) if is_full and wanted > buckets else None
+
     def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
         """Roll back to a finished epoch of a generation, by default the last generation.
 
@@ -97,7 +114,8 @@ class Rollback:
         pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
         number = self._store.unused_generation()
         begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
-        return self._commit_copy(entry, strategy, replace(begun, buckets=buckets), progress)
+        begun = replace(begun, buckets=buckets, rearranges=buckets != entry.intent.buckets)
+        return self._commit_copy(entry, strategy, begun, progress)
 
     def _find_entry(self, epoch: int, generation: int | None) -> Entry:
         """Return the journal entry of the epoch to go to."""
@@ -139,9 +157,9 @@ class Rollback:
         journal, epoch = self._store.journal, self._executor.epoch(strategy, intent, progress, resumed=False)
         cost = epoch.measure.cost
         journal.begin(intent)
-        moved = intent.buckets != entry.intent.buckets
+        moved = intent.rearranges
         done = f"{describe_epoch(entry)} in {intent.buckets} buckets" if moved else f"back to {describe_epoch(entry)}"
-        with self._executor.counting(epoch, f"{intent.view} {done}"):
+        with self._executor.counting(epoch, f"{intent.view} {done}", is_copy=True):
             effect = self._copy_tables(entry, strategy, epoch)
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
         sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
@@ -159,9 +177,10 @@ class Rollback:
             with epoch.measure.phase(f"copy {name}"):
                 stored = strategy.storage_of(name, epoch.intent.buckets)
                 rows = old.at(version)
-                if epoch.intent.buckets != entry.intent.buckets:
+                if epoch.intent.rearranges:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
-                rows = arrange(rows, epoch.intent.buckets, stored.sorted_by)
+                files = old.size()[1] // epoch.tuning.file_bytes
+                rows = arrange(rows, epoch.intent.buckets, stored.sorted_by, files)
                 if COPY in rows.columns:  # epochs count from 1 again: new copy numbers must not equal existing ones
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
                 table.append(rows, epoch.mark(name), BUCKET, old.mapped)

@@ -12,10 +12,10 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from incremental.algebra.errors import DeltafoldError, StateError, UsageError
 from incremental.algebra.program import BUCKET
+from incremental.algebra.results.report import Report
 from incremental.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
 from incremental.lake.durable import Folder, lock
 from incremental.lake.protocol import HOUR, PartitionFiles, Table
@@ -77,10 +77,11 @@ class UpkeepRun:
 
     def _compact(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """Rewrite the fragmented buckets of one of the view's tables."""
-        files = table.size()[0]
-        fragmented = [part.value or "0" for part in self._find_fragmented(table)]
+        (files, size), tuning = table.size(), self.store.tuning
+        parts = table.partitions(tuning.small_file_bytes)
+        fragmented = [part.value or "0" for part in parts if part.is_fragmented(tuning)]
         if fragmented and keys:
-            table.sort(fragmented, keys, METADATA)
+            table.sort(fragmented, keys, size * len(fragmented) // len(parts) // tuning.file_bytes, METADATA)
         elif fragmented:
             table.compact(f"{BUCKET} IN ({', '.join(fragmented)})")
         work = "as it was" if not fragmented else "sorted" if keys else "compacted"
@@ -139,12 +140,12 @@ class UpkeepRun:
         return replace(done, removed=files - files_after, freed=size - size_after, kept=kept)
 
     def _remove_generations(self, current: int, needs: Sequence[Need]) -> tuple[int, ...]:
-        """Remove the tables of superseded generations that are old enough and unread."""
+        """Remove the tables of superseded generations that are old enough and unread, and of copies that failed."""
         needed = {current, *(int(need.table.partition("/")[0][1:]) for need in needs)}
         removed: list[int] = []
         for folder in sorted(self.store.folder.glob("g*"), key=str):
             number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
-            if number in needed or not self._is_superseded(number):
+            if number in needed or not (number > current or self._is_superseded(number)):
                 continue
             Folder(folder).remove()
             removed.append(number)
@@ -169,12 +170,18 @@ class UpkeepRun:
             self.progress(f"maintain {step}")
 
 
+def check_hours(view: str, hours: object) -> None:
+    """Raise UsageError for a retention that is not a number from 0."""
+    if not isinstance(hours, int | float) or not 0 <= hours < math.inf:
+        raise UsageError(f"view {view}: it cannot retain {hours!r} hours. Give a number, 0 or more.")
+
+
 def upkeep(
     store: Store, mode_policy: ModePolicy, inputs: Inputs, hours: float = WEEK_HOURS, progress: Progress | None = None
 ) -> Upkeep:
     """Maintain a view's tables under its lock; inputs: the sources of its query.
 
-    Raises UsageError for negative hours, StateError if an epoch is unfinished or there is none, BusyError if another
+    Raises StateError if an epoch is unfinished or there is none, BusyError if another
     process works on the view.
     """
     with update_metrics(store, inputs, attempt=False), log_work("upkeep", {"view": store.view}) as work:
@@ -185,8 +192,6 @@ def upkeep(
 def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
-    if not isinstance(cast("object", hours), int | float) or not 0 <= hours < math.inf:
-        raise UsageError(f"view {view}: it cannot retain {hours!r} hours. Give a number, 0 or more.")
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
         last = store.journal.last()
         if last is None:
@@ -203,6 +208,12 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."
             ) from error
+
+
+def with_growth(done: Upkeep, grown: Report) -> Upkeep:
+    """Add the copy into more buckets that was made before an upkeep."""
+    rest = done.sentence.removeprefix(f"{done.view}: ")
+    return replace(done, grown=grown, sentence=f"{grown.sentence}; {rest}")
 
 
 def summarize_upkeep(done: Upkeep) -> str:

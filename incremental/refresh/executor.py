@@ -59,13 +59,16 @@ class Executor:
         return Epoch(self.store.spark, intent, sources, tables, measure, resumed, tuning=tuning)
 
     @contextmanager
-    def counting(self, epoch: Epoch, title: str) -> Generator[None]:
-        """Count the cost of an epoch; on failure, add the fix to the error."""
+    def counting(self, epoch: Epoch, title: str, is_copy: bool = False) -> Generator[None]:
+        """Count the cost of an epoch; on failure, remove its entry, or add to the error that it is unfinished.
+
+        is_copy: it copies another epoch, which the view then stays at.
+        """
         try:
             with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
                 yield
         except DeltafoldError as error:
-            self._fail(epoch, error)
+            self._fail(epoch, error, is_copy)
             raise
 
     def _write(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
@@ -99,9 +102,9 @@ class Executor:
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
-    def _fail(self, epoch: Epoch, error: DeltafoldError) -> None:
+    def _fail(self, epoch: Epoch, error: DeltafoldError, is_copy: bool) -> None:
         """Remove the entry of an epoch that wrote nothing, so the next can differ; else add the fix to the error."""
-        if not epoch.resumed and not any(epoch.is_marked(table) for table in epoch.tables):
+        if is_copy or not (epoch.resumed or any(epoch.is_marked(table) for table in epoch.tables)):
             self.store.journal.remove(epoch.intent)
             return
         unfinished = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} is unfinished"

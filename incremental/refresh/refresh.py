@@ -96,6 +96,9 @@ class Refresh:
         last = self._store.journal.last()
         if last is None or rebuild or last.complete:
             return None
+        if last.intent.rearranges:  # the view stays at the epoch that was copied
+            self._store.journal.remove(last.intent)
+            return None
         self._check_query(last)
         plan = self._planner.resume(last)
         resumed = None if last.report is not None else self._executor.run(plan, progress)

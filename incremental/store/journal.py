@@ -75,7 +75,8 @@ class Intent:
     """An epoch at its start: everything that a second attempt needs to write exactly the same.
 
     constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
-    states: for each state a digest of its plan, then its stored columns (Layout.merged).
+    states: for each state a digest of its plan, then its stored columns (Layout.merged); rearranges: it only copies the
+    last epoch into other buckets.
     """
 
     view: str
@@ -91,6 +92,7 @@ class Intent:
     relied: list[str] = field(default_factory=list[str])
     part: Chunk | None = None
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    rearranges: bool = False
 
     @property
     def arrives(self) -> bool:

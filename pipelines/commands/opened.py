@@ -14,6 +14,7 @@ from pipelines.commands.orchestrator import Landed, Refreshed, ReportedWork, Ver
 from pipelines.commands.progress import Say, show_progress
 
 if TYPE_CHECKING:
+    from incremental.algebra.results.upkeep import Upkeep
     from incremental.api import Landing, Report, Verification, View, Warehouse
 
 
@@ -63,6 +64,13 @@ class Opened:
         report = work()
         self.works.extend(orchestrator.report_refresh(self.pipeline, self.view, report))
         return report
+
+    def maintain(self, hours: float) -> Upkeep:
+        """Maintain the tables, and record a copy into more buckets for the orchestrator."""
+        done = self.view.maintain(hours, self.step)
+        if done.grown is not None:
+            self.works.extend(orchestrator.report_refresh(self.pipeline, self.view, done.grown))
+        return done
 
     def branch(self, new: str) -> None:
         """Create a branch of this pipeline."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from incremental.algebra.results.report import Json
+from incremental.algebra.results.report import Json, Report
 
 VIEW = "view"  # the name of the answer's own table
 
@@ -30,7 +30,8 @@ class Upkeep(Json):
     """One upkeep of a view and its landed sources.
 
     tables: by name, a landed source's as `landed/<source>`, its quarantine as `quarantine/<source>`; generations: those
-    whose folders were removed; entries: the number of journal entries removed; keeps: what is retained, for readers.
+    whose folders were removed; entries: the number of journal entries removed; keeps: what is retained, for readers;
+    grown: of the copy into more buckets that was made first, if they had become too large.
     """
 
     view: str
@@ -42,6 +43,7 @@ class Upkeep(Json):
     keeps: tuple[str, ...]
     seconds: float
     finished: str
+    grown: Report | None = None
 
 
 @dataclass(frozen=True)
