@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import clusters, file_lists, group_by, iterations, join_group_by, large_state, loops, memory, tpch
+from benchmarks import (
+    click,
+    clusters,
+    file_lists,
+    group_by,
+    iterations,
+    join_group_by,
+    large_state,
+    loops,
+    memory,
+    tpch,
+    workers,
+)
 
 SIZES = [1_000_000, 10_000_000, 100_000_000]
 
@@ -27,6 +39,9 @@ def parse() -> argparse.Namespace:
     experiment = experiments.add_parser("iterations")
     edges = [edges for _, edges, _ in iterations.GRAPHS]
     experiment.add_argument("--edges", type=int, nargs="+", default=edges, choices=edges, help="of PageRank's graphs")
+    experiments.add_parser("click")
+    experiment = experiments.add_parser("workers")
+    experiment.add_argument("--rows", type=int, nargs="+", default=workers.SIZES, help="of a source, smallest first")
     experiment = experiments.add_parser("tpch")
     experiment.add_argument("--scale", type=float, nargs="+", default=[1.0, 10.0], help="scale factors")
     experiment.add_argument("--query", type=int, nargs="+", default=list(range(1, 23)), help="numbers of queries")
@@ -53,6 +68,10 @@ def main() -> None:
             iterations.run(chosen.edges)
         case "file-lists":
             file_lists.run(chosen.files)
+        case "click":
+            click.run()
+        case "workers":
+            workers.run(chosen.rows)
         case "clusters":
             clusters.run(chosen.points)
         case "join-group-by":

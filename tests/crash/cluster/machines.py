@@ -66,8 +66,8 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and workers of one core and a GB each; all ended with the block."""
+def cluster(folder: Path, workers: int = 2, memory: str = "1G") -> Iterator[Cluster]:
+    """A master and workers of one core each; all ended with the block."""
     folder.mkdir()
     port, page = free_ports(2)
     found = Cluster(folder, port, page)
@@ -75,7 +75,7 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         found.start("Master", "--port", str(found.port), "--webui-port", str(found.page))
         for number in range(workers):
             place = ("--work-dir", str(folder / f"worker-{number}"), "--webui-port", "0")
-            found.start("Worker", "--cores", "1", "--memory", "1G", *place, found.address)
+            found.start("Worker", "--cores", "1", "--memory", memory, *place, found.address)
         found.wait(workers)
         yield found
     finally:

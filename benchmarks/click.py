@@ -1,0 +1,105 @@
+"""Seconds from a click in Dagster to the end of a small update, with a Spark of its own and with a warm one.
+
+A click is the request that Dagster's pages send to launch the job `sales_update`; one file is dropped before each. The
+parts: in the queue, until the run's process has loaded the code, and its steps (landing, refresh, check).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from assets import keys
+from incremental.spark.cache import cache_folder
+from pipelines import catalogue
+from tests.assets import sales
+from tests.assets.web.server import LOCATION, REPOSITORY, Server, dagster_dev
+
+CLICKS = 6  # of each kind; the first is not counted
+LAUNCH = """mutation($selector: JobOrPipelineSelector!) { launchRun(executionParams: {selector: $selector}) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+RUN = """query($id: ID!) { runOrError(runId: $id) { ... on Run { status startTime endTime
+  stepStats { stepKey startTime endTime } } } }"""
+
+
+@dataclass(frozen=True)
+class Click:
+    """The seconds of one update: in the queue and until its first step, by step, and in all."""
+
+    before: float
+    steps: dict[str, float]
+    whole: float
+
+
+def run() -> None:
+    """Some clicks cold, then some on a warm Spark."""
+    folder = cache_folder("benchmarks", "click")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    pipeline = sales.declare(folder, sales.DYNAMIC)
+    found: dict[str, list[Click]] = {}
+    with dagster_dev(folder, folder) as server:
+        found["cold"] = clicks(server, pipeline, 0)
+        host(folder, "start", "sales")
+        try:
+            found["warm"] = clicks(server, pipeline, CLICKS)
+        finally:
+            host(folder, "stop", "sales")
+    show(found)
+
+
+def host(folder: Path, *arguments: str) -> None:
+    """Start or stop the warm Spark."""
+    environment = os.environ | {"DELTAFOLD_PIPELINES": str(folder)}
+    subprocess.run([sys.executable, "-m", "deltafold", "host", *arguments], check=True, env=environment)
+
+
+def clicks(server: Server, pipeline: catalogue.Pipeline, first: int) -> list[Click]:
+    """Drop a file and click, several times, without the first."""
+    found: list[Click] = []
+    for number in range(first, first + CLICKS):
+        sales.drop(pipeline, f"day-{number}", [(number, "abc"[number % 3], number)])
+        found.append(click(server, pipeline.name))
+        Console().print(found[-1])
+    return found[1:]
+
+
+def click(server: Server, name: str) -> Click:
+    """Launch the update and wait for its end."""
+    repository = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY}
+    begin = time.time()
+    launched = server.ask(LAUNCH, selector=repository | {"pipelineName": keys.update_job(name)})["launchRun"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    server.wait("the run ends", lambda: state(server, launched)["status"] in ("SUCCESS", "FAILURE"), 300)
+    ended = state(server, launched)
+    assert ended["status"] == "SUCCESS", server.log.read_text()[-4000:]
+    times = {step["stepKey"]: (step["startTime"], step["endTime"]) for step in ended["stepStats"]}
+    before = min(start for start, _ in times.values()) - begin
+    return Click(before, {name: end - start for name, (start, end) in times.items()}, ended["endTime"] - begin)
+
+
+def state(server: Server, launched: dict[str, Any]) -> dict[str, Any]:
+    """The run of a click as Dagster shows it."""
+    return server.ask(RUN, id=launched["run"]["runId"])["runOrError"]
+
+
+def show(found: dict[str, list[Click]]) -> None:
+    """Print medians."""
+    table = Table("Spark", "until the first step", "steps", "whole", title="seconds from a click to the end, medians")
+    for kind, laps in found.items():
+        steps = ", ".join(f"{s} {statistics.median(lap.steps[s] for lap in laps):.1f}" for s in laps[0].steps)
+        before, whole = (
+            statistics.median(each) for each in zip(*((lap.before, lap.whole) for lap in laps), strict=True)
+        )
+        table.add_row(kind, f"{before:.1f}", steps, f"{whole:.1f}")
+    Console(width=140).print(table)
