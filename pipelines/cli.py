@@ -126,7 +126,7 @@ def replay(
     """Land partitions with quarantined rows again, by the current schema; a named stream from its beginning."""
     with open_pipeline(name, True, lambda pipeline: catalogue.sources_to_replay(pipeline, source)) as opened:
         landings = opened.replay(source, allow_loss)
-    _print(as_json, [asdict(landing) for landing in landings], "\n".join(map(rendering.render_replay, landings)))
+    _print(as_json, [asdict(landing) for landing in landings], rendering.render_replays(name, landings))
 
 
 @app.command()

@@ -61,9 +61,11 @@ def render_landing(done: Landing) -> str:
     return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
 
 
-def render_replay(done: Landing) -> str:
-    """Render a replay as one line: partitions landed, and rows that stay in quarantine."""
-    return render_landing(done) if done.landed or done.removed else f"{done.source}: no rows in quarantine"
+def render_replays(name: str, done: Sequence[Landing]) -> str:
+    """Render replays of a pipeline: by source, partitions landed and rows that stay in quarantine; what is next."""
+    moved = [landing for landing in done if landing.landed or landing.removed]
+    lines = [render_landing(each) if each in moved else f"{each.source}: no rows in quarantine" for each in done]
+    return "\n".join([*lines, *([f"The answer takes them in at the next run: deltafold run {name}"] if moved else [])])
 
 
 def render_report(done: Report) -> str:
