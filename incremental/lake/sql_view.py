@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import CatalogError
 from incremental.algebra.sqltext import literal, quoted
+from incremental.lake.catalog_faults import catalog_fault
 from incremental.spark.catalyst import JavaError
-from incremental.spark.java_errors import cause
+from incremental.spark.java_errors import is_caused_by
 
 VIEW_PROPERTY = "deltafold.view"  # the view whose answer a SQL view shows
 MISSING_ERRORS = (
@@ -56,16 +57,14 @@ class SqlView:
                 return None
             if condition(error).startswith(NOT_A_VIEW):
                 return CatalogEntry(False, "", "", {})
-            raise CatalogError(
-                f"SQL view {self.name}: Spark cannot look it up ({spark_reason(error)}). Fix the catalog"
-            ) from error
+            raise CatalogError(f"SQL view {self.name}: {self._fault(error, 'Fix the catalog')}") from error
         fields = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
         return CatalogEntry(found.get("type") == "VIEW", *fields)
 
     def write(
         self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
     ) -> None:
-        """Create the view with these columns, replacing an existing one in one step.
+        """Create the view with these columns, replacing an existing one: in one step if the catalog can.
 
         Raises CatalogError if the name is taken: by anything, or with `replace` by a table.
         """
@@ -75,16 +74,19 @@ class SqlView:
         try:
             cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {text}").collect()
         except JavaError as error:
-            raise CatalogError(f"SQL view {self.name}: {spark_reason(error)}. {self._remedy(error)}") from error
+            if replace and is_caused_by(error, "java.lang.UnsupportedOperationException"):
+                self.drop()
+                self.write(text, columns, comment, properties, False)
+                return
+            raise CatalogError(f"SQL view {self.name}: {self._fault(error, self._remedy(error))}") from error
 
     def drop(self) -> None:
         """Remove the view."""
         try:
             cast(Any, self.spark).sql(f"DROP VIEW IF EXISTS {self._name}").collect()
         except JavaError as error:
-            raise CatalogError(
-                f"the SQL view {self.name} cannot be dropped: {spark_reason(error)}. Drop it, or let this user drop it."
-            ) from error
+            fault = self._fault(error, "Drop it, or let this user drop it")
+            raise CatalogError(f"the SQL view {self.name} cannot be dropped: {fault}.") from error
 
     @property
     def _name(self) -> str:
@@ -101,15 +103,15 @@ class SqlView:
     def _database(self) -> str:
         return self.name.rpartition(".")[0]
 
+    def _fault(self, error: Exception, remedy: str) -> str:
+        return catalog_fault(error, remedy, f"create, replace and drop views in {self._database}")
+
     def check_database(self) -> None:
         """Raise CatalogError for a database that does not exist."""
         try:
             known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
         except JavaError as error:
-            reason = spark_reason(error)
-            raise CatalogError(
-                f"database {self._database}: Spark cannot look it up ({reason}). Fix the catalog"
-            ) from error
+            raise CatalogError(f"database {self._database}: {self._fault(error, 'Fix the catalog')}") from error
         if known:
             return
         kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
@@ -123,11 +125,6 @@ class SqlView:
 def select_columns(path: str, columns: Sequence[str]) -> str:
     """Return the query that selects columns of the Delta table at a path."""
     return f"SELECT {', '.join(map(quoted, columns))} FROM delta.{quoted(path)}"
-
-
-def spark_reason(error: Exception) -> str:
-    """Return the cause of Spark's error without a full stop, to continue a sentence."""
-    return cause(error).rstrip(" .;")
 
 
 def condition(error: Exception) -> str:

@@ -175,6 +175,23 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
     check(mended)
 
 
+def test_a_catalog_that_cannot_replace_a_view_gets_another_one(delta: DeltaSandbox, database: str) -> None:
+    """Protects from a SQL view that stays at the table before a rebuild, as Unity Catalog replaces no view."""
+    delta.source("t", "k int, v int", [(1, 1)])
+    view, run = delta.view(HOSTILE, publish_as=f"{database}.v"), SparkSession.sql
+    view.refresh()
+
+    def refuse_to_replace(spark: SparkSession, text: str, *args: object, **frames: object) -> DataFrame:
+        if text.startswith("CREATE OR REPLACE VIEW"):
+            catalyst.jvm(spark).java.util.List.of().clear()  # raises UnsupportedOperationException
+        return run(spark, text, *args, **frames)  # type: ignore[arg-type]
+
+    with mock.patch.object(SparkSession, "sql", autospec=True, side_effect=refuse_to_replace):
+        view.rebuild()
+    check(view)
+    assert pointed(view) == ("2", "1")
+
+
 def test_names_that_cannot_be_and_names_twice_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from two views that take a name from each other at every refresh."""
     warehouse = Warehouse(spark, tmp_path)
