@@ -1,8 +1,8 @@
 """Look up Delta tables by their names in Spark's catalog: the current location of a name, or why it has none.
 
 A name is looked up at each use, so a table that is created, renamed or pointed elsewhere later is found as a query
-would find it; everything else uses the location. The lookup asks the catalog and not Spark's analyser: a temporary
-view does not hide a table, and no relation is built.
+would find it; its log and files are read at the location, with the credentials that the catalog gives for it. The
+lookup asks the catalog and not Spark's analyser: a temporary view does not hide a table, and no relation is built.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.table_name import table_name_of, table_name_parts
+from incremental.lake.catalog_faults import catalog_fault
+from incremental.lake.log.delta_log import open_log
 from incremental.lake.physical_layout import Storage
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.sql_view import VIEW_PROPERTY
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
-from incremental.spark.java_errors import cause
 
 SESSION_CATALOG = "spark_catalog"
 DELTA_CLASS = "org.apache.spark.sql.delta.catalog.DeltaTableV2"
@@ -34,10 +35,14 @@ IN_MEMORY = (
 
 @dataclass(frozen=True)
 class Lookup:
-    """The result of looking up a name: the location of a Delta table, or None with the cause and the fix."""
+    """The result of looking up a name: the location of a Delta table, or None with the cause and the fix.
+
+    table: Delta's object of the table, as the catalog gave it.
+    """
 
     location: str | None
     absence: str = ""
+    table: J = None
 
 
 class CatalogTable(Storage):
@@ -45,7 +50,7 @@ class CatalogTable(Storage):
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark, self.name = spark, name
-        self._found: str | None = None
+        self._found: Lookup | None = None
 
     @property
     def path(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -69,13 +74,17 @@ class CatalogTable(Storage):
         """Return the latest version; None if the catalog has no table of this name, or its location has no table."""
         return None if self.look_up_once().location is None else super().version()
 
+    @property
+    def log(self) -> J:
+        """Delta's log of the table, which reads its files with the credentials that the catalog gives."""
+        return open_log(self.spark, self.path, self.name, self.look_up_once().table)
+
     def look_up_once(self) -> Lookup:
-        """Look the name up; once found, this object caches the location."""
-        if self._found is None:
-            found = look_up_table(self.spark, self.name)
-            self._found = found.location
-            return found
-        return Lookup(self._found)
+        """Look the name up; once found, this object keeps the table."""
+        found = self._found or look_up_table(self.spark, self.name)
+        if found.location is not None:
+            self._found = found
+        return found
 
 
 def full_name(spark: SparkSession, name: str) -> str:
@@ -105,10 +114,9 @@ def look_up_table(spark: SparkSession, name: str) -> Lookup:
     except JavaError as error:
         if isinstance(error, PySparkException) and str(error.getCondition()).split(".")[0] in ABSENT:
             return Lookup(None, absence(spark, name))
-        raise SourceError(
-            f"cannot look up table {name}: {cause(error)}. Fix the catalog, or correct the name."
-        ) from error
-    return Lookup(location_of(name, found))
+        fault = catalog_fault(error, "Fix the catalog, or correct the name", f"read table {name}")
+        raise SourceError(f"cannot look up table {name}: {fault}.") from error
+    return Lookup(location_of(name, found), table=found)
 
 
 def location_of(name: str, found: J) -> str:

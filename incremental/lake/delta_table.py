@@ -20,7 +20,7 @@ from incremental.lake.files import Commit, File, Identity, needs_mapping
 from incremental.lake.log.actions import to_java
 from incremental.lake.log.commit_log import commit_id, commits_between
 from incremental.lake.log.comparison import differing_files
-from incremental.lake.log.delta_log import latest_snapshot, open_log
+from incremental.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log
 from incremental.lake.log.direct_commit import ALL, write_directly
 from incremental.lake.log.direct_merge import merge_directly
 from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files
@@ -70,8 +70,10 @@ class DeltaTable:
         return open_log(self.spark, self.path, self.label)
 
     def version(self) -> int | None:
-        """Return the latest version, None if there is no table."""
+        """Return the latest version, None if there is no table; raises StorageError if it may not be looked for."""
         version = int(self._latest().version())
+        if version < 0:
+            refuse_hidden_log(self.path)
         return None if version < 0 else version
 
     def identity(self) -> str:
@@ -168,7 +170,9 @@ class DeltaTable:
         return self._load(version)
 
     def _load(self, version: int) -> DataFrame:
-        return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+        settings = catalyst.jvm(self.spark).scala.jdk.javaapi.CollectionConverters.asJava(self.log.options())
+        reader = self.spark.read.format("delta").options(**dict(settings))  # of its file system, such as credentials
+        return reader.option("versionAsOf", version).load(self.path)
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none; returns whether by a direct commit."""

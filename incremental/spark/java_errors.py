@@ -140,8 +140,10 @@ def as_storage_error(error: Exception, folder: object) -> StorageError | None:
     if isinstance(origin, JavaError):
         if DATA_SQLSTATE.search(str(origin)) or PYTHON_CONDITION in conditions(origin):
             return None  # the words are those of a value, or of a user's function
-        place, text = folder, "\n".join(causes(origin))
+        text = "\n".join(causes(origin))
         found = next(((reason, fix) for reason, fix in DISK.values() if reason in text), None)
+        named = found and re.search(rf"(?:file:)?(/.*) \({found[0]}\)", text)  # as Java writes it
+        place = named[1] if named else folder
     elif isinstance(error, OSError):
         place, found = error.filename or folder, DISK.get(error.errno or 0)
     else:
