@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -24,8 +25,10 @@ from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jvm.jars import jars_folder, kafka_package
 from incremental.spark.jvm.java import provide_java
 from incremental.spark.jvm.object_stores import S3A, STORES, store_settings
+from incremental.spark.session_settings import CATALOG
 
 GIGABYTE = 1 << 30
+METASTORE, CATALOG_SECONDS = "spark.hadoop.hive.metastore.uris", 3
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."
 OLDEST_PYTHON = (3, 11)
 DISTRIBUTION = "deltafold"
@@ -66,6 +69,7 @@ def examine(
         _warehouse(str(warehouse)),
         _memory(memory),
         _log_store(str(warehouse), settings or {}),
+        *(_catalog(*each) for each in _catalogs(settings or {}).items()),
         *(_stream(source, folder) for source, folder in (streams or {}).items()),
     )
 
@@ -236,6 +240,30 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
     if fault := remote_fault(where):
         return Finding("log store", False, f"The address {where} cannot be used: {fault}.")
     return Finding("log store", False, f"Delta Lake has no log store for {scheme}:. Set {chosen} to one.")
+
+
+def _catalogs(settings: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the addresses of the catalogs that the settings name: of Hive's metastore, and of those with a `uri`."""
+    named = {name: uri for name, uri in settings.items() if re.fullmatch(r"spark\.sql\.catalog\.\w+\.uri", name)}
+    if settings.get(CATALOG) == "hive" and METASTORE in settings:
+        named[METASTORE] = settings[METASTORE]
+    return {name: [each.strip() for each in uris.split(",")] for name, uris in named.items()}
+
+
+def _catalog(setting: str, addresses: Sequence[str]) -> Finding:
+    """Connect to the first address that answers, each for at most CATALOG_SECONDS."""
+    reasons: list[str] = []
+    for address in addresses:
+        try:
+            parts = urlsplit(address)
+            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 9083)
+            socket.create_connection((parts.hostname or "", port), CATALOG_SECONDS).close()
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return Finding("catalog", True, f"The catalog at {address} answers.")
+    fix = f"Start it, or correct {setting}."
+    return Finding("catalog", False, f"The catalog does not answer ({', '.join(reasons)}). {fix}")
 
 
 def _scheme(where: str) -> str:

@@ -35,6 +35,7 @@ from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.jvm.object_stores import store_jars, store_settings
 from incremental.spark.lost import forget_spark
 from incremental.spark.session_settings import (
+    CATALOG,
     DELTA_SETTINGS,
     EVERYWHERE,
     EXTENSIONS,
@@ -46,6 +47,7 @@ from incremental.spark.session_settings import (
     with_delta,
 )
 
+METASTORE_DATABASE = "javax.jdo.option.ConnectionURL"
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is deleted at the next start
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: the port of the Java that it started
 ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # loggers that repeat the message of the exception
@@ -169,9 +171,24 @@ def _launch(settings: dict[str, str]) -> SparkSession:
         SparkContext(conf=whole, gateway=gateway)  # secrets are not on the command line, which every user can list
     spark = SparkSession.builder.getOrCreate()
     catalyst.remember_classes(gateway.jvm)
+    if settings.get(CATALOG) == "hive":
+        _check_metastore(spark)
     if is_laptop(settings["spark.master"]):
         drop_cluster_settings(spark)
     return spark
+
+
+def _check_metastore(spark: SparkSession) -> None:
+    """Raise SetupError, and stop Spark, if Hive would make a metastore of its own in the current folder."""
+    known = catalyst.session(spark).sessionState().newHadoopConf()  # with those of hive-site.xml
+    if known.get("hive.metastore.uris") or known.get(METASTORE_DATABASE):
+        return
+    spark.stop()
+    raise SetupError(
+        f"{CATALOG} is hive: no metastore is set, so Hive would make a database in the current folder. Set "
+        f"spark.hadoop.hive.metastore.uris to a metastore, or spark.hadoop.{METASTORE_DATABASE} to a database, such as "
+        "jdbc:derby:;databaseName=/folder/metastore;create=true, which one process at a time can open."
+    )
 
 
 @contextmanager

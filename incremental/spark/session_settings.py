@@ -22,6 +22,7 @@ from incremental.spark.cache import cache_folder, scratch_folder
 from incremental.spark.local_files import replace_file
 
 EXTENSIONS = "spark.sql.extensions"
+CATALOG = "spark.sql.catalogImplementation"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DELTA_SETTINGS = {
     EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
@@ -119,7 +120,9 @@ def laptop_settings() -> dict[str, str]:
         # all files are written below the cache
         "spark.local.dir": str(scratch_folder()),
         "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
-        "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log
+        CATALOG: "in-memory",
+        # of each of four tries to reach Hive's metastore; default: 600 s
+        "spark.hadoop.hive.metastore.client.socket.timeout": "20s",
         "spark.sql.shuffle.partitions": cores,
         # the first page of every broadcast, sort and group-by; default: 16 to 64 MB
         "spark.buffer.pageSize": str((4 << 20) - ARRAY_HEADER),
@@ -137,6 +140,7 @@ def java_options(given: str, brief: bool) -> str:
     if not logging.is_file() or logging.read_text() != LOGGING:
         replace_file(logging, LOGGING)
     ours = f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
+    ours += f' -Dderby.stream.error.file="{scratch_folder() / "derby.log"}"'
     first = BRIEF if brief and not any(os.environ.get(name) for name in JAVA_VARIABLES) else ""
     return " ".join(filter(None, [first, given, ours]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from incremental.algebra.errors import UsageError
 from incremental.spark import doctor
 from incremental.spark.doctor import Finding, examine
 from incremental.spark.jvm.object_stores import STORES, stores_in
+from incremental.spark.session_settings import CATALOG
 from tests.spark.machine import run
 
 NAMES = ["Python", "packages", "Java", "jars", "cache", "warehouse", "memory", "log store"]
@@ -26,6 +28,22 @@ def test_good_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one.ok for one in found), found
     assert all(one.sentence.endswith(".") and "\n" not in one.sentence for one in found)
     assert not (tmp_path / "not yet").exists(), "it only looks"
+
+
+def test_catalogs_are_asked_to_answer(tmp_path: Path) -> None:
+    """Protects from a refresh that waits for a catalog which is not there."""
+    metastore, unity = "spark.hadoop.hive.metastore.uris", "spark.sql.catalog.unity.uri"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        live = f"127.0.0.1:{server.getsockname()[1]}"
+        settings = {CATALOG: "hive", metastore: f"thrift://127.0.0.1:1, thrift://{live}", unity: f"http://{live}"}
+        found = [each for each in examine(tmp_path, settings=settings) if each.name == "catalog"]
+        assert {(each.ok, each.sentence) for each in found} == {
+            (True, f"The catalog at thrift://{live} answers."),
+            (True, f"The catalog at http://{live} answers."),
+        }
+    wrong = finding("catalog", tmp_path, settings={unity: "http://127.0.0.1:1"})
+    reason = "http://127.0.0.1:1: Connection refused"
+    assert wrong == Finding("catalog", False, f"The catalog does not answer ({reason}). Start it, or correct {unity}.")
 
 
 def test_no_spark_is_started(tmp_path: Path) -> None:
