@@ -79,6 +79,11 @@ class CatalogTable(Storage):
         """Delta's log of the table, which reads its files with the credentials that the catalog gives."""
         return open_log(self.spark, self.path, self.name, self.look_up_once().table)
 
+    @property
+    def reading_options(self) -> dict[str, str]:
+        """What the catalog gives for its file system, such as credentials."""
+        return dict(catalyst.jvm(self.spark).scala.jdk.javaapi.CollectionConverters.asJava(self.log.options()))
+
     def look_up_once(self) -> Lookup:
         """Look the name up; once found, this object keeps the table."""
         found = self._found or look_up_table(self.spark, self.name)

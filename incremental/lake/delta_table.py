@@ -170,9 +170,13 @@ class DeltaTable:
         return self._load(version)
 
     def _load(self, version: int) -> DataFrame:
-        settings = catalyst.jvm(self.spark).scala.jdk.javaapi.CollectionConverters.asJava(self.log.options())
-        reader = self.spark.read.format("delta").options(**dict(settings))  # of its file system, such as credentials
-        return reader.option("versionAsOf", version).load(self.path)
+        options = {**self.reading_options, "versionAsOf": version}
+        return self.spark.read.format("delta").options(**options).load(self.path)
+
+    @property
+    def reading_options(self) -> dict[str, str]:
+        """What its file system needs beside Spark's own settings, such as credentials."""
+        return {}
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none; returns whether by a direct commit."""
