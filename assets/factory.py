@@ -4,33 +4,59 @@ Each pipeline becomes a landing asset for each Files source and each stream, an 
 one refresh step that materialises its state tables and its view, a blocking check, jobs, sensors, and a schedule if one
 is declared. A pipeline with an invalid declaration becomes an asset that shows the error, so that the others
 still load.
+
+Loading reads text only: no JVM is started, no query analysed. A run loads the definitions again in its own process, and
+must see the graph that it was launched from even if a description was written in between. So the descriptions that were
+read when the code location was loaded are passed to the run as reconstruction metadata.
 """
 
+import json
 from collections.abc import Mapping
 from hashlib import sha256
 
 import dagster as dg
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from assets import jobs, keys
 from assets.automation import schedules, sensors
-from assets.resources import SparkResource
+from assets.resources import TaskRunner
 from assets.steps import checks, landing, refreshing, upkeep
 from incremental.algebra.results.report import Description
+from pipelines import catalogue, descriptions
 from pipelines.catalogue import DeclarationError, Pipeline
 
+DESCRIPTIONS = "deltafold/descriptions"
 UNDECLARED = "not_declared_well"
-Catalogue = Mapping[str, Pipeline | DeclarationError]
 
 
-def build(catalogue: Catalogue, described: Mapping[str, Description], spark: SparkResource) -> dg.Definitions:
+def load(spark: TaskRunner) -> dg.Definitions:
+    """Return the definitions of the pipelines that are declared in the folder of pipelines.
+
+    Args:
+        spark: the resource of every step.
+    """
+    found = catalogue.survey_pipelines()
+    context = DefinitionsLoadContext.get()
+    if context.load_type == DefinitionsLoadType.RECONSTRUCTION and DESCRIPTIONS in context.reconstruction_metadata:
+        text = context.reconstruction_metadata[DESCRIPTIONS]
+    else:
+        loaded = {name: descriptions.load_description(one) for name, one in found.items() if isinstance(one, Pipeline)}
+        text = json.dumps({name: description.to_json() for name, description in loaded.items() if description})
+    described = {name: Description.from_json(one) for name, one in json.loads(text).items()}
+    return build(found, described, spark).with_reconstruction_metadata({DESCRIPTIONS: text})
+
+
+def build(
+    declared: Mapping[str, Pipeline | DeclarationError], described: Mapping[str, Description], spark: TaskRunner
+) -> dg.Definitions:
     """Return the definitions of all pipelines.
 
     Args:
-        catalogue: the pipelines by name; for an invalid one its error.
+        declared: the pipelines by name; for an invalid one its error.
         described: the descriptions of compiled plans by pipeline name; any may be missing.
-        spark: the Spark resource of every step.
+        spark: the resource of every step.
     """
-    parts = [_part(name, entry, described.get(name)) for name, entry in catalogue.items()]
+    parts = [_part(name, entry, described.get(name)) for name, entry in declared.items()]
     shared = dg.Definitions(
         resources={"spark": spark},
         # One process, and so one Spark, for all the steps of a run.

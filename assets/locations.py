@@ -6,34 +6,19 @@ elsewhere.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from assets import following, keys
-from incremental.algebra.results.report import Report
 from pipelines.catalogue import Pipeline
-
-if TYPE_CHECKING:
-    from incremental.api import View
 
 LOCATIONS = "locations"
 """The metadata name, in a view's materialisation, of the locations of the tables that it read by name."""
 
 
-def of_tables(pipeline: Pipeline, view: "View", report: Report) -> Mapping[str, dg.MetadataValue]:
-    """Return the locations of the tables that a refresh read by name as metadata, empty if there are none.
-
-    Args:
-        pipeline: the pipeline whose view it is.
-        view: the view after the epoch.
-        report: of the refresh.
-    """
-    sources = pipeline.declaration.sources.items()
-    named = {name: source.table for name, source in sources if source.table and name in report.versions}
-    tables = view.warehouse.tables() if named else {}
-    found = {table: tables[name].path for name, table in named.items()}
-    return {LOCATIONS: dg.MetadataValue.json(found)} if found else {}
+def of_tables(found: Mapping[str, str]) -> Mapping[str, dg.MetadataValue]:
+    """Return the paths of the tables that a refresh read by name as metadata, empty if there are none."""
+    return {LOCATIONS: dg.MetadataValue.json(dict(found))} if found else {}
 
 
 def find_location(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:

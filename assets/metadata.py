@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from assets.picture import cost_picture, rounds_picture
-from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Landing, Report, StateDescription, Verification
 from incremental.algebra.results.upkeep import Upkeep
+from pipelines.tasks import RefreshedView
 
 Metadata = Mapping[str, dg.MetadataValue]
 
@@ -126,17 +126,17 @@ def _first(values: Sequence[str]) -> str:
     return ", ".join([*values[:LISTED_ROUNDS], *(["…"] if len(values) > LISTED_ROUNDS else [])])
 
 
-def view_metadata(description: Description, rows: int, address: Address, history: Sequence[Report]) -> Metadata:
+def view_metadata(done: RefreshedView) -> Metadata:
     """Return the columns, row count, location and plan of a view, and the cost of its refreshes."""
-    columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
+    columns = [dg.TableColumn(name, kind) for name, kind in done.description.columns]
     return {
         "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
-        "dagster/row_count": dg.MetadataValue.int(rows),
-        "dagster/uri": dg.MetadataValue.text(address.path),
-        **({"dagster/table_name": dg.MetadataValue.text(address.publish_as)} if address.publish_as else {}),
-        "plan": dg.MetadataValue.text(description.mode),
-        "explain": dg.MetadataValue.md(f"```\n{description.explain}\n```"),
-        "cost": dg.MetadataValue.md(cost_picture(history, description.name)),
+        "dagster/row_count": dg.MetadataValue.int(done.rows),
+        "dagster/uri": dg.MetadataValue.text(done.address.path),
+        **({"dagster/table_name": dg.MetadataValue.text(done.address.publish_as)} if done.address.publish_as else {}),
+        "plan": dg.MetadataValue.text(done.description.mode),
+        "explain": dg.MetadataValue.md(f"```\n{done.description.explain}\n```"),
+        "cost": dg.MetadataValue.md(cost_picture(done.history, done.description.name)),
     }
 
 

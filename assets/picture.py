@@ -9,27 +9,23 @@ from collections.abc import Sequence
 from incremental.algebra.results.report import Report
 from pipelines import picture
 
-CHARTED_REFRESHES = 30
-"""The number of refreshes in a chart, which must be small: every materialisation contains one."""
-
 
 def cost_picture(history: Sequence[Report], title: str) -> str:
-    """Draw the last refreshes, as Markdown with a PNG inside; returns a sentence if there is nothing to draw.
+    """Draw refreshes, as Markdown with a PNG inside; returns a sentence if there is nothing to draw.
 
     Args:
-        history: a view's reports, oldest first.
+        history: a view's last reports, oldest first.
         title: of the chart.
     """
-    shown = history[-CHARTED_REFRESHES:]
-    if not shown:
+    if not history:
         return "No refresh has finished yet."
     image = picture.cost(
-        [f"epoch {report.epoch}" for report in shown],
-        [report.change_rows for report in shown],
-        {"refresh": [report.seconds for report in shown]},
+        [f"epoch {report.epoch}" for report in history],
+        [report.change_rows for report in history],
+        {"refresh": [report.seconds for report in history]},
         title,
     )
-    return _embed(f"{title}: seconds of the last {len(shown)} refreshes", image)
+    return _embed(f"{title}: seconds of the last {len(history)} refreshes", image)
 
 
 def rounds_picture(report: Report) -> str:

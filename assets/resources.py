@@ -6,13 +6,16 @@ keeps a Spark with these settings (`deltafold host start`): the run attaches to 
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
+from assets.failures import failures
 from pipelines import catalogue
 from pipelines.declaration.declaration import SparkPart
+from pipelines.tasks import Result, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +23,21 @@ if TYPE_CHECKING:
     from incremental.api import View, Warehouse
 
 HOST_VARIABLE = "DELTAFOLD_SPARK_HOST"
+
+
+StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
+
+
+class TaskRunner(Protocol):
+    """Does the part of a step that needs Spark, in this process or in another one."""
+
+    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[Result]) -> Result:
+        """Do a task on a pipeline, and log its progress to the run.
+
+        Raises:
+            dg.Failure: with the sentence of the error, without values of rows unless the pipeline shows them.
+        """
+        ...
 
 
 class SparkResource(LazyPySparkResource):
@@ -34,6 +52,12 @@ class SparkResource(LazyPySparkResource):
         default=None,
         description="File of a warm Spark host: runs attach to that Spark, and start their own only if it is gone.",
     )
+
+    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[Result]) -> Result:
+        """Do a task on a pipeline in this process; see TaskRunner."""
+        with failures(pipeline):
+            warehouse, view = self.open(pipeline)
+            return task.do(pipeline, warehouse, view, context.log.info)
 
     def open(self, pipeline: catalogue.Pipeline) -> "tuple[Warehouse, View]":
         """Open a pipeline's warehouse and view, on a Spark with the pipeline's settings.

@@ -25,6 +25,7 @@ from incremental.lake.durable import make_private
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
 from pipelines.commands.orchestrator import Landed, Refreshed, ReportedWork, Verified
+from pipelines.tasks import describe_refreshed
 
 if TYPE_CHECKING:
     from incremental.api import View
@@ -99,7 +100,7 @@ def _refresh(
     consumed = following.consumed_versions(pipeline, instance) if done.verdict == ROLLED_BACK else None
     more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
     yield from _tables_of_others(instance, pipeline, done)
-    yield from epochs.materialisations(pipeline, view, done, instance, more)
+    yield from epochs.materialisations(pipeline, describe_refreshed(pipeline, view, done), instance, more)
 
 
 def _tables_of_others(

@@ -23,6 +23,7 @@ from pipelines.commands.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands
 from pipelines.commands.hosting import hosts
 from pipelines.commands.opened import open_pipeline
 from pipelines.commands.options import ChunkOption, JsonOption, NameArgument, PartitionOption, SampleOption
+from pipelines.commands.pipes import answer_pipes
 from pipelines.commands.progress import show_progress, show_warnings
 from pipelines.declaration import sizes
 from pipelines.listening import server as listening
@@ -48,6 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(hosts, name="host")
+app.command("step", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(answer_pipes)
 
 
 @app.callback()

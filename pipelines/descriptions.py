@@ -46,24 +46,24 @@ def current_description(pipeline: Pipeline, view: View) -> Description:
     return load_description(pipeline) or view.description()
 
 
-def save_description(pipeline: Pipeline, description: Description) -> None:
-    """Write a description, unless the stored one is equal. Raises OSError."""
+def save_description(pipeline: Pipeline, description: Description, progress: Callable[[str], None]) -> None:
+    """Write a description, unless the stored one is equal; a failure is reported as progress, not raised."""
     if load_description(pipeline) == description:
         return
     from incremental.lake.durable import make_private  # a late import, since it imports Spark
 
     path = _path(pipeline)
-    make_private(path.parent)
-    replace_file(path, json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
+    try:
+        make_private(path.parent)
+        replace_file(path, json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
+    except OSError as error:
+        progress(f"description not written: {error.strerror}: {error.filename}. Dagster shows one state asset.")
 
 
 def save_descriptions(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:
-    """Write the descriptions of a view and of those below it; failures are reported as progress, not raised."""
+    """Write the descriptions of a view and of those below it."""
     for each, its_view in chain(pipeline, view).values():
-        try:
-            save_description(each, its_view.description())
-        except OSError as error:
-            progress(f"description not written: {error.strerror}: {error.filename}. Dagster shows one state asset.")
+        save_description(each, its_view.description(), progress)
 
 
 def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:

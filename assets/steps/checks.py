@@ -13,9 +13,10 @@ from pydantic import Field
 
 from assets import keys, metadata
 from assets.failures import CRASHES, failures
-from assets.resources import SparkResource
+from assets.resources import TaskRunner
 from pipelines.catalogue import Pipeline
 from pipelines.declaration import sizes
+from pipelines.tasks import VerifyTask
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -43,11 +44,12 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
         pool=pipeline.name,
         retry_policy=CRASHES,
     )
-    def equals_batch(config: CheckConfig, spark: SparkResource) -> dg.AssetCheckResult:
+    def equals_batch(
+        context: dg.AssetCheckExecutionContext, config: CheckConfig, spark: dg.ResourceParam[TaskRunner]
+    ) -> dg.AssetCheckResult:
         with failures(pipeline):
             share = sizes.share_of(config.sample or pipeline.declaration.check.sample)
-            _, view = spark.open(pipeline)
-            found = view.verify(share)
+        found = spark.run(context.op_execution_context, pipeline, VerifyTask(share))
         return dg.AssetCheckResult(
             passed=found.ok,
             description=found.sentence,

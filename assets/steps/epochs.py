@@ -6,8 +6,6 @@ treats them as those of a run.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster._core.definitions import data_version as tags  # the names of the tags that a run sets are not public
@@ -15,39 +13,31 @@ from dagster._core.definitions import data_version as tags  # the names of the t
 from assets import keys, locations, metadata
 from assets.following import last_materialisation
 from assets.steps.specs import specs
-from incremental.algebra.results.report import NOTHING_TO_DO, Description, Report
+from incremental.algebra.results.report import Report
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
-
-if TYPE_CHECKING:
-    from incremental.api import View
+from pipelines.tasks import RefreshedView
 
 Input = tuple[str, int | None]
 """The data version of an asset, and the number of its event if that is stored already."""
 
 
 def materialisations(
-    pipeline: Pipeline,
-    view: "View",
-    report: Report,
-    instance: dg.DagsterInstance,
-    more: metadata.Metadata | None = None,
+    pipeline: Pipeline, done: RefreshedView, instance: dg.DagsterInstance, more: metadata.Metadata | None = None
 ) -> Iterator[dg.AssetMaterialization]:
     """Return the events of an epoch, in the order of the graph.
 
     Args:
         pipeline: the pipeline whose view it is.
-        view: the view after the epoch.
-        report: of the refresh.
+        done: the view after the epoch.
         instance: to read the sources' last events from.
         more: metadata of the view instead of the report's.
     """
-    description = descriptions.current_description(pipeline, view)
+    report = done.report
     version = metadata.data_version(report.generation, report.epoch)
-    view_metadata = {**view_with_versions(pipeline, view, description, report), **(more or {})}
-    shown = {**states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
+    shown = shown_metadata(pipeline, done, more)
     given: dict[dg.AssetKey, Input] = {}
-    for spec in specs(pipeline, description):
+    for spec in specs(pipeline, done.description):
         inputs = {key: given.get(key) or _input(instance, key) for key in _inputs_of(spec)}
         sentence = report.sentence if spec.key == keys.view(pipeline.name) else None
         made_from = version_tags(version, descriptions.digest(pipeline), inputs)
@@ -55,30 +45,41 @@ def materialisations(
         given[spec.key] = (version, None)
 
 
-def states_with_versions(pipeline: Pipeline, description: Description) -> dict[dg.AssetKey, metadata.Metadata]:
-    """Return the metadata of each state table, and of the single state asset while the plan is unknown."""
-    whole = {keys.state(pipeline.name): metadata.state_metadata(description)} if description.states else {}
-    return whole | {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in description.states}
+def shown_metadata(
+    pipeline: Pipeline, done: RefreshedView, more: metadata.Metadata | None = None
+) -> Mapping[dg.AssetKey, metadata.Metadata]:
+    """Return the metadata of the view, of each state table, and of the single state asset while the plan is unknown.
 
-
-def view_with_versions(pipeline: Pipeline, view: "View", description: Description, report: Report) -> metadata.Metadata:
-    """Return the metadata of the view."""
+    Args:
+        pipeline: the pipeline whose view it is.
+        done: the view after the epoch.
+        more: metadata of the view instead of the report's.
+    """
+    states = done.description.states
+    whole = {keys.state(pipeline.name): metadata.state_metadata(done.description)} if states else {}
     below = {source: each.name for source, each in pipeline.below.items()}
-    return {
-        **metadata.of_refresh(report, below),
-        **metadata.view_metadata(description, view.count(), view.address, view.history()),
-        **locations.of_tables(pipeline, view, report),
+    view = {
+        **metadata.of_refresh(done.report, below),
+        **metadata.view_metadata(done),
+        **locations.of_tables(done.locations),
+        **(more or {}),
     }
+    each = {keys.state(pipeline.name, state.name): metadata.of_state(state) for state in states}
+    return {**whole, **each, keys.view(pipeline.name): view}
 
 
 def moved_below(
-    pipeline: Pipeline, view: "View", report: Report, instance: dg.DagsterInstance
+    chain: Mapping[str, Pipeline], done: RefreshedView, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    """Return the events of the views below that a refresh took to other epochs, the lowest first."""
-    done = {each.view: each for each in report.below}
-    for name, (below, its_view) in descriptions.chain(pipeline, view).items():
-        if name in done and done[name].verdict != NOTHING_TO_DO:
-            yield from materialisations(below, its_view, replace(done[name], below=report.below), instance)
+    """Return the events of the views below that a refresh took to other epochs, the lowest first.
+
+    Args:
+        chain: the pipelines of these views, by name.
+        done: the view that was refreshed.
+        instance: as of `materialisations`.
+    """
+    for below in done.below:
+        yield from materialisations(chain[below.report.view], below, instance)
 
 
 def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:

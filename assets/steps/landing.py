@@ -12,10 +12,11 @@ import dagster as dg
 from pydantic import Field
 
 from assets import keys, metadata
-from assets.failures import CRASHES, failures
+from assets.failures import CRASHES
 from assets.partitions import partitions_of
-from assets.resources import SparkResource
+from assets.resources import TaskRunner
 from pipelines.catalogue import Pipeline
+from pipelines.tasks import LandTask
 
 
 class LandingConfig(dg.Config):
@@ -47,16 +48,11 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
         pool=keys.landing_op(pipeline.name, source),
         retry_policy=CRASHES,
     )
-    def landing(context: dg.AssetExecutionContext, config: LandingConfig, spark: SparkResource) -> dg.MaterializeResult:
+    def landing(
+        context: dg.AssetExecutionContext, config: LandingConfig, spark: dg.ResourceParam[TaskRunner]
+    ) -> dg.MaterializeResult:
         chosen = context.partition_keys if partitioned else []
-        with failures(pipeline):
-            warehouse, _ = spark.open(pipeline)
-            if config.changed_only or not chosen:
-                landed = warehouse.land(source)
-            else:
-                there = set(warehouse.partitions(source))
-                # raises if none of them has files
-                landed = warehouse.land(source, [key for key in chosen if key in there] or chosen)
+        landed = spark.run(context, pipeline, LandTask(source, () if config.changed_only else tuple(chosen)))
         for key in chosen:
             context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
         return dg.MaterializeResult(

@@ -12,13 +12,14 @@ import dagster as dg
 from pydantic import Field
 
 from assets import keys, metadata
-from assets.failures import CRASHES, failures
-from assets.resources import SparkResource
+from assets.failures import CRASHES
+from assets.resources import TaskRunner
 from assets.steps import epochs
 from assets.steps.specs import specs
 from incremental.algebra.results.report import Description
-from pipelines import catalogue, descriptions
+from pipelines import descriptions
 from pipelines.catalogue import Pipeline
+from pipelines.tasks import RefreshTask
 
 
 class RefreshConfig(dg.Config):
@@ -38,6 +39,7 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
     """
 
     shown_assets = specs(pipeline, known)
+    chain = {each.name: each for each in (*pipeline.chain, pipeline)}
 
     @dg.multi_asset(
         name=keys.refresh_op(pipeline.name),
@@ -46,21 +48,19 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
         retry_policy=CRASHES,
     )
     def refresh(
-        context: dg.AssetExecutionContext, config: RefreshConfig, spark: SparkResource
+        context: dg.AssetExecutionContext, config: RefreshConfig, spark: dg.ResourceParam[TaskRunner]
     ) -> Iterator[dg.MaterializeResult]:
-        with failures(pipeline):
-            _, view = spark.open(pipeline)
-            report = catalogue.refresh(pipeline, view, context.log.info, config.rebuild)
-            description = descriptions.current_description(pipeline, view)
-            view_metadata = epochs.view_with_versions(pipeline, view, description, report)
-            moved = list(epochs.moved_below(pipeline, view, report, context.instance))
-        for event in moved:
+        done = spark.run(context, pipeline, RefreshTask(config.rebuild))
+        description, report = done.description, done.report
+        for each in (*done.below, done):  # another machine may have refreshed it
+            descriptions.save_description(chain[each.report.view], each.description, context.log.info)
+        for event in epochs.moved_below(chain, done, context.instance):
             context.log_event(event)
         context.log.info(report.sentence)
         if known is None or known.states != description.states:
             context.log.info("The state tables are new: reload the code location to see them.")
         version = dg.DataVersion(metadata.data_version(report.generation, report.epoch))
-        shown = {**epochs.states_with_versions(pipeline, description), keys.view(pipeline.name): view_metadata}
+        shown = epochs.shown_metadata(pipeline, done)
         for spec in shown_assets:
             if spec.key in shown:  # a plan that changed since the code was loaded may lack a state
                 tags = epochs.versions_below(spec, report)

@@ -8,10 +8,11 @@ is on from the start; without one there is a weekly schedule, which is off until
 import dagster as dg
 
 from assets import keys, metadata
-from assets.failures import CRASHES, failures
-from assets.resources import SparkResource
+from assets.failures import CRASHES
+from assets.resources import TaskRunner
 from assets.steps import epochs
 from pipelines.catalogue import Pipeline
+from pipelines.tasks import MaintainTask
 
 WEEKLY = "0 3 * * 0"
 
@@ -32,15 +33,13 @@ def upkeep_job(pipeline: Pipeline) -> dg.JobDefinition:
         retry_policy=CRASHES,
         description=f"Compacts the tables of {pipeline.name} and removes old files that no reader needs.",
     )
-    def maintain(context: dg.OpExecutionContext, config: UpkeepConfig, spark: SparkResource) -> None:
-        with failures(pipeline):
-            _, view = spark.open(pipeline)
-            done = view.maintain(config.retention_hours, context.log.info)
-        if done.grown is not None:
-            for event in epochs.materialisations(pipeline, view, done.grown, context.instance):
+    def maintain(context: dg.OpExecutionContext, config: UpkeepConfig, spark: dg.ResourceParam[TaskRunner]) -> None:
+        done = spark.run(context, pipeline, MaintainTask(config.retention_hours))
+        if done.copied is not None:
+            for event in epochs.materialisations(pipeline, done.copied, context.instance):
                 context.log_event(event)
-        context.log.info(done.sentence)
-        context.add_output_metadata(dict(metadata.of_upkeep(done)))
+        context.log.info(done.upkeep.sentence)
+        context.add_output_metadata(dict(metadata.of_upkeep(done.upkeep)))
 
     @dg.job(
         name=keys.maintain_job(pipeline.name),

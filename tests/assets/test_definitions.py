@@ -102,7 +102,7 @@ def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alon
 
 def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: Path) -> None:
     pipeline = sales.declare(tmp_path)
-    descriptions.save_description(pipeline, DESCRIPTION)
+    descriptions.save_description(pipeline, DESCRIPTION, print)
     graph = built(pipeline).resolve_asset_graph()
     by_shop = keys.state("sales", "by_shop")
     assert graph.get(keys.view("sales")).parent_keys == {by_shop}
@@ -126,7 +126,7 @@ def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) 
 @pytest.mark.parametrize("text", ["{", "[]", '{"digest": "DIGEST", "description": "{}"}'])
 def test_a_description_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     pipeline = sales.declare(tmp_path)
-    descriptions.save_description(pipeline, DESCRIPTION)
+    descriptions.save_description(pipeline, DESCRIPTION, print)
     [file] = (tmp_path / "sales" / "warehouse").iterdir()
     file.write_text(text.replace("DIGEST", descriptions.digest(pipeline)))
     assert descriptions.load_description(pipeline) is None

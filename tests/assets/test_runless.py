@@ -41,7 +41,7 @@ class Pages:
         self.instance = dg.DagsterInstance.ephemeral()
         self.world = PretendedView()
         self.view: Any = self.world.opened()[1]
-        descriptions.save_description(self.pipeline, DESCRIPTION)
+        descriptions.save_description(self.pipeline, DESCRIPTION, print)
         self.defined = built(self.pipeline)
 
     def landed(self, version: int, landed: tuple[str, ...], unchanged: tuple[str, ...] = ()) -> None:
@@ -112,7 +112,7 @@ def test_a_run_after_commands_finds_the_code_and_the_data_unchanged(pages: Pages
     assert pages.stale() == {}
     (pages.pipeline.folder / "query.sql").write_text("SELECT 2 * count(*) AS n FROM sales")
     changed = catalogue.load("shop", pages.pipeline.folder.parent)
-    descriptions.save_description(changed, DESCRIPTION)
+    descriptions.save_description(changed, DESCRIPTION, print)
     pages.defined = built(changed)
     assert pages.stale()["shop"] == ["has a new code version"]
 

@@ -15,6 +15,7 @@ import pytest
 from assets import factory, keys, locations, partitions
 from assets.resources import SparkResource
 from pipelines import catalogue
+from pipelines.tasks import find_locations
 from tests.assets import sales
 from tests.pipelines.commands.pretended import REPORT
 from tests.pipelines.declared import MINIMAL, write
@@ -201,7 +202,8 @@ def test_a_table_by_name_is_watched_where_a_refresh_found_it(tmp_path: Path, ins
     sales.commit(tmp_path / "lake", 4)
     tables = {"orders": SimpleNamespace(path=str(tmp_path / "lake"))}
     view: Any = SimpleNamespace(warehouse=SimpleNamespace(tables=lambda: tables))
-    shown = locations.of_tables(pipeline, view, replace(REPORT, versions={"orders": (None, 3), "rates": (None, 0)}))
+    report = replace(REPORT, versions={"orders": (None, 3), "rates": (None, 0)})
+    shown = locations.of_tables(find_locations(pipeline, view, report))
     instance.report_runless_asset_event(dg.AssetMaterialization(keys.view("named"), metadata=shown))
     [event] = tick(pipeline, "tables", instance).asset_events
     assert event.asset_key == keys.external("named", "orders")
