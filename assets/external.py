@@ -80,27 +80,27 @@ class SubmittedSpark(PipesSpark):
         return dg.PipesClientCompletedInvocation(session)
 
 
-def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_group(command: Sequence[str], environment: Mapping[str, str], grace: float = GRACE_SECONDS) -> int:
     """Run a command to its end, and return its exit code, or -number of the signal that ended it.
 
-    If this process is interrupted, the command is ended, too, with all processes that it started: asked by SIGINT, then
-    killed. Raises OSError if it cannot be started.
+    If this process is interrupted, the command is ended, too, with all processes that it started: asked by SIGINT, and
+    killed after `grace` seconds. Raises OSError if it cannot be started.
     """
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait()
     except BaseException:
         try:
-            end_group(process)
+            end_group(process, grace)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         raise
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ask all processes of a group to end, and wait until they have, but not for long."""
-    deadline = time.monotonic() + GRACE_SECONDS
+def end_group(process: subprocess.Popen[bytes], grace: float) -> None:
+    """Ask all processes of a group to end, and wait for it at most `grace` seconds."""
+    deadline = time.monotonic() + grace
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
         while time.monotonic() < deadline:
