@@ -18,4 +18,4 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", dg.BetaWarning)
     warnings.simplefilter("ignore", dg.PreviewWarning)
     command = shlex.split(os.environ.get(SUBMIT_VARIABLE, ""))
-    defs = factory.load(SubmittedSpark(command=command) if command else SparkResource())
+    defs = factory.load_definitions(SubmittedSpark(command=command) if command else SparkResource())

@@ -18,11 +18,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.failures import failure_of
+from assets.failures import end_when_cancelled, failure_of
 from assets.resources import StepContext
 from pipelines.catalogue import Pipeline
 from pipelines.commands.pipes import EXTRA, read_fault
-from pipelines.tasks import Result, Task, read_result
+from pipelines.tasks import Task, TaskResult, read_result
 
 SUBMIT_VARIABLE = "DELTAFOLD_SUBMIT"
 AGAIN = "The next attempt finishes what was begun."
@@ -36,10 +36,11 @@ class PipesSpark(dg.ConfigurableResource, ABC):
     def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
         """Run `deltafold step` on the platform to its end, by `client.run(context=context, extras=extras, …)`."""
 
-    def run(self, context: StepContext, pipeline: Pipeline, task: Task[Result]) -> Result:
+    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
         """Do a task on a pipeline in another process; see TaskRunner."""
         asked = {"pipeline": pipeline.name, "task": asdict(task)}  # pyright: ignore[reportArgumentType]
-        answers = self.launch(context, {EXTRA: asked}).get_custom_messages()
+        with end_when_cancelled():
+            answers = self.launch(context, {EXTRA: asked}).get_custom_messages()
         if not answers:
             raise dg.Failure(
                 f"{pipeline.name}: the process of this step ended without a result: it does not run `deltafold step`, "

@@ -29,7 +29,7 @@ DESCRIPTIONS = "deltafold/descriptions"
 UNDECLARED = "not_declared_well"
 
 
-def load(spark: TaskRunner) -> dg.Definitions:
+def load_definitions(spark: TaskRunner) -> dg.Definitions:
     """Return the definitions of the pipelines that are declared in the folder of pipelines.
 
     Args:

@@ -15,7 +15,7 @@ from pydantic import Field
 from assets.failures import failures
 from pipelines import catalogue
 from pipelines.declaration.declaration import SparkPart
-from pipelines.tasks import Result, Task
+from pipelines.tasks import Task, TaskResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
 class TaskRunner(Protocol):
     """Does the part of a step that needs Spark, in this process or in another one."""
 
-    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[Result]) -> Result:
+    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[TaskResult]) -> TaskResult:
         """Do a task on a pipeline, and log its progress to the run.
 
         Raises:
@@ -53,7 +53,7 @@ class SparkResource(LazyPySparkResource):
         description="File of a warm Spark host: runs attach to that Spark, and start their own only if it is gone.",
     )
 
-    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[Result]) -> Result:
+    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[TaskResult]) -> TaskResult:
         """Do a task on a pipeline in this process; see TaskRunner."""
         with failures(pipeline):
             warehouse, view = self.open(pipeline)

@@ -25,7 +25,7 @@ SHOWN_BY = (
 
 
 @dataclass(frozen=True)
-class Fault:
+class TaskFault:
     """Why a task failed.
 
     parts: the class of the error, and node, reason and fix of a refusal; again: whether another attempt may succeed.
@@ -36,15 +36,15 @@ class Fault:
     again: bool
 
 
-def explain_fault(error: Exception, shown: bool) -> Fault:
+def explain_fault(error: Exception, shown: bool) -> TaskFault:
     """Describe an exception; shown: with values of rows."""
     parts = {"error": type(error).__name__}
     if isinstance(error, RefusedError):
         parts |= {part: str(getattr(error, part)) for part in ("node", "because", "instead")}
     if isinstance(error, DeltafoldError):
         sentence = str(error) if shown else _omit_values(error)
-        return Fault(sentence, parts, isinstance(error, BusyError | LostSparkError))
-    return Fault(f"{type(error).__name__}: {error}" if shown else _crash(error), parts, again=True)
+        return TaskFault(sentence, parts, isinstance(error, BusyError | LostSparkError))
+    return TaskFault(f"{type(error).__name__}: {error}" if shown else _crash(error), parts, again=True)
 
 
 def _omit_values(error: DeltafoldError) -> str:

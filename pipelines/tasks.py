@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHARTED_REFRESHES = 30
 """The number of reports in a RefreshedView, which must be small: every event of an orchestrator has a chart of them."""
 
-Result = TypeVar("Result")
+TaskResult = TypeVar("TaskResult")
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class RefreshedView:
     below: tuple[RefreshedView, ...] = ()
 
 
-class Task(Generic[Result]):
+class Task(Generic[TaskResult]):
     """Work on one pipeline, whose result is of the class `gives`."""
 
     gives: ClassVar[type]
 
-    def do(self, pipeline: Pipeline, warehouse: Warehouse, view: View, progress: Callable[[str], None]) -> Result:
+    def do(self, pipeline: Pipeline, warehouse: Warehouse, view: View, progress: Callable[[str], None]) -> TaskResult:
         """Do the work on the opened pipeline. Raises what the API raises (DeltafoldError)."""
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ def read_task(data: Any) -> Task[Any]:
     return TypeAdapter[Task[Any]](AnyTask).validate_python(data)
 
 
-def read_result(task: Task[Result], data: Any) -> Result:
+def read_result(task: Task[TaskResult], data: Any) -> TaskResult:
     """Return the task's result, of which `dataclasses.asdict` made the data; raises ValueError for anything else."""
     return TypeAdapter[Any](task.gives).validate_python(data)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from incremental.algebra.errors import UsageError
 from pipelines import catalogue
-from pipelines.faults import Fault, explain_fault
+from pipelines.faults import TaskFault, explain_fault
 from pipelines.tasks import read_task
 
 EXTRA = "deltafold"
@@ -51,6 +51,6 @@ def _answer(asked: Mapping[str, Any], progress: Callable[[str], None], complain:
         return {"fault": asdict(explain_fault(error, shown))}
 
 
-def read_fault(answer: Mapping[str, Any]) -> Fault | None:
+def read_fault(answer: Mapping[str, Any]) -> TaskFault | None:
     """Return the fault of an answer, None if it is a result."""
-    return Fault(**answer["fault"]) if "fault" in answer else None
+    return TaskFault(**answer["fault"]) if "fault" in answer else None

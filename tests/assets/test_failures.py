@@ -4,6 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -110,3 +111,22 @@ def test_a_crash_is_retried_and_names_what_the_system_says(pipeline: Pipeline) -
     assert raised.value.description == "PermissionError: Permission denied: /lake/sales"
     assert raised.value.allow_retries
     assert CRASHES.max_retries > 0
+
+
+def test_a_cancelled_step_is_not_tried_again(pipeline: Pipeline) -> None:
+    """Protects from a run that goes on after it was cancelled: Dagster tries interrupted steps again, by the policy."""
+    attempts: list[int] = []
+
+    @dg.op(retry_policy=dg.RetryPolicy(max_retries=1))
+    def step() -> None:
+        with failures(pipeline):
+            attempts.append(1)
+            raise KeyboardInterrupt
+
+    @dg.job
+    def job() -> None:
+        step()
+
+    with pytest.raises(DagsterExecutionInterruptedError):
+        job.execute_in_process()
+    assert len(attempts) == 1
