@@ -178,6 +178,15 @@ def copy_to_local(address: str, target: Path) -> None:
         place.java.org.apache.hadoop.io.IOUtils.copyBytes(stream, file, COPIED_AT_ONCE, True)
 
 
+def log_store_class(address: str) -> str:
+    """Return the name, without its package, of the class that writes the versions of Delta's logs at an address."""
+    with explain_store(address, reads=False):
+        place = Located(address)
+        store = place.log_store.getDelegate(place.path)
+        name = str(store.getClass().getSimpleName())
+        return str(store.logStoreImpl().getClass().getSimpleName()) if name == "LogStoreAdaptor" else name
+
+
 def put_if_absent(address: str, text: str) -> bool:
     """Write an object; returns False, with nothing written, if there is one, whichever machine wrote it."""
     with explain_store(address, reads=False):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from incremental.algebra.errors import BusyError, StorageError
+from incremental.algebra.errors import BusyError, SourceError, StorageError
 from incremental.lake.durable import write_durably
 from incremental.lake.remote import objects, remote_path
 from incremental.lake.remote.check import check_store
@@ -75,6 +75,19 @@ def test_a_store_that_lets_both_write_is_refused(mount: str, monkeypatch: pytest
     monkeypatch.setattr("incremental.lake.remote.check.CHECKED", set[str]())
     with pytest.raises(Exception, match=r"both commit .*Set spark\.delta\.logStore\.viewfs\.impl"):
         check_store(RemotePath(mount))
+
+
+def test_a_log_store_that_looks_first_is_refused(mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from Delta's own log stores on S3, which refuse the second of two writes in a row only."""
+    assert objects.log_store_class(f"{mount}/x") == "HDFSLogStore"
+    monkeypatch.setattr(objects, "log_store_class", lambda _: "S3SingleDriverLogStore")
+    written = iter([True, False, True, False])
+    monkeypatch.setattr(objects, "put_if_absent", lambda *_: next(written))
+    monkeypatch.setattr(objects, "delete", lambda _: None)
+    monkeypatch.setattr("incremental.lake.remote.check.CHECKED", set[str]())
+    check_store(RemotePath(mount))
+    with pytest.raises(SourceError, match="two processes could both commit"):
+        check_store(RemotePath("s3a://bucket/x"))
 
 
 def test_a_root_that_cannot_be_made_gets_a_sentence(mount: str) -> None:
