@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark import __version__ as pyspark_version
 from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -33,6 +34,7 @@ from incremental.spark.jvm.class_data_sharing import class_archive_options
 from incremental.spark.jvm.jars import delta_coordinate, delta_jars
 from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.jvm.object_stores import store_jars, store_settings
+from incremental.spark.jvm.submitted_stores import check_running_stores, knows_class, submitted_store_settings
 from incremental.spark.lost import forget_spark
 from incremental.spark.session_settings import (
     CATALOG,
@@ -89,9 +91,9 @@ def start(
 def _find_session(wanted: WantedSpark, warm: Warm) -> SparkSession | None:
     """Return the session that this process already has, or that spark-submit or a warm host gives it."""
     if cast(Any, SparkContext)._active_spark_context is not None:
-        return with_delta_lake(SparkSession.builder.getOrCreate())
+        return _use_running(SparkSession.builder.getOrCreate(), wanted.settings)
     if SUBMITTED in os.environ:
-        return with_delta_lake(_use_submitted(wanted.settings))
+        return _use_submitted(wanted.settings)
     named = os.environ.get("DELTAFOLD_SPARK_HOST")
     try:
         if named:
@@ -115,30 +117,35 @@ def _attach_to_wanted(wanted: WantedSpark) -> SparkSession:
     return session
 
 
+def _use_running(spark: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    """Return a session that runs already, whoever started it, if it can do what is asked of it."""
+    check_delta_lake(catalyst.jvm(spark))
+    check_running_stores(spark, given)
+    return spark
+
+
 def _use_submitted(given: Mapping[str, str]) -> SparkSession:
     """Return a session of the Spark of spark-submit: its settings stand, those that are missing are added."""
     cast(Any, SparkContext)._ensure_initialized()
+    java = catalyst.packages(cast(Any, SparkContext)._jvm)
+    check_delta_lake(java)
     conf = SparkConf()  # what spark-submit was given
     extensions = with_delta(",".join(filter(None, [conf.get(EXTENSIONS), given.get(EXTENSIONS)])))
     conf.setAll([*given.items(), (EXTENSIONS, extensions)])
-    for name, value in {**DELTA_SETTINGS, **EVERYWHERE}.items():
+    stores = submitted_store_settings(java, dict(conf.getAll()))
+    for name, value in {**DELTA_SETTINGS, **EVERYWHERE, **stores}.items():
         conf.setIfMissing(name, value)
     SparkContext.getOrCreate(conf)
     return SparkSession.builder.getOrCreate()
 
 
-def with_delta_lake(spark: SparkSession) -> SparkSession:
-    """Return a session that somebody else started; raises SetupError if it lacks Delta Lake."""
-    try:
-        catalyst.jvm(spark).org.apache.spark.util.Utils.classForName(
-            "org.apache.spark.sql.delta.DeltaLog", False, False
-        )
-    except catalyst.JavaError as error:
+def check_delta_lake(java: catalyst.Package) -> None:
+    """Raise SetupError if a Spark that somebody else started lacks Delta Lake."""
+    if not knows_class(java, "org.apache.spark.sql.delta.DeltaLog"):
         raise SetupError(
-            f"Spark {spark.version}: it lacks Delta Lake: its jars are not on the class path. Start it with "
+            f"Spark {pyspark_version}: it lacks Delta Lake: its jars are not on the class path. Start it with "
             f"--packages {delta_coordinate()}, or with the jars of your platform."
-        ) from error
-    return spark
+        )
 
 
 def log_file() -> Path:

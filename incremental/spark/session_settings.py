@@ -19,6 +19,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from incremental.spark.cache import cache_folder, scratch_folder
+from incremental.spark.jvm.object_stores import ANY_LOG_STORE
 from incremental.spark.local_files import replace_file
 
 EXTENSIONS = "spark.sql.extensions"
@@ -51,7 +52,6 @@ Warm = Literal["auto", "off", "required"]
 
 LOG_STORE = "spark.delta.logStore.file.impl"
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-ANY_LOG_STORE = "spark.delta.logStore.class"  # Delta refuses a session that has both
 MEMORY = "2g"  # the heap of a laptop's Spark
 # Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
 # also reserves too little memory for code

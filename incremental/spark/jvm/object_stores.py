@@ -23,6 +23,7 @@ from incremental.spark.jvm.java import Java, launch_environment
 STORES = "spark.deltafold.stores"
 S3A = "s3a"
 S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
+ANY_LOG_STORE = "spark.delta.logStore.class"  # Delta refuses a session that has both
 # a store that does not answer is given up after 15 seconds instead of 150; one that is busy has retries of its own
 PATIENCE = {"spark.hadoop.fs.s3a.attempts.maximum": "3", "spark.hadoop.fs.s3a.retry.limit": "4"}
 LOG_STORE_SOURCE = Path(__file__).with_name("ConditionalLogStore.java")
@@ -65,12 +66,11 @@ def store_jars(settings: Mapping[str, str], java: Java, delta: tuple[Path, ...])
     if S3A not in stores_in(settings):
         return ()
     spark = Path(launch_environment(java)["SPARK_HOME"]) / "jars"
-    return *provide_jars(s3a_package(spark), java), log_store_jar(java, spark, delta)
+    return *provide_jars(s3a_package(hadoop_release(spark)), java), log_store_jar(java, spark, delta)
 
 
-def s3a_package(spark: Path) -> JarPackage:
-    """Return Hadoop's `s3a:` for the Hadoop of a Spark; spark: the folder of its jars."""
-    number = hadoop_release(spark)
+def s3a_package(number: str) -> JarPackage:
+    """Return Hadoop's `s3a:` for a release of Hadoop, that of a Spark."""
     if number not in CLIENTS:
         raise SetupError(
             f"{STORES}: s3a needs a Spark with Hadoop {' or '.join(CLIENTS)}, for its conditional writes, and this one "
@@ -93,7 +93,7 @@ def log_store_jar(java: Java, spark: Path, delta: tuple[Path, ...]) -> Path:
     jar = place / "deltafold-log-store.jar"
     if not jar.is_file():
         with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="compile-") as made:
-            fresh = _pack(Path(made), compile_java(java, spark, LOG_STORE_SOURCE, needed, Path(made)))
+            fresh = pack_classes(Path(made), compile_java(java, spark, LOG_STORE_SOURCE, needed, Path(made)))
             place.mkdir(exist_ok=True)
             fresh.replace(jar)  # complete or not at all, whoever else compiles it
     return jar
@@ -118,7 +118,8 @@ def compile_java(java: Java, spark: Path, source: Path, needed: Sequence[Path], 
     return made
 
 
-def _pack(place: Path, made: Sequence[Path]) -> Path:
+def pack_classes(place: Path, made: Sequence[Path]) -> Path:
+    """Pack classes, by their paths below a folder, into a jar there."""
     jar = place / "made.jar"
     with zipfile.ZipFile(jar, "w") as packed:
         for each in made:
