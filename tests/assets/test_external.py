@@ -1,8 +1,10 @@
 """Steps in processes of their own, through Dagster Pipes: the same events, failures and ends as in one process."""
 
+import importlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,9 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets import factory, failures, keys
-from assets.external import SubmittedSpark, run_group
+from assets.external import SUBMIT_VARIABLE, PipesSpark, SubmittedSpark, run_group
 from assets.partitions import RANGE_END, RANGE_START
-from assets.resources import HOST_VARIABLE, SparkResource, TaskRunner
+from assets.resources import HOST_VARIABLE, SparkResource, StepContext, TaskRunner
 from assets.steps import landing, refreshing
 from incremental.spark.host.keeper import publish
 from incremental.spark.host.process import start_of
@@ -66,7 +68,7 @@ def events(result: dg.ExecuteInProcessResult) -> list[Any]:
         if event.is_step_materialization:
             made = event.step_materialization_data.materialization
             tags = {name: value for name, value in (made.tags or {}).items() if "data_version" in name}
-            found.append((made.asset_key, made.partition, made.description, tags, compared(made.metadata)))
+            found.append((made.asset_key, made.partition, bool(made.description), tags, compared(made.metadata)))
         elif event.event_type_value == "ASSET_CHECK_EVALUATION":
             check = event.asset_check_evaluation_data
             found.append((check.asset_key, check.check_name, check.passed, check.severity, compared(check.metadata)))
@@ -153,15 +155,48 @@ def test_a_process_without_a_result(
     assert tries == again
 
 
+class ByClient(PipesSpark):
+    """Through a client that comes with Dagster, as on EMR."""
+
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+        return dg.PipesSubprocessClient().run(context=context, extras=extras, command=[*DELTAFOLD, "step"])
+
+
+class ByArguments(PipesSpark):
+    """Through the arguments of the command line, as on Dataproc."""
+
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+        injector, reader = dg.PipesEnvContextInjector(), dg.PipesTempFileMessageReader()
+        with dg.open_pipes_session(context, injector, reader, extras) as session:
+            given = [part for pair in session.get_bootstrap_cli_arguments().items() for part in pair]
+            subprocess.run([*DELTAFOLD, "step", *given], check=True)
+        return dg.PipesClientCompletedInvocation(session)
+
+
+@pytest.mark.parametrize("spark", [SubmittedSpark(command=DELTAFOLD), ByClient(), ByArguments()], ids=repr)
 def test_a_user_error_there_is_a_sentence_here(
-    pipeline: catalogue.Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipeline: catalogue.Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: TaskRunner
 ) -> None:
     """Protects from attempts that cannot help: the other machine has no such pipeline."""
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv(catalogue.FOLDER_VARIABLE, str(tmp_path / "empty"))
-    found = failure(run(pipeline, SubmittedSpark(command=DELTAFOLD), "sales_update", DAYS))
+    found = failure(run(pipeline, spark, "sales_update", DAYS))
     assert found[0].startswith(f"pipeline `sales`: not found in {tmp_path / 'empty'}")
     assert found[1] == 0
+
+
+def test_the_variable_is_the_command(pipeline: catalogue.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SUBMIT_VARIABLE, "spark-submit --conf 'a=b c' job.py")
+    defined: dg.Definitions = importlib.reload(importlib.import_module("assets.definitions")).defs
+    assert (defined.resources or {})["spark"].command == ["spark-submit", "--conf", "a=b c", "job.py"]
+
+
+def test_a_step_that_nobody_asks_for() -> None:
+    done = subprocess.run([*DELTAFOLD, "step"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "step: Dagster Pipes did not start this process. Run it by Dagster, or `deltafold run NAME`.\n"
+    )
 
 
 @in_turns
@@ -189,7 +224,7 @@ marker = Path(sys.argv.pop(1))
 if marker.exists():
     main()
 marker.touch()
-with watched(2, kill_process):
+with watched(4, kill_process):
     main()
 """
 
