@@ -115,10 +115,7 @@ def interrupted(pipeline: catalogue.Pipeline) -> Iterator[None]:
 def test_an_interrupted_run_ends_its_spark(pipeline: catalogue.Pipeline, interrupted: None) -> None:
     """Protects from a job of a cancelled run that goes on, and from one that cannot be taken up again."""
     result = update(pipeline, "local[1]")
-    assert [event.event_type_value for event in result.all_events if event.is_failure] == [
-        "STEP_FAILURE",
-        "RUN_FAILURE",
-    ]
+    assert not result.success
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
     python, java = map(int, (pipeline.folder.parent / "pids").read_text().split())
     until = time.monotonic() + 20
