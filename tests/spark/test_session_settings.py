@@ -123,4 +123,4 @@ def test_spark_submit_keeps_its_spark(tmp_path: Path, session: str) -> None:
 def test_spark_submit_without_delta(tmp_path: Path) -> None:
     done = submitted(tmp_path)
     assert done.returncode == 1
-    assert "lacks Delta Lake: its jars are not on the class path. Start it with --packages io.delta:" in done.stderr
+    assert "lacks Delta Lake: its jars are not on the class path. Start it with --packages io.delta:" in done.stdout
