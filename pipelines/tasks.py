@@ -45,6 +45,14 @@ class RefreshedView:
     below: tuple[RefreshedView, ...] = ()
 
 
+@dataclass(frozen=True)
+class MaintainedView:
+    """The upkeep of a view; copied: the view after it was copied into more buckets, None if it was not."""
+
+    upkeep: Upkeep
+    copied: RefreshedView | None = None
+
+
 class Task(Generic[TaskResult]):
     """Work on one pipeline, whose result is of the class `gives`."""
 

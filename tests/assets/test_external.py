@@ -14,13 +14,15 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from pyspark.sql import SparkSession
 
-from assets import factory, failures, keys
+from assets import factory, failures, keys, metadata
 from assets.external import SUBMIT_VARIABLE, PipesSpark, SubmittedSpark, run_group
 from assets.partitions import RANGE_END, RANGE_START
 from assets.resources import HOST_VARIABLE, SparkResource, StepContext, TaskRunner
 from assets.steps import landing, refreshing
+from incremental.operations.rollback import Rollback
 from incremental.spark.host.keeper import publish
 from incremental.spark.host.process import start_of
 from pipelines import catalogue
@@ -124,6 +126,11 @@ def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, ho
     done = run(top, SubmittedSpark(command=DELTAFOLD), "maintain_top")
     [output] = [event.step_output_data for event in done.all_events if event.is_successful_output]
     assert "retention hours" in (output.metadata or {})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Rollback, "grow", lambda self, progress: self.rebucket(3, progress))
+        done = run(top, SparkResource(), "maintain_top")
+    moved = {key: tags[DATA_VERSION_TAG] for key, _, _, tags, _ in events(done)}
+    assert moved[keys.view("top")] == metadata.data_version(2, 1)  # as it is in another table now
 
 
 @pytest.fixture
