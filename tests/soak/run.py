@@ -28,6 +28,7 @@ from tests.spark.machine import PROJECT
 
 KILLED, REFUSED = "killed", "refused"
 SETTLED = 3.0  # seconds after which the Spark of a killed process has ended what it was told
+GONE = 30.0  # seconds after which it has, also on a busy machine
 IMPATIENT = 0.3  # seconds
 
 
@@ -104,15 +105,15 @@ class Soak:
         return self._here(step)
 
     def _written(self, step: Step) -> str:
-        """A user's write; once more if the Spark of a killed process was still writing the same table."""
+        """A user's write; again if the Spark of a killed process was still writing the same table."""
         write = WRITES[step.name][1]
-        try:
-            return write(self.world, step.on, Random(step.seed))
-        except DeltaConcurrentModificationException:
-            if not self._killed:
-                raise
-            time.sleep(SETTLED)
-            return write(self.world, step.on, Random(step.seed))
+        while True:
+            try:
+                return write(self.world, step.on, Random(step.seed))
+            except DeltaConcurrentModificationException:
+                if time.monotonic() > self._killed + GONE:
+                    raise
+                time.sleep(SETTLED)
 
     def _here(self, step: Step, patience: float | None = None) -> str:
         """In this process, where an exception stands in for a kill."""
