@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.algebra.constraints import Constraint
-from incremental.algebra.errors import DeltafoldError, QueryError, SourceError
+from incremental.algebra.errors import DeltafoldError, QueryError, SourceError, StorageError
 from incremental.algebra.monoids.declared import MARK, DeclaredMonoid
 from incremental.algebra.program import BUCKET
 from incremental.algebra.recipe import Recipe
@@ -202,7 +202,7 @@ class ResolvedView:
         """Return whether a state was built from this query; False if it cannot be analysed any more."""
         try:
             return self.compilation.query.fingerprint == recipe.fingerprint
-        except (QueryError, SourceError):
+        except (QueryError, SourceError, StorageError):
             return False
 
     def quarantined(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import SourceError, UsageError
+from incremental.algebra.errors import SourceError, StorageError, UsageError
 from incremental.algebra.plan import Column
 from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Report, Verification
@@ -78,7 +78,7 @@ class View:
         resolved = self._resolved
         try:
             return resolved.compilation.explain(resolved.choice, trace)
-        except SourceError:
+        except (SourceError, StorageError):
             if not (gone := status_of(self.store, self._base).problems):
                 raise
             return "\n".join([*gone.values(), "", self._last_answer.explain()])

@@ -9,6 +9,8 @@ import errno
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
 
 from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
@@ -28,6 +30,7 @@ DISK = {
     errno.EPERM: ("Operation not permitted", "Let this user read and write there"),
 }  # fmt: skip
 """The operating system's errors by number, with its words: an exception of Java has these words alone."""
+LOCAL_FILE = re.compile(r"file:(?://)?(/[^\s'\"]+)")
 # invalid values, several rows for a scalar subquery, raise_error
 DATA_SQLSTATE = re.compile(r"SQLSTATE: (2[12]|P0001)")
 ONE_VERSION_FIX = "Correct the data, or let the expression give NULL (try_divide, try_cast)."
@@ -71,6 +74,18 @@ def is_missing_file(error: Exception) -> bool:
     if any(name.startswith(MISSING_FILE) for name in conditions(error)):
         return True
     return is_caused_by(error, "java.io.FileNotFoundException")
+
+
+def hidden_folder(error: Exception) -> str | None:
+    """Return the local folder of a file in an error that this user may not enter: Spark calls its files missing."""
+    for named in LOCAL_FILE.findall(str(error)):
+        try:
+            Path(unquote(named)).stat()
+        except PermissionError:
+            return str(Path(unquote(named)).parent)
+        except OSError:
+            continue
+    return None
 
 
 def is_caused_by(error: Exception, *classes: str) -> bool:
@@ -160,12 +175,14 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
 
     places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
     name in the sentence. Raises SourceError for data that an expression or a Python function cannot process and for
-    missing files, DeltafoldError for anything else.
+    missing files, StorageError for those in a folder that may not be entered, DeltafoldError for anything else.
     """
     try:
         yield
     except JavaError as error:
         if is_missing_file(error):
+            if hidden := hidden_folder(error):
+                raise StorageError(f"{hidden}: permission denied. Let this user read there, and try again.") from error
             text = str(error)
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(

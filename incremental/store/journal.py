@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from incremental.algebra.errors import StateError
@@ -18,6 +19,7 @@ from incremental.algebra.recipe import Recipe
 from incremental.algebra.results.report import Report
 from incremental.lake.durable import make_private, write_durably
 from incremental.lake.remote.remote_path import Place, RemotePath
+from incremental.spark.java_errors import storage_errors
 
 FORMAT = 1  # version of journal and state tables; a newer one is refused
 
@@ -125,9 +127,15 @@ class Journal:
         self.folder = folder
 
     def last(self) -> Entry | None:
-        """Return the newest epoch of the newest generation."""
+        """Return the newest epoch of the newest generation; raises StorageError if the journal may not be read."""
         files = self._files()
         return self._read(files[-1]) if files else None
+
+    def forget_copy(self) -> None:
+        """Remove the entry of an unfinished copy into other buckets: the view stays at the epoch that was copied."""
+        last = self.last()
+        if last is not None and last.report is None and last.intent.rearranges:
+            self.remove(last.intent)
 
     def entries(self, newest: int = 0) -> tuple[Entry, ...]:
         """Return all epochs, or the newest few, oldest first."""
@@ -187,7 +195,10 @@ class Journal:
         return self.folder / f"query-{fingerprint}.json"
 
     def _files(self) -> list[Place]:
-        return sorted(self.folder.glob("g*-e*.json"), key=str)
+        with storage_errors(self.folder):
+            if isinstance(self.folder, Path) and self.folder.exists():
+                next(self.folder.iterdir(), None)  # raises for one that may not be read, which glob takes for empty
+            return sorted(self.folder.glob("g*-e*.json"), key=str)
 
     def _write(self, path: Place, content: dict[str, Any]) -> None:
         make_private(self.folder)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from incremental.algebra.errors import SourceError, StateError
+from incremental.algebra.errors import SourceError, StateError, StorageError
 from incremental.algebra.recipe import name_computed_keys
 from incremental.algebra.results.upkeep import VIEW, Lag, Size, Status
 from incremental.algebra.tuning import Tuning
@@ -93,7 +93,7 @@ def answer_table(view: str, entry: Entry) -> str:
 def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Return the status of a view; base: the table of a base source by its path through the views. Runs no query.
 
-    A source whose table cannot be found is a problem of the status, no error.
+    A source whose table cannot be found or read is a problem of the status, no error.
     """
     last, done, view = store.journal.last(), store.journal.last_complete(), store.view
     unfinished = None if last is None or last.complete else last.intent.epoch
@@ -105,7 +105,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     for source_path, version in consumed.items():
         try:
             lags[source_path] = lag(source_path, base(source_path), version)
-        except SourceError as error:
+        except (SourceError, StorageError) as error:
             problems[source_path] = str(error)
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: table_size(table, store.tuning) for name, table in tables.items()}

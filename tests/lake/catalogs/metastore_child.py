@@ -10,7 +10,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -143,17 +144,48 @@ def lack_files(spark: SparkSession, folder: Path) -> None:
         ([table / "_delta_log"], str(table)),
         (list(table.glob("*.parquet")), f"{table}/part-"),
     ):
-        modes = [each.stat().st_mode for each in hidden]
-        for each in hidden:
-            each.chmod(0)
-        with pytest.raises(StorageError) as caught:
+        with unreadable(hidden), pytest.raises(StorageError) as caught:
             view.refresh()
-        message = str(caught.value)
-        assert message.startswith(named) and "permission denied. Let this user read" in message, message
-        for each, mode in zip(hidden, modes, strict=True):
-            each.chmod(mode)
+        check_denied(caught.value, named)
+    with unreadable([table]):
+        assert view.count() == view.answer().count() == 2
+        assert "permission denied" in view.status().problems["t"]
+    lack_folders(spark, folder, table)
     view.refresh()
     assert view.verify().ok
+
+
+def lack_folders(spark: SparkSession, folder: Path, table: Path) -> None:
+    """Read a table of which this user may not read a partition, and a view of which it may not read the journal."""
+    spark.sql("create table shop.days (k int, v int) using delta partitioned by (v)")
+    spark.sql("insert into shop.days values (1, 1), (2, 2)")
+    view, day = open_view(spark, folder, "shop.days", "days"), table.with_name("days") / "v=2"
+    with unreadable([day]), pytest.raises(StorageError) as caught:
+        view.refresh()
+    check_denied(caught.value, str(day))
+    view.refresh()
+    for hidden in (view.folder, view.folder / "journal"):
+        for work in (view.refresh, view.answer, view.status, view.history):
+            with unreadable([Path(str(hidden))]), pytest.raises(StorageError) as caught:
+                work()
+            check_denied(caught.value, str(view.folder))
+
+
+def check_denied(error: Exception, named: str) -> None:
+    assert str(error).startswith(named) and "permission denied. Let this user read" in str(error), str(error)
+
+
+@contextmanager
+def unreadable(places: list[Path]) -> Generator[None]:
+    """Take all rights from some files or folders within the block."""
+    modes = [each.stat().st_mode for each in places]
+    for each in places:
+        each.chmod(0)
+    try:
+        yield
+    finally:
+        for each, mode in zip(places, modes, strict=True):
+            each.chmod(mode)
 
 
 def wait(spark: SparkSession, folder: Path) -> None:
