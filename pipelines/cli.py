@@ -209,10 +209,10 @@ def maintain(
 ) -> None:
     """Compact the tables of a view and its landed sources, and remove old files."""
     with open_pipeline(name) as opened:
-        if buckets:
-            opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step))
+        copied = opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step)) if buckets else None
         done = opened.maintain(retain)
-    _print(as_json, asdict(done), rendering.render_upkeep(done))
+    first = [] if copied is None else [rendering.render_report(copied)]
+    _print(as_json, asdict(done), "\n".join([*first, rendering.render_upkeep(done)]))
 
 
 @app.command()

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from incremental.algebra.errors import StateError, UsageError
 from incremental.algebra.program import BUCKET
 from incremental.algebra.results.report import REBUCKETED, ROLLED_BACK, Report
+from incremental.algebra.results.upkeep import format_count
 from incremental.dataflow.publish import COPIES_PER_EPOCH, COPY
 from incremental.lake.durable import lock
 from incremental.lake.physical_layout import arrange
@@ -59,7 +60,9 @@ class Rollback:
             if last is None or not last.complete or not last.after:
                 raise never_refreshed(view)
             if last.intent.buckets == buckets:
-                raise UsageError(f"view {view}: it is stored in {buckets} buckets already. Choose another number.")
+                raise UsageError(
+                    f"view {view}: it is stored in {format_count(buckets, 'bucket')} already. Choose another number."
+                )
             work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
         return report
 
@@ -100,6 +103,7 @@ class Rollback:
         store = self._store
         held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
         with update_metrics(store, self._inputs), log_work(what, {"view": store.view}) as work, held:
+            store.journal.forget_copy()
             yield work
 
     def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
@@ -158,7 +162,11 @@ class Rollback:
         cost = epoch.measure.cost
         journal.begin(intent)
         moved = intent.rearranges
-        done = f"{describe_epoch(entry)} in {intent.buckets} buckets" if moved else f"back to {describe_epoch(entry)}"
+        done = (
+            f"{describe_epoch(entry)} in {format_count(intent.buckets, 'bucket')}"
+            if moved
+            else f"back to {describe_epoch(entry)}"
+        )
         with self._executor.counting(epoch, f"{intent.view} {done}", is_copy=True):
             effect = self._copy_tables(entry, strategy, epoch)
         report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)

@@ -193,6 +193,7 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
+        store.journal.forget_copy()
         last = store.journal.last()
         if last is None:
             raise never_refreshed(view)

@@ -93,11 +93,9 @@ class Refresh:
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
+        self._store.journal.forget_copy()
         last = self._store.journal.last()
         if last is None or rebuild or last.complete:
-            return None
-        if last.intent.rearranges:  # the view stays at the epoch that was copied
-            self._store.journal.remove(last.intent)
             return None
         self._check_query(last)
         plan = self._planner.resume(last)

@@ -137,3 +137,17 @@ def test_a_copy_that_fails_leaves_the_view_as_it_was(delta: DeltaSandbox) -> Non
     assert view.rebucket(3).generation == 3
     assert 2 in view.maintain(0).generations
     checked(view)
+
+
+def test_a_killed_copy_stops_neither_upkeep_nor_another_copy(sandbox: MemorySandbox) -> None:
+    """Protects from a nightly `maintain` that fails until somebody refreshes, after a crash of the one before."""
+    sandbox.source("t", "k int, v int", [(k, k) for k in range(9)])
+    view = sandbox.view(QUERIES["grouped"])
+    view.refresh()
+    for work in (lambda: view.maintain(0), lambda: view.rebucket(2)):
+        with watched(("after MemoryLog.advance", 1)), pytest.raises(Killed):
+            view.rebucket(5)
+        assert view.status().unfinished == 1
+        work()
+        assert view.status().unfinished is None
+        confirm(view)
