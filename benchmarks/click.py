@@ -26,7 +26,7 @@ from tests.assets import sales
 from tests.assets.web.server import LOCATION, REPOSITORY, Server, dagster_dev
 
 CLICKS = 6  # of each kind; the first is not counted
-LAUNCH = """mutation($selector: JobOrPipelineSelector!) { launchRun(executionParams: {selector: $selector}) {
+LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 RUN = """query($id: ID!) { runOrError(runId: $id) { ... on Run { status startTime endTime
   stepStats { stepKey startTime endTime } } } }"""
@@ -46,7 +46,7 @@ def run() -> None:
     folder = cache_folder("benchmarks", "click")
     shutil.rmtree(folder)
     folder.mkdir()
-    pipeline = sales.declare(folder, sales.DYNAMIC)
+    pipeline = sales.declare(folder)
     found: dict[str, list[Click]] = {}
     with dagster_dev(folder, folder) as server:
         found["cold"] = clicks(server, pipeline, 0)
@@ -68,17 +68,19 @@ def clicks(server: Server, pipeline: catalogue.Pipeline, first: int) -> list[Cli
     """Drop a file and click, several times, without the first."""
     found: list[Click] = []
     for number in range(first, first + CLICKS):
-        sales.drop(pipeline, f"day-{number}", [(number, "abc"[number % 3], number)])
-        found.append(click(server, pipeline.name))
+        day = f"2013-01-{number + 1:02}"
+        sales.drop(pipeline, day, [(number, "abc"[number % 3], number)])
+        found.append(click(server, pipeline.name, day))
         Console().print(found[-1])
     return found[1:]
 
 
-def click(server: Server, name: str) -> Click:
-    """Launch the update and wait for its end."""
-    repository = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY}
+def click(server: Server, name: str, day: str) -> Click:
+    """Launch the update of a day and wait for its end."""
+    job = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "pipelineName": keys.update_job(name)}
+    tags = [{"key": "dagster/partition", "value": day}]
     begin = time.time()
-    launched = server.ask(LAUNCH, selector=repository | {"pipelineName": keys.update_job(name)})["launchRun"]
+    launched = server.ask(LAUNCH, params={"selector": job, "executionMetadata": {"tags": tags}})["launchRun"]
     assert launched["__typename"] == "LaunchRunSuccess", launched
     server.wait("the run ends", lambda: state(server, launched)["status"] in ("SUCCESS", "FAILURE"), 300)
     ended = state(server, launched)
