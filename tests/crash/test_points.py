@@ -37,6 +37,7 @@ SPARK = (
     "local_files",
     "session",
     "session_settings",
+    "jvm.submitted_stores",
     "jvm.trust_store",
 )
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
