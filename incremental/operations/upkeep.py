@@ -79,7 +79,7 @@ class UpkeepRun:
         """Rewrite the fragmented buckets of one of the view's tables."""
         (files, size), tuning = table.size(), self.store.tuning
         parts = table.partitions(tuning.small_file_bytes)
-        fragmented = [part.value or "0" for part in parts if part.is_fragmented(tuning)]
+        fragmented = [part.value or "0" for part in self._find_fragmented(parts)]
         if fragmented and keys:
             table.sort(fragmented, keys, size * len(fragmented) // len(parts) // tuning.file_bytes, METADATA)
         elif fragmented:
@@ -87,10 +87,9 @@ class UpkeepRun:
         work = "as it was" if not fragmented else "sorted" if keys else "compacted"
         return TableUpkeep(work, len(fragmented), (files, table.size()[0]), 0, 0)
 
-    def _find_fragmented(self, table: Table) -> list[PartitionFiles]:
-        """Return the partitions of a table that a compaction would improve."""
-        tuning = self.store.tuning
-        return [part for part in table.partitions(tuning.small_file_bytes) if part.is_fragmented(tuning)]
+    def _find_fragmented(self, parts: Sequence[PartitionFiles]) -> list[PartitionFiles]:
+        """Return the partitions that a compaction would improve."""
+        return [part for part in parts if part.is_fragmented(self.store.tuning)]
 
     def _table(self, folder: str, source: str) -> Table:
         """Return a table of a landed source."""
@@ -110,7 +109,7 @@ class UpkeepRun:
             self.store.tuning.landing_lock_seconds,
         ):
             files, column = table.size()[0], table.partition
-            parts = self._find_fragmented(table)
+            parts = self._find_fragmented(table.partitions(self.store.tuning.small_file_bytes))
             if parts and column is None:
                 table.compact("true")
             elif parts and column is not None:
@@ -181,8 +180,7 @@ def upkeep(
 ) -> Upkeep:
     """Maintain a view's tables under its lock; inputs: the sources of its query.
 
-    Raises StateError if an epoch is unfinished or there is none, BusyError if another
-    process works on the view.
+    Raises StateError if an epoch is unfinished or there is none, BusyError if another process works on the view.
     """
     with update_metrics(store, inputs, attempt=False), log_work("upkeep", {"view": store.view}) as work:
         work.result = done = upkeep_locked(store, mode_policy, hours, progress)
@@ -193,8 +191,7 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
-        store.journal.forget_copy()
-        last = store.journal.last()
+        last = store.journal.forget_copy()
         if last is None:
             raise never_refreshed(view)
         if not last.complete:

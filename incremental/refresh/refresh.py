@@ -93,8 +93,7 @@ class Refresh:
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
-        self._store.journal.forget_copy()
-        last = self._store.journal.last()
+        last = self._store.journal.forget_copy()
         if last is None or rebuild or last.complete:
             return None
         self._check_query(last)

@@ -131,11 +131,13 @@ class Journal:
         files = self._files()
         return self._read(files[-1]) if files else None
 
-    def forget_copy(self) -> None:
-        """Remove the entry of an unfinished copy into other buckets: the view stays at the epoch that was copied."""
+    def forget_copy(self) -> Entry | None:
+        """Return the newest epoch; an unfinished copy into other buckets is removed first, as what it copied counts."""
         last = self.last()
-        if last is not None and last.report is None and last.intent.rearranges:
-            self.remove(last.intent)
+        if last is None or last.report is not None or not last.intent.rearranges:
+            return last
+        self.remove(last.intent)
+        return self.last()
 
     def entries(self, newest: int = 0) -> tuple[Entry, ...]:
         """Return all epochs, or the newest few, oldest first."""
