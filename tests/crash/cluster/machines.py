@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from incremental.spark.jvm.java import launch_environment, provide_java
+from tests.ports import free_ports
 
 SECONDS = 90
 
@@ -81,15 +81,6 @@ def cluster(folder: Path, workers: int = 2, memory: str = "1G") -> Iterator[Clus
     finally:
         for process in found.started:
             end(process)
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports of the loopback that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 from incremental.spark.jvm.java import launch_environment, provide_java
-from tests.landing.kafka.broker import free_ports
+from tests.ports import free_ports, wait_for_port
 
 MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 JAVA = ["-Xmx300m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
@@ -49,15 +47,7 @@ class HiveMetastore:
             self._process = subprocess.Popen(
                 [*command, "-p", str(self.port)], cwd=self.folder, stdout=log, stderr=log, env=os.environ
             )
-        until = time.monotonic() + 120
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert self._process.poll() is None, (self.folder / "metastore.log").read_text()[-2000:]
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        wait_for_port(self.port, self._process, self.folder / "metastore.log", 120)
 
     def pause(self) -> None:
         """Make it accept connections and answer nothing, as one that hangs."""

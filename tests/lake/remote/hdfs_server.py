@@ -10,7 +10,7 @@ from pathlib import Path
 from incremental.spark.jvm.jars import JarPackage, provide_jars
 from incremental.spark.jvm.java import launch_environment, provide_java
 from incremental.spark.jvm.object_stores import compile_java, hadoop_release
-from tests.landing.kafka.broker import free_ports
+from tests.ports import free_ports
 
 SOURCE = Path(__file__).with_name("HdfsNode.java")
 CARRIED = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime,org.slf4j:*,junit:*,org.junit*:*"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 from incremental.spark.cache import cache_folder
-from tests.landing.kafka.broker import free_ports
+from tests.ports import free_ports, wait_for_port
 
 MODULE, RELEASE = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
 BUCKET = "lake"
@@ -64,15 +62,7 @@ class S3Server:
         command = [str(self._built), "--port", f"127.0.0.1:{self.port}", "posix", str(self.folder / "data")]
         with (self.folder / "log").open("a") as log:
             self._process = subprocess.Popen(command, env=os.environ | keys, stdout=log, stderr=log)
-        until = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        wait_for_port(self.port, self._process, self.folder / "log", 30)
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)

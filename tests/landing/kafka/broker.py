@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pyspark
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from incremental.spark.jvm.jars import JarPackage, add_jars, kafka_package, provide_jars
 from incremental.spark.jvm.java import provide_java
+from tests.ports import free_ports, wait_for_port
 
 KAFKA = JarPackage("org.apache.kafka:kafka_2.13:4.1.0", "", "Kafka's broker")
 MAIN, FORMAT = "kafka.Kafka", "kafka.tools.StorageTool"
@@ -47,15 +46,7 @@ class Broker:
     def start(self) -> None:
         """Start the process, and wait until it answers."""
         self._process = self._java(MAIN, str(self._settings))
-        until = time.monotonic() + 120
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert self._process.poll() is None, (self._folder / "log").read_text()[-4000:]
-                assert time.monotonic() < until
-                time.sleep(0.2)
+        wait_for_port(self.port, self._process, self._folder / "log", 120)
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
@@ -73,12 +64,3 @@ class Broker:
         command = [str(provide_java().home / "bin" / "java"), *JAVA, "-cp", path, main, *arguments]
         with (self._folder / "log").open("a") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody uses now."""
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [each.getsockname()[1] for each in found]
-    for each in found:
-        each.close()
-    return ports
