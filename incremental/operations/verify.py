@@ -19,7 +19,7 @@ from incremental.algebra.results.report import MeasuredPoint, Verification
 from incremental.algebra.results.upkeep import format_count
 from incremental.algebra.sqltext import quoted, simple_types
 from incremental.operations.sampling import Sample
-from incremental.spark.checkpoint import computed_once
+from incremental.spark.checkpoint import measured_once
 from incremental.store.journal import Intent
 from incremental.telemetry.events import log_work
 
@@ -27,36 +27,47 @@ DIGITS = 9
 SAMPLE = 5
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of one grid's rounding edge agree on the other
 COMPARED_ROW = "__row"
+ACTUAL_ROWS = "__actual"
 
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """The numbers of missing and extra rows of an answer, and a few of these rows as text."""
+    """The numbers of missing and extra rows of an answer, a few of these rows as text, and the number of its rows."""
 
     missing: int
     extra: int
     sample: tuple[str, ...]
+    rows: int
 
 
 def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Discrepancy:
-    """Compare two answers with the same columns as bags; the sample has at most `most` rows of each side."""
+    """Compare two answers with the same columns as bags; the sample has at most `most` rows of each side.
+
+    Equal answers take one Spark job.
+    """
     schema = expected.schema
     sides = with_weight(expected, 1).unionByName(with_weight(actual.toDF(*expected.columns), -1))
-    with computed_once(cancel_equal(sides, schema, ROUNDING_GRIDS[0])) as left:
-        floats = any(has_floats(field.dataType) for field in schema)
-        if floats and not left.isEmpty():
-            left = cancel_equal(left, schema, ROUNDING_GRIDS[1])
-        counted = left.agg(
-            F.expr(f"coalesce(sum(greatest({WEIGHT}, 0)), 0)").alias("missing"),
-            F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0)), 0)").alias("extra"),
-        ).first()
-        assert counted is not None
+    surplus = (surplus_rows(F.col(WEIGHT)).alias("missing"), surplus_rows(-F.col(WEIGHT)).alias("extra"))
+    measures = (*surplus, F.coalesce(F.sum(ACTUAL_ROWS), F.lit(0)).alias("rows"))
+    with measured_once(sum_equal(sides, schema, ROUNDING_GRIDS[0]), measures, F.col(WEIGHT) != 0) as (left, counted):
+        rows, equal = int(counted["rows"]), not counted["missing"] and not counted["extra"]
+        if equal:
+            return Discrepancy(0, 0, (), rows)
+        if any(has_floats(field.dataType) for field in schema):
+            left = sum_equal(left, schema, ROUNDING_GRIDS[1]).where(F.col(WEIGHT) != 0)
+        found = left.agg(*surplus).first()
+        assert found is not None
         sample = [
             f"{word} {row[COMPARED_ROW].asDict()}"
             for word, condition in (("missing", f"{WEIGHT} > 0"), ("extra", f"{WEIGHT} < 0"))
             for row in left.where(condition).take(most)
         ]
-    return Discrepancy(int(counted["missing"]), int(counted["extra"]), tuple(sample))
+    return Discrepancy(int(found["missing"]), int(found["extra"]), tuple(sample), rows)
+
+
+def surplus_rows(weight: Column) -> Column:
+    """Return the sum of the positive weights."""
+    return F.coalesce(F.sum(F.greatest(weight, F.lit(0))), F.lit(0))
 
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:
@@ -65,15 +76,18 @@ def with_weight(rows: DataFrame, weight: int) -> DataFrame:
     return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
-def cancel_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
-    """Sum the weights of rows equal on a rounding grid; return those that do not cancel, with the surplus."""
+def sum_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
+    """Sum the weights of rows equal on a rounding grid: one of the side with the surplus, and the actual rows."""
     keys = [comparison_key(F.col(COMPARED_ROW)[field.name], field.dataType, grid) for field in schema]
     of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(COMPARED_ROW)), ignorenulls=True) for sign in (1, -1)]
     summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
-        F.sum(WEIGHT).alias(WEIGHT), of_sign[0].alias("__more"), of_sign[1].alias("__less")
+        F.sum(WEIGHT).alias(WEIGHT),
+        surplus_rows(-F.col(WEIGHT)).alias(ACTUAL_ROWS),
+        of_sign[0].alias("__more"),
+        of_sign[1].alias("__less"),
     )
     heavier = F.when(F.col(WEIGHT) > 0, F.col("__more")).otherwise(F.col("__less"))
-    return summed.where(F.col(WEIGHT) != 0).select(heavier.alias(COMPARED_ROW), WEIGHT)
+    return summed.select(heavier.alias(COMPARED_ROW), WEIGHT, ACTUAL_ROWS)
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
@@ -141,7 +155,7 @@ def compare_answers(
     """Compare two answers, or a sample of them."""
     if sample is not None:
         expected, actual = sample.of(expected), sample.of(actual)
-    found, rows = count_differences(expected, actual, SAMPLE), actual.count()
+    found = count_differences(expected, actual, SAMPLE)
     equal = not found.missing and not found.extra
     what = (
         "equals the batch query"
@@ -150,10 +164,10 @@ def compare_answers(
     )
     part = "" if sample is None else f" in a sample of {sample.words}"
     share = 1.0 if sample is None else sample.share
-    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(rows, 'row')})"
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(found.rows, 'row')})"
     worst = max(points, key=lambda point: (not point.within, point.residual / point.allowed), default=None)
     return Verification(
-        intent.view, equal and all(point.within for point in points), found.missing, found.extra, rows, versions,
+        intent.view, equal and all(point.within for point in points), found.missing, found.extra, found.rows, versions,
         found.sample, sentence + measured_text(worst), share, worst and worst.residual, worst and worst.bound,
         worst and worst.allowed,
     )  # fmt: skip

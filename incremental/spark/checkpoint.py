@@ -36,9 +36,16 @@ def computed_once(frame: DataFrame, now: bool = False) -> Generator[DataFrame]:
 
 
 @contextmanager
-def measured_once(frame: DataFrame, measures: Sequence[Column]) -> Generator[tuple[DataFrame, Mapping[str, Any]]]:
-    """Yield the frame, computed now, with aggregates over its rows by name from the same job; freed after the block."""
+def measured_once(
+    frame: DataFrame, measures: Sequence[Column], kept_where: Column | None = None
+) -> Generator[tuple[DataFrame, Mapping[str, Any]]]:
+    """Yield the frame, computed now, with aggregates over its rows by name from the same job; freed after the block.
+
+    kept_where: the rows that are kept, of all that are measured.
+    """
     observed = frame.observe(MEASURES, *measures)
+    if kept_where is not None:
+        observed = observed.where(kept_where)
     with computed_once(observed, now=True) as kept:
         yield kept, observed_measures(observed)
 

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from incremental.algebra.errors import QueryError, SourceError, UsageError
 from incremental.compilation import Compilation
 from incremental.operations.sampling import Sample
-from incremental.operations.verify import count_differences
+from incremental.operations.verify import Discrepancy, count_differences
+from incremental.spark.job_stats import Measure
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 
 NAN, INF = float("nan"), float("inf")
@@ -63,12 +64,23 @@ def test_floats_within_values(spark: SparkSession, error: float, differing: int)
 def test_duplicates_and_nested_values(spark: SparkSession) -> None:
     """A copy more or less is a difference, and values of every type are compared."""
     expected = spark.createDataFrame([ROW, ROW, (2, None, None, None, None)], SCHEMA)
-    assert count_differences(expected, expected, 5).sample == ()
+    assert count_differences(expected, expected, 5) == Discrepancy(0, 0, (), 3)
+    empty = expected.limit(0)
+    assert count_differences(empty, empty, 5) == Discrepancy(0, 0, (), 0)
     fewer = spark.createDataFrame([ROW, (2, None, None, None, None)], SCHEMA)
     assert count_differences(expected, fewer, 5).missing == 1 and count_differences(fewer, expected, 5).extra == 1
     changed = spark.createDataFrame([ROW, (*ROW[:4], (1, "b")), (2, None, None, {"x": 2}, None)], SCHEMA)
     found = count_differences(expected, changed, 1)
-    assert (found.missing, found.extra, len(found.sample)) == (2, 2, 2)
+    assert (found.missing, found.extra, len(found.sample), found.rows) == (2, 2, 2, 3)
+
+
+def test_an_equal_answer_takes_one_query(spark: SparkSession) -> None:
+    """Protects a nightly check from queries for a sample and for counts."""
+    rows = spark.createDataFrame([(1, 0.5), (1, 0.5), (2, 1.5)], "k int, v double")
+    measure = Measure(spark)
+    with measure.all("a check"):
+        count_differences(rows, rows, 5)
+    assert measure.cost.jobs == 1
 
 
 def test_a_view_that_somebody_changed(sandbox: MemorySandbox) -> None:
