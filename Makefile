@@ -8,6 +8,8 @@ READY := .venv/ready
 # Python compiles what is imported, and most modules never are.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile
 DAGSTER := $(CURDIR)/.dagster
+# Each process would compile some 1,500 modules again, which takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test tests night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 

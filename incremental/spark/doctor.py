@@ -79,7 +79,8 @@ def _python() -> Finding:
     if sys.version_info[:2] < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
         return Finding("Python", False, f"Python is {number}. Install {wanted} or later, then make setup.")
-    return Finding("Python", True, f"Python is {number}.")
+    slow = "Unset PYTHONDONTWRITEBYTECODE: without compiled modules each run starts some 3 s later."
+    return Finding("Python", True, f"Python is {number}." + (f" {slow}" if sys.dont_write_bytecode else ""))
 
 
 def _packages() -> Finding:
