@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,11 @@ class Partition:
     def paths(self) -> tuple[Path, ...]:
         """Return the data files."""
         return tuple(self.folder / str(fact[0]) for fact in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of the files."""
+        return sum(int(str(fact[1])) for fact in self.files)
 
 
 def data_files(folder: Path) -> Facts:
@@ -144,13 +149,18 @@ def spark_value(folder: Path) -> str:
     return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), value)
 
 
-def content_digest(source: str, root: Path, files: Sequence[Path]) -> str:
-    """Return a digest of what the files contain, the same after a copy or a touch. root: the source's folder."""
-    contents: list[str] = []
-    for path in files:
-        with open_file_within(source, root, path) as file:
-            contents.append(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}")
-    return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:32]
+def file_digest(source: str, root: Path, path: Path) -> str:
+    """Return a digest of what a file below a source's folder contains."""
+    with open_file_within(source, root, path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def content_digest(files: Mapping[str, str]) -> str:
+    """Return a digest of what the files of a partition contain, the same after a copy or a touch; files: theirs by
+    name.
+    """
+    contents = "\n".join(f"{name}\0{digest}" for name, digest in files.items())
+    return hashlib.sha256(contents.encode()).hexdigest()[:32]
 
 
 @contextmanager

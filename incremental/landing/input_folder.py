@@ -107,7 +107,7 @@ class StoreFolder:
         if all(path.exists() for path in partition.paths):
             return
         make_private(partition.folder)
-        needed, free = sum(int(str(fact[1])) for fact in partition.files), disk_usage(self.root).free
+        needed, free = partition.bytes, disk_usage(self.root).free
         if needed > free:
             raise SourceError(
                 f"source {self.source} was not landed: the files of {partition.folder} have {needed:,} bytes, and the "

@@ -30,7 +30,6 @@ from incremental.lake.remote.remote_path import Place, place_of
 from incremental.landing.folder import (
     UNPARTITIONED,
     Partition,
-    content_digest,
     data_files,
     explain_read_errors,
 )
@@ -38,7 +37,7 @@ from incremental.landing.input_folder import InputFolder, open_input
 from incremental.landing.malformed.quarantine import Quarantine
 from incremental.landing.manifest import PENDING, Known, Manifest
 from incremental.landing.partition_values import values
-from incremental.landing.preflight.file_checks import check_content
+from incremental.landing.preflight.inspection import Inspection, in_batches
 from incremental.landing.reader import FileReader
 from incremental.landing.schema_checks import check_partition_keys, checked_schema, types
 from incremental.landing.streams.position import list_readings
@@ -182,9 +181,7 @@ class FileLander:
         cleared = {meant[p] for p in removed}
         again |= {p for p in wanted if meant[p] in cleared}
         anyway = replaces_all or partitions is not None
-        seen = {
-            p: self._describe_partition(present[p], None if anyway else known.get(p)) for p in wanted if p in present
-        }
+        seen = self._examine({p: present[p] for p in wanted if p in present}, {} if anyway else known)
         changed = tuple(p for p in seen if replaces_all or p in again or seen[p].digest != known.get(p, PENDING).digest)
         return Found(present, known, seen, changed, removed, manifest_lost, replaces_all)
 
@@ -247,19 +244,21 @@ class FileLander:
         where = f"{self.files.path}/{column}={folder}"
         return SourceError(f"source {self.name}: no partition {partition!r}. Put its files at {where}.")
 
-    def _describe_partition(self, partition: Partition, known: Known | None) -> Known:
-        """Return the manifest's entry of a partition; known: the old one, kept if name, size and time of its files are
+    def _examine(self, partitions: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, Known]:
+        """Return the manifest's entries; known: the old ones, kept if name, size and time of a partition's files are
         the same.
 
         Raises SourceError for files that Spark would read wrongly, or for ever: before they are read to their end.
         """
-        if known is not None and known.files == partition.files:
-            return known
-        self._input.fetch(partition)
         columns = [field for field in self._schema if field.name != self.files.partition_by]
-        for path in partition.paths:
-            check_content(self.name, self.files, columns, self._input.root, path)
-        return Known(partition.files, content_digest(self.name, self._input.root, partition.paths))
+        inspection = Inspection(self.spark, self.name, self.files, columns, self._input.root)
+        kept = {p: known[p] for p, each in partitions.items() if p in known and known[p].files == each.files}
+        digests = dict[str, str]()
+        for batch in in_batches(each for p, each in partitions.items() if p not in kept):
+            for partition in batch:
+                self._input.fetch(partition)
+            digests |= zip((each.key for each in batch), inspection.digests(batch), strict=True)
+        return {p: kept.get(p) or Known(each.files, digests[p]) for p, each in partitions.items()}
 
 
 __all__ = ["UNPARTITIONED", "FileLander", "data_files"]

@@ -16,7 +16,7 @@ from incremental.api import Files, Warehouse
 from incremental.lake.delta_table import DeltaTable
 from incremental.landing import staging
 from incremental.landing.containment import is_shared, open_file_within
-from incremental.landing.folder import Partition, content_digest, partitions_in
+from incremental.landing.folder import Partition, file_digest, partitions_in
 from incremental.landing.staging import Staging
 from tests.landing.test_dropped import drop, files
 
@@ -59,7 +59,7 @@ def test_links_that_lead_outside_are_refused(root: Path, name: str, target: str)
     with pytest.raises(SourceError, match=rf"^source s: {root}/{name} is a link that leads out of {root}, and is not"):
         partitions_in("s", files(root))
     with pytest.raises(SourceError, match="leads out of"):
-        content_digest("s", root, [root / name / "a.csv" if name == "day=2" else root / name])
+        file_digest("s", root, root / name / "a.csv" if name == "day=2" else root / name)
 
 
 def test_links_in_a_folder_without_partitions_are_refused(root: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_pipe_is_no_file(root: Path) -> None:
     with pytest.raises(SourceError, match="is a pipe or a device, not a file"):
         partitions_in("s", files(root))
     with pytest.raises(SourceError, match="replaced by a link or a pipe"):
-        content_digest("s", root, [root / "day=1" / "x.csv"])
+        file_digest("s", root, root / "day=1" / "x.csv")
 
 
 def test_links_within_the_folder_are_followed(root: Path) -> None:
@@ -101,7 +101,7 @@ def test_links_within_the_folder_are_followed(root: Path) -> None:
     for place in (root, root.with_name("linked")):
         found = partitions_in("s", files(place))
         assert {key: len(partition.files) for key, partition in found.items()} == {"1": 2, "2": 1}
-        assert content_digest("s", place, found["2"].paths) == content_digest("s", place, [place / "day=1" / "b.csv"])
+        assert file_digest("s", place, *found["2"].paths) == file_digest("s", place, place / "day=1" / "b.csv")
 
 
 def test_a_link_to_the_folder_is_its_owners(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StructField
 
 from incremental.algebra.errors import SourceError
 from incremental.algebra.sources import Files
-from incremental.landing.folder import UNPARTITIONED, content_digest, explain_read_errors, partitions_in
+from incremental.landing.folder import UNPARTITIONED, content_digest, explain_read_errors, file_digest, partitions_in
 from incremental.landing.malformed.parse_errors import reason_of
 from incremental.landing.preflight.file_checks import check_content
 
@@ -113,8 +113,12 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     other, renamed = drop(tmp_path / "3" / "a.csv", "y"), drop(tmp_path / "4" / "b.csv", "x")
     os.utime(two, (1, 1))
     groups = [one], [other], [renamed], [], [one, renamed]
-    assert content_digest("s", tmp_path, [one]) == content_digest("s", tmp_path, [two])
-    assert len({content_digest("s", tmp_path, group) for group in groups}) == 5
+
+    def digest(*paths: Path) -> str:
+        return content_digest({path.name: file_digest("s", tmp_path, path) for path in paths})
+
+    assert digest(one) == digest(two)
+    assert len({digest(*group) for group in groups}) == 5
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
@@ -123,7 +127,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [partition] = partitions_in("s", files(tmp_path)).values()
     shutil.rmtree(path.parent)
     with pytest.raises(SourceError, match=r"a\.csv disappeared meanwhile. Land again"), explain_read_errors("s"):
-        content_digest("s", tmp_path, partition.paths)
+        file_digest("s", tmp_path, *partition.paths)
 
 
 @pytest.mark.parametrize(
