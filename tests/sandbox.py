@@ -31,6 +31,7 @@ from incremental.spark import catalyst
 from tests.local_rows import local
 from tests.properties.comparing import difference, types
 
+NAMED = re.compile(r"\{(\w+)\}")
 INSERT = re.compile(r"insert into \{(\w+)\} (?:\(([^)]*)\) )?((?:values|select|with)\b.+)", re.DOTALL)
 DELETE = re.compile(r"delete from \{(\w+)\}(?: where (.+))?", re.DOTALL)
 UPDATE = re.compile(r"update \{(\w+)\} set (.+?)(?: where (.+))?", re.DOTALL)
@@ -136,7 +137,7 @@ class Sandbox(ABC):
 
     def read(self, text: str, versions: Mapping[str, int] | None = None) -> DataFrame:
         """Run a query in which {name} is the table of that source, at its latest version or at one of `versions`."""
-        names = set(re.findall(r"\{(\w+)\}", text))
+        names = set(NAMED.findall(text))
         tables = {name: self.table(name) for name in names}
         latest = {name: table.version() or 0 for name, table in tables.items()}
         chosen = latest | dict(versions or {})
@@ -162,7 +163,7 @@ class DeltaSandbox(Sandbox):
         writer.mode(mode).save(self.path(name))
 
     def sql(self, text: str, **paths: str) -> None:
-        known = {path.name: str(path) for path in self.folder.iterdir()} | paths
+        known = {name: self.path(name) for name in NAMED.findall(text)} | paths
         self.spark.sql(text.format(**{name: f"delta.`{path}`" for name, path in known.items()})).collect()
 
     def remove(self, folder: str) -> None:

@@ -1,0 +1,38 @@
+"""Run the day's sample of the corpus in a warehouse on a store, tables of others too: a line for each query.
+
+python -m tests.corpus.on_store ROOT, with Spark's settings as JSON in the variable STORE; fails where an answer is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import cast
+
+from incremental.lake.remote.remote_path import place_of
+from incremental.spark.session import start
+from tests.corpus.test_corpus import SAMPLE, check
+from tests.sandbox import DeltaSandbox
+
+FEW_ROWS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+def main(root: str) -> None:
+    spark = start("corpus", master="local[2]", memory="2g", settings=json.loads(os.environ["STORE"]) | FEW_ROWS)
+    for name, sample in SAMPLE.items():
+        for number in sample:
+            place = cast(Path, place_of(f"{root}/{name}{number}"))  # a sandbox uses of it what both have
+            check(DeltaSandbox(spark, place), (name, number), 2)
+            print(f"checked {name} {number}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
