@@ -1,6 +1,6 @@
 """Run the day's sample of the corpus in a warehouse on a store, tables of others too: a line for each query.
 
-python -m tests.corpus.on_store ROOT, with Spark's settings as JSON in the variable STORE; fails where an answer is wrong.
+python -m tests.corpus.on_store ROOT, Spark's settings as JSON in the variable STORE; fails where an answer is wrong.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_workers_without_the_package_are_told(
     monkeypatch.setattr(inspection, "TASK_BYTES", 0)
     with monkeypatch.context() as patched:
         patched.setattr(inspection, "look_into", _elsewhere)
-        with pytest.raises(SourceError, match="No module named 'gone'.*Install Deltafold for the Python of Spark's"):
+        with pytest.raises(SourceError, match=r"No module named 'gone'.*Install Deltafold for the Python of Spark's"):
             delta.warehouse.land("s")
     assert delta.warehouse.land("s").rows == 1
 
