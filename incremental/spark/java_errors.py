@@ -22,12 +22,13 @@ PYTHON_CONDITION = "PYTHON_EXCEPTION"
 PYTHON_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a traceback's line with the error itself
 STATE_DIGITS = "37"  # of a sum of decimals: monoids/sums.py
 CONDITION = re.compile(r"\[[A-Z_.0-9]+\]")  # Spark's error condition, such as [DIVIDE_BY_ZERO]
+LET_WRITE, LET_READ = "Let this user read and write there", "Let this user read there"
 DISK = {
     errno.ENOSPC: ("No space left on device", "Make room there"),
     errno.EDQUOT: ("Disk quota exceeded", "Make room there"),
     errno.EROFS: ("Read-only file system", "Make it writable"),
-    errno.EACCES: ("Permission denied", "Let this user read and write there"),
-    errno.EPERM: ("Operation not permitted", "Let this user read and write there"),
+    errno.EACCES: ("Permission denied", LET_WRITE),
+    errno.EPERM: ("Operation not permitted", LET_WRITE),
 }  # fmt: skip
 """The operating system's errors by number, with its words: an exception of Java has these words alone."""
 LOCAL_FILE = re.compile(r"file:(?://)?(/[^\s'\"]+)")
@@ -136,21 +137,21 @@ def cause(error: Exception) -> str:
 
 
 @contextmanager
-def storage_errors(folder: object) -> Generator[None]:
+def storage_errors(folder: object, reads: bool = False) -> Generator[None]:
     """Raise StorageError for a full disk or a missing permission, in whatever layer it occurred.
 
-    folder: the one that is written to.
+    folder: the one that is written to, or only read.
     """
     try:
         yield
     except (OSError, DeltafoldError, *JavaError) as error:
-        if (known := as_storage_error(error, folder)) is None:
+        if (known := as_storage_error(error, folder, reads)) is None:
             raise
         raise known from error
 
 
-def as_storage_error(error: Exception, folder: object) -> StorageError | None:
-    """Return the error as a StorageError if the disk is its cause, else None."""
+def as_storage_error(error: Exception, folder: object, reads: bool = False) -> StorageError | None:
+    """Return the error as a StorageError if the disk is its cause, else None; reads: nothing was to be written."""
     origin = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(origin, JavaError):
         if DATA_SQLSTATE.search(str(origin)) or PYTHON_CONDITION in conditions(origin):
@@ -166,6 +167,8 @@ def as_storage_error(error: Exception, folder: object) -> StorageError | None:
     if found is None:
         return None
     reason, fix = found
+    if reads and fix == LET_WRITE:
+        return StorageError(f"{place}: {reason.lower()}. {LET_READ}, and try again.")
     return StorageError(f"{place}: {reason.lower()}. {fix}, and try again; nothing is half written.")
 
 
@@ -182,7 +185,7 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
     except JavaError as error:
         if is_missing_file(error):
             if hidden := hidden_folder(error):
-                raise StorageError(f"{hidden}: permission denied. Let this user read there, and try again.") from error
+                raise StorageError(f"{hidden}: permission denied. {LET_READ}, and try again.") from error
             text = str(error)
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
             raise SourceError(

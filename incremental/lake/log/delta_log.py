@@ -51,7 +51,7 @@ def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
     except JavaError as error:
         if is_uri(path) and is_caused_by(error, "java.io.IOException"):
             raise refuse_store(path, error) from error
-        if (known := refuse_features(path, error) or as_storage_error(error, path)) is None:
+        if (known := refuse_features(path, error) or as_storage_error(error, path, reads=True)) is None:
             raise
         raise known from error
     if listed is not None:
@@ -95,7 +95,7 @@ def open_log(spark: SparkSession, path: str, label: str, found: J | None = None)
 def refuse_hidden_log(path: str) -> None:
     """Raise StorageError for a local folder that may not be read, which Delta takes for one without a table."""
     if not is_uri(path):
-        with suppress(FileNotFoundError, NotADirectoryError), storage_errors(path):
+        with suppress(FileNotFoundError, NotADirectoryError), storage_errors(path, reads=True):
             next(Path(path, "_delta_log").iterdir(), None)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from incremental.algebra.local_path import printable
 from incremental.landing.decompression import decompress
 from incremental.spark.java_errors import first_line
 
@@ -79,5 +80,6 @@ def line_of(path: Path, row: str) -> int:
 
 
 def shorten(text: str) -> str:
-    """Shorten a text for a message."""
-    return text if len(text) <= LONGEST_TEXT_SHOWN else f"{text[:LONGEST_TEXT_SHOWN]}…"
+    """Shorten a text for a line of a message."""
+    shown = printable(text[:LONGEST_TEXT_SHOWN])
+    return shown if len(text) <= LONGEST_TEXT_SHOWN else f"{shown}…"
