@@ -1,8 +1,9 @@
 """Compute a DataFrame once for all its uses within a block, with aggregates over its rows.
 
 The rows are checkpointed to Spark's own storage (memory, then disk) and not merely cached: Delta refuses to MERGE from
-a source that Spark might recompute, and Spark does not analyse the plan below a checkpoint again. A few rows are kept
-in the driver's memory instead, which takes one Spark job for rows and aggregates.
+a source that Spark might recompute, and Spark does not analyse the plan below a checkpoint again. Where a folder of
+checkpoints is set (`spark.checkpoint.dir`), they are written there too, and outlive the executor that computed them. A
+few rows are kept in the driver's memory instead, which takes one Spark job for rows and aggregates.
 """
 
 from __future__ import annotations
@@ -28,11 +29,31 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 @contextmanager
 def computed_once(frame: DataFrame, now: bool = False) -> Generator[DataFrame]:
     """Yield the frame, whose rows are computed at their first use, or now, and freed after the block."""
-    kept = frame.localCheckpoint(eager=now)
+    kept = store_rows(frame, now)
     try:
         yield kept
     finally:
-        catalyst.analysed_plan(kept).rdd().unpersist(False)
+        rdd, spark = catalyst.analysed_plan(kept).rdd(), frame.sparkSession
+        rdd.unpersist(False)
+        if has_checkpoint_folder(spark):
+            written = catalyst.module(catalyst.jvm(spark).org.apache.spark.rdd, "ReliableRDDCheckpointData")
+            written.cleanCheckpoint(catalyst.context(spark), rdd.id())
+
+
+def store_rows(frame: DataFrame, now: bool = False) -> DataFrame:
+    """Return the frame's rows, which are computed now or at their first use, and stored."""
+    if not has_checkpoint_folder(frame.sparkSession):
+        return frame.localCheckpoint(eager=now)
+    kept = frame.checkpoint(eager=now)
+    if not now:  # Spark writes them after their first use, and would compute them again for it
+        levels = catalyst.jvm(frame.sparkSession).org.apache.spark.storage.StorageLevel
+        catalyst.analysed_plan(kept).rdd().persist(levels.MEMORY_AND_DISK())
+    return kept
+
+
+def has_checkpoint_folder(spark: SparkSession) -> bool:
+    """Return whether a folder of checkpoints is set."""
+    return bool(catalyst.context(spark).getCheckpointDir().isDefined())
 
 
 @contextmanager

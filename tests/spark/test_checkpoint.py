@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Column, SparkSession
@@ -12,7 +14,7 @@ from pyspark.sql import functions as F
 from incremental.dataflow.pruning.intervals import find_intervals, range_of
 from incremental.spark import catalyst
 from incremental.spark.catalyst import isolate_session
-from incremental.spark.checkpoint import Checkpoints, collect_rows, compute_measures
+from incremental.spark.checkpoint import Checkpoints, collect_rows, compute_measures, computed_once, measured_once
 from incremental.spark.job_stats import Measure
 
 VALUES = (
@@ -123,3 +125,30 @@ def test_a_frame_is_computed_and_measured_by_the_same_job(spark: SparkSession, r
             "rows": rows, "kinds": [0, 1, 2] if rows else [], "large": rows > 6, "unknown": None,
         }  # fmt: skip
         assert sorted(row.c0 for row in kept.collect()) == list(range(rows))
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """The folder of checkpoints, set for one test."""
+    spark.sparkContext.setCheckpointDir(str(tmp_path / "kept"))
+    yield tmp_path / "kept"
+    getattr(catalyst.context(spark), "checkpointDir_$eq")(catalyst.none(spark))
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_rows_are_kept_in_the_folder_of_checkpoints(spark: SparkSession, folder: Path, now: bool) -> None:
+    """Protects from rows that are lost with an executor, that are computed twice, and from files that stay."""
+    with computed_once(spark.range(0, 9, 1, 3).selectExpr("id", "uuid() AS u"), now) as kept:
+        rows = kept.collect()
+        assert list(folder.rglob("part-*"))
+        catalyst.analysed_plan(kept).rdd().unpersist(True)  # as a lost executor does
+        assert kept.collect() == rows
+    assert not list(folder.rglob("part-*"))
+
+
+def test_measures_of_rows_in_the_folder(spark: SparkSession, folder: Path) -> None:
+    frame = spark.range(0, 9, 1, 3).selectExpr("id c0")
+    with measured_once(frame, measures(), F.col("c0") > 6) as (kept, found):
+        assert found["rows"] == 9
+        assert sorted(row.c0 for row in kept.collect()) == [7, 8]
+        assert list(folder.rglob("part-*"))
