@@ -42,8 +42,9 @@ def load_definitions(spark: TaskRunner) -> dg.Definitions:
     else:
         loaded = {name: descriptions.load_description(one) for name, one in found.items() if isinstance(one, Pipeline)}
         text = json.dumps({name: description.to_json() for name, description in loaded.items() if description})
+    context.add_to_pending_reconstruction_metadata(DESCRIPTIONS, text)  # Definitions' own metadata do not reach a run
     described = {name: Description.from_json(one) for name, one in json.loads(text).items()}
-    return build(found, described, spark).with_reconstruction_metadata({DESCRIPTIONS: text})
+    return build(found, described, spark)
 
 
 def build(

@@ -8,6 +8,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import CodePointer
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
+from dagster._core.definitions.reconstruct import (
+    initialize_repository_def_from_pointer,
+    reconstruct_repository_def_from_pointer,
+)
+from dagster._core.definitions.repository_definition import RepositoryLoadData
+from dagster._serdes import deserialize_value, serialize_value
 
 from assets import factory, keys
 from assets.resources import SparkResource
@@ -112,6 +120,34 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
     changed = catalogue.load("sales", tmp_path)
     assert descriptions.load_description(changed) is None
     assert built(changed).resolve_asset_graph().has(keys.state("sales"))
+
+
+def test_a_run_sees_the_graph_that_it_was_launched_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects a run of selected assets from state tables that became known, or unknown, since the code was loaded."""
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
+    pipeline, pointer = sales.declare(tmp_path), CodePointer.from_module("assets.definitions", "defs", None)
+
+    def loaded(data: RepositoryLoadData | None) -> tuple[set[dg.AssetKey], RepositoryLoadData]:
+        """The assets as a new process loads them, and what it passes on; data: None for the code server's."""
+        sys.modules.pop("assets.definitions", None)
+        context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
+        with DefinitionsLoadContext.scoped(context):
+            if data is None:
+                found = initialize_repository_def_from_pointer(pointer)
+            else:
+                passed = deserialize_value(serialize_value(data), RepositoryLoadData)
+                found = reconstruct_repository_def_from_pointer(pointer, passed)
+        assert found.repository_load_data is not None
+        return set(found.asset_graph.get_all_asset_keys()), found.repository_load_data
+
+    unknown, first = loaded(None)
+    descriptions.save_description(pipeline, DESCRIPTION, print)
+    known, second = loaded(None)
+    assert keys.state("sales") in unknown and keys.state("sales", "by_shop") in known
+    assert loaded(first)[0] == unknown
+    (pipeline.folder / "query.sql").write_text("SELECT count(*) AS n FROM sales")
+    assert loaded(None)[0] == unknown
+    assert loaded(second)[0] == known
 
 
 def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) -> None:
