@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 EXPECTED = (
-    r"it is being .* by process",
+    r"it is being .* by (another )?process",
     r"no finished epoch",  # nothing to maintain, to branch or to go back to
     r"was interrupted. Refresh it first",
     r"it is at epoch \d+ of generation \d+ already",

@@ -33,11 +33,12 @@ def test_one_works_at_a_time(folder: RemotePath) -> None:
 
 
 def test_of_many_that_ask_at_once_one_gets_it(folder: RemotePath) -> None:
-    """Protects from a lease that two processes have taken in the same moment."""
+    """Protects from a lease that two processes have taken in the same moment; the others learn who has it."""
     leases = [Lease(folder, 60) for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda lease: lease.take(), leases))
     assert answers.count(None) == 1
+    assert {each[:7] for each in answers if each is not None} == {"process"}
     leases[answers.index(None)].release()
 
 
