@@ -4,7 +4,6 @@ Spark runs in the process of a run; if DELTAFOLD_SUBMIT is set, in one that this
 """
 
 import os
-import shlex
 import warnings
 
 import dagster as dg
@@ -17,5 +16,5 @@ with warnings.catch_warnings():
     # Backfill policies and reconstruction metadata may change in a later Dagster: its version is pinned.
     warnings.simplefilter("ignore", dg.BetaWarning)
     warnings.simplefilter("ignore", dg.PreviewWarning)
-    command = shlex.split(os.environ.get(SUBMIT_VARIABLE, ""))
+    command = os.environ.get(SUBMIT_VARIABLE, "").strip()
     defs = factory.load_definitions(SubmittedSpark(command=command) if command else SparkResource())

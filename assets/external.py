@@ -7,6 +7,7 @@ run; its standard output and error are the run's, where the client of the platfo
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -25,7 +26,7 @@ from pipelines.commands.pipes import EXTRA, read_fault
 from pipelines.tasks import Task, TaskResult, read_result
 
 SUBMIT_VARIABLE = "DELTAFOLD_SUBMIT"
-AGAIN = "The next attempt finishes what was begun."
+AGAIN = "What was begun is finished by the next attempt or run."
 GRACE_SECONDS = 20.0  # for a process that is asked to end
 
 
@@ -44,7 +45,8 @@ class PipesSpark(dg.ConfigurableResource, ABC):
         if not answers:
             raise dg.Failure(
                 f"{pipeline.name}: the process of this step ended without a result: it does not run `deltafold step`, "
-                f"or its messages did not arrive. See its output and the logs of this run. {AGAIN}"
+                f"or its messages did not arrive. See its output and the logs of this run, and correct how it is "
+                f"started. {AGAIN}"
             )
         if fault := read_fault(answers[-1]):
             raise failure_of(fault)
@@ -54,8 +56,9 @@ class PipesSpark(dg.ConfigurableResource, ABC):
 class SubmittedSpark(PipesSpark):
     """Spark in a process that a command on this machine starts, such as spark-submit in client mode."""
 
-    command: list[str] = Field(
-        description="The command line of Deltafold, such as: spark-submit --master yarn job.py; `step` is added."
+    command: str = Field(
+        description="The command line of Deltafold, such as: spark-submit --master yarn job.py; `step` is added. "
+        "Quotes are those of a shell."
     )
 
     def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
@@ -64,6 +67,13 @@ class SubmittedSpark(PipesSpark):
         Raises:
             dg.Failure: it cannot be started, or it ended with an error before it sent a result.
         """
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            why = (
+                f"{SUBMIT_VARIABLE}: {str(error).lower()} in {self.command}. Correct it, and reload the code location."
+            )
+            raise dg.Failure(why, allow_retries=False) from error
         with dg.open_pipes_session(
             context=context,
             context_injector=dg.PipesTempFileContextInjector(),
@@ -71,13 +81,16 @@ class SubmittedSpark(PipesSpark):
             extras=extras,
         ) as session:
             try:
-                code = run_group([*self.command, "step"], os.environ | session.get_bootstrap_env_vars())
+                code = run_group([*words, "step"], os.environ | session.get_bootstrap_env_vars())
             except OSError as error:
-                why = f"{self.command[0]}: it cannot be started: {error.strerror}. Correct {SUBMIT_VARIABLE}."
+                why = f"{words[0]}: it cannot be started: {error.strerror}. Correct {SUBMIT_VARIABLE}."
                 raise dg.Failure(why, allow_retries=False) from error
         if code and not session.get_custom_messages():
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
-            raise dg.Failure(f"{self.command[0]} ended {how} before it sent a result. See its output. {AGAIN}")
+            raise dg.Failure(
+                f"{self.command} ended {how} before it sent a result. See its output, which is that of the run, and "
+                f"correct {SUBMIT_VARIABLE} if it is wrong. {AGAIN}"
+            )
         return dg.PipesClientCompletedInvocation(session)
 
 

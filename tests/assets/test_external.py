@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -95,7 +96,7 @@ def test_the_same_events_as_in_one_process(pipeline: catalogue.Pipeline, host: N
     sales.drop(pipeline, "2013-01-01", [(1, "a", 5), (2, "b", 3)])
     sales.drop(pipeline, "2013-01-03", [(3, "a", 9)])
     results: list[list[Any]] = []
-    for resource in (SparkResource(), SubmittedSpark(command=DELTAFOLD)):
+    for resource in (SparkResource(), SubmittedSpark(command=shlex.join(DELTAFOLD))):
         shutil.rmtree(pipeline.warehouse, ignore_errors=True)
         result = run(pipeline, resource, "sales_update", DAYS)
         assert result.success
@@ -117,13 +118,13 @@ def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, ho
     sales.drop(pipeline, "2013-01-01", [(1, "a", 5), (2, "b", 3)])
     assert run(pipeline, SparkResource(), "sales_update", partition_key="2013-01-01").success
     results: list[list[Any]] = []
-    for resource in (SparkResource(), SubmittedSpark(command=DELTAFOLD)):
+    for resource in (SparkResource(), SubmittedSpark(command=shlex.join(DELTAFOLD))):
         shutil.rmtree(top.warehouse, ignore_errors=True)
         shutil.rmtree(Path(pipeline.warehouse) / "views")
         results.append(events(run(top, resource, "top_refresh")))
     assert results[0] == results[1]
     assert {key for key, *_ in results[0]} >= {keys.view("sales"), keys.view("top")}
-    done = run(top, SubmittedSpark(command=DELTAFOLD), "maintain_top")
+    done = run(top, SubmittedSpark(command=shlex.join(DELTAFOLD)), "maintain_top")
     [output] = [event.step_output_data for event in done.all_events if event.is_successful_output]
     assert "retention hours" in (output.metadata or {})
     with pytest.MonkeyPatch.context() as patched:
@@ -140,20 +141,22 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(step, "CRASHES", dg.RetryPolicy(max_retries=failures.CRASHES.max_retries))
 
 
+PYTHON = shlex.quote(sys.executable)
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
 @pytest.mark.parametrize(
     ("command", "said", "again"),
     [
-        (["/nowhere/spark-submit"], "/nowhere/spark-submit: it cannot be started: No such file or directory", 0),
-        ([sys.executable, "-c", DIE], "ended by SIGKILL before it sent a result", 2),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "ended with code 3 before it sent a result", 2),
-        ([sys.executable, "-c", ""], "sales: the process of this step ended without a result", 2),
+        ("/nowhere/spark-submit", "/nowhere/spark-submit: it cannot be started: No such file or directory", 0),
+        ("spark-submit 'job.py", f"{SUBMIT_VARIABLE}: no closing quotation in spark-submit 'job.py. Correct it", 0),
+        (f"{PYTHON} -c '{DIE}'", "ended by SIGKILL before it sent a result", 2),
+        (f"{PYTHON} -c 'raise SystemExit(3)'", "ended with code 3 before it sent a result", 2),
+        (f"{PYTHON} -c ''", "sales: the process of this step ended without a result", 2),
     ],
 )
 def test_a_process_without_a_result(
-    pipeline: catalogue.Pipeline, at_once: None, command: list[str], said: str, again: int
+    pipeline: catalogue.Pipeline, at_once: None, command: str, said: str, again: int
 ) -> None:
     """Protects from a step that looks done, and from one that is tried again in vain."""
     result = run(pipeline, SubmittedSpark(command=command), "sales_update", DAYS)
@@ -180,7 +183,7 @@ class ByArguments(PipesSpark):
         return dg.PipesClientCompletedInvocation(session)
 
 
-@pytest.mark.parametrize("spark", [SubmittedSpark(command=DELTAFOLD), ByClient(), ByArguments()], ids=repr)
+@pytest.mark.parametrize("spark", [SubmittedSpark(command=shlex.join(DELTAFOLD)), ByClient(), ByArguments()], ids=repr)
 def test_a_user_error_there_is_a_sentence_here(
     pipeline: catalogue.Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: TaskRunner
 ) -> None:
@@ -195,7 +198,7 @@ def test_a_user_error_there_is_a_sentence_here(
 def test_the_variable_is_the_command(pipeline: catalogue.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SUBMIT_VARIABLE, "spark-submit --conf 'a=b c' job.py")
     defined: dg.Definitions = importlib.reload(importlib.import_module("assets.definitions")).defs
-    assert (defined.resources or {})["spark"].command == ["spark-submit", "--conf", "a=b c", "job.py"]
+    assert (defined.resources or {})["spark"].command == "spark-submit --conf 'a=b c' job.py"
 
 
 def test_a_step_that_nobody_asks_for() -> None:
@@ -213,7 +216,7 @@ def test_a_malformed_row_is_refused_without_its_values(
     """Protects from values of rows in the event database and in the logs of the run."""
     (sales.drop(pipeline, "2013-01-01", []) / "wrong.csv").write_text("id,shop,amount\n2,a,many\n")
     instance = dg.DagsterInstance.ephemeral()
-    result = run(pipeline, SubmittedSpark(command=DELTAFOLD), "sales_update", DAYS, instance=instance)
+    result = run(pipeline, SubmittedSpark(command=shlex.join(DELTAFOLD)), "sales_update", DAYS, instance=instance)
     found, tries = failure(result)
     assert "wrong.csv, line 2, does not fit" in found
     assert tries == 0
@@ -245,7 +248,7 @@ def test_an_attempt_finishes_what_a_killed_one_began(
     sales.drop(pipeline, "2013-01-02", [(2, "a", 6)])
     assert run(pipeline, SparkResource(), "sales_update", partition_key="2013-01-02").success
     shutil.rmtree(Path(pipeline.warehouse) / "views")
-    killing = SubmittedSpark(command=[sys.executable, "-c", KILLED_AT_FIRST, str(tmp_path / "killed")])
+    killing = SubmittedSpark(command=shlex.join([sys.executable, "-c", KILLED_AT_FIRST, str(tmp_path / "killed")]))
     result = run(pipeline, killing, "sales_refresh")
     assert result.success
     assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["sales__refresh"]

@@ -1,6 +1,7 @@
 """A run of Dagster whose steps run under spark-submit: on this machine, on a cluster, and interrupted."""
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -55,7 +56,7 @@ def update(pipeline: catalogue.Pipeline, master: str, *options: str) -> dg.Execu
     job.write_text(JOB)
     command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", master, *options]
     command += ["--jars", ",".join(map(str, delta_jars())), "--conf", "spark.ui.enabled=false", str(job)]
-    defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=command))
+    defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=shlex.join(command)))
     return defined.resolve_job_def("sales_update").execute_in_process(partition_key="2013-01-01", raise_on_error=False)
 
 
@@ -83,7 +84,7 @@ def test_on_a_cluster(pipeline: catalogue.Pipeline, tmp_path: Path) -> None:
 def test_a_spark_without_delta(pipeline: catalogue.Pipeline) -> None:
     """Protects from attempts that cannot help."""
     command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(PROJECT / "deltafold.py")]
-    defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=command))
+    defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=shlex.join(command)))
     job = defined.resolve_job_def("sales_update")
     result = job.execute_in_process(partition_key="2013-01-01", raise_on_error=False)
     [failed] = result.get_step_failure_events()
