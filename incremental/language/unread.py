@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from incremental.spark import catalyst
+from incremental.spark.catalyst import J
 
 
 def unread(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return a frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
-    context, rows = cast(Any, spark.sparkContext)._jsc, catalyst.jvm(spark).java.util.ArrayList()
-    rdd = context.parallelize(rows, 1).zip(context.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
-    return DataFrame(catalyst.session(spark).applySchemaToPythonRDD(rdd, schema.json()), spark)
+    return DataFrame(
+        catalyst.session(spark).applySchemaToPythonRDD(_failing_rdd(spark.sparkContext), schema.json()), spark
+    )
+
+
+@lru_cache(maxsize=1)
+def _failing_rdd(context: SparkContext) -> J:
+    """Return the RDD behind all such frames of a Spark, each of which maps it to one of its own."""
+    java = cast(Any, context)
+    rows = java._jvm.java.util.ArrayList()
+    return java._jsc.parallelize(rows, 1).zip(java._jsc.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
 
 
 def is_unread_error(message: str) -> bool:
